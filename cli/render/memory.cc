@@ -128,6 +128,10 @@ std::string RenderMemorySteps(const std::vector<report::MemoryStepRow>& steps, i
 }
 
 std::string RenderGrowth(const report::MemoryGrowth& growth, int64_t limit, const Style& style) {
+  if (!growth.unknown_because.empty()) {
+    return StrCat("Whether it grows from step to step is not known: ", growth.unknown_because,
+                  ".\n");
+  }
   if (growth.step_count < report::MemoryGrowth::kFewestSteps) return "";
   std::string text = growth.bytes_per_step == 0
                          ? std::string("Steady from step to step: ")

@@ -109,6 +109,7 @@ void WriteGrowth(const report::MemoryGrowth& growth, JsonWriter& json) {
     json.Int(growth.bytes_per_step);
   }
   WriteShares("suspects_by_op", growth.suspects_by_op, json);
+  json.Field("unknown_because", growth.unknown_because);
   json.EndObject();
 }
 

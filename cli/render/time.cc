@@ -50,8 +50,11 @@ std::string RenderSummary(const TimeReport& report, const Style& style) {
   if (report.devices.size() > 1) {
     StrAppend(&text, " (of ", report.devices.size(), " with work; --device N shows another)");
   }
-  StrAppend(&text, ": ", FormatNs(whole.kernel_time_ns), " from its first work to its last, busy ",
-            style.Share(FormatPercent(whole.busy_ns, whole.kernel_time_ns)),
+  StrAppend(&text, ": ", FormatNs(whole.kernel_time_ns), " from its first work to its last",
+            report.unrecorded_ns > 0 ? StrCat(" (without ", FormatNs(report.unrecorded_ns),
+                                              " between windows, of which nothing is known)")
+                                     : std::string(),
+            ", busy ", style.Share(FormatPercent(whole.busy_ns, whole.kernel_time_ns)),
             report.as_hta ? "; counted as Holistic Trace Analysis does" : "", "\n\n",
             RenderWhole(report, style));
   if (report.overlap >= 0) {

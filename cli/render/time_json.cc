@@ -207,6 +207,7 @@ void WriteTimeJson(const CaptureView& view, const TimeReport& report, int64_t li
     json.Field("busy_ns", device.busy_ns);
   });
   WriteBreakdown(report.whole, json);
+  json.Field("unrecorded_ns", report.unrecorded_ns);
   // Of communication, behind compute; null: there was none.
   json.Key("overlap");
   if (report.overlap < 0) {

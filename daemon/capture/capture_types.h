@@ -389,6 +389,9 @@ struct CpuRecord {
   int64_t ran_ns = 0;  // Summed over all threads, as is:
   int64_t waited_ns = 0;
   std::vector<ThreadCpuRecord> threads;  // The kMostCpuThreads that ran or waited longest.
+  // Of the target: when its first window began, and when its last one ended; -1: not known.
+  int64_t resident_begin_bytes = -1;
+  int64_t resident_end_bytes = -1;
 };
 
 // Where a capture comes from that profd did not record: a trace that `profctl import` read. Such a

@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kSomeLost = 0.01;
 constexpr double kFewOrphans = 0.01;
+// Launches without GPU work: from here on, most of what the GPU did is missing.
+constexpr double kManySilent = 0.50;
 constexpr double kFewInversions = 0.01;
 constexpr double kFewCutRanges = 0.01;
 constexpr double kFewOtherNames = 0.01;
@@ -136,21 +138,27 @@ QualityCheck Orphans(const Subject& subject) {
 
 QualityCheck SilentLaunches(const Subject& subject) {
   const EventChecks* events = subject.events;
-  if (events == nullptr || events->gpu_row_count == 0) {
-    return {.known = false, .is_share = true, .sentence = "launches were not checked"};
+  if (events == nullptr || events->launch_count == 0) {
+    return {
+        .known = false,
+        .is_share = true,
+        .sentence = events == nullptr ? "launches were not checked" : "no launches were recorded"};
   }
   if (events->captures_graphs) {
     return {.known = false,
             .is_share = true,
             .sentence = "the program captured CUDA graphs, whose launches may not run"};
   }
-  const double share = Share(events->silent_launch_count, events->launch_count);
-  return {.grade = share > kFewOrphans ? 'B' : 'A',
+  // Work that is there without its launch was recorded, but does not name its call.
+  const int64_t unlinked = std::max<int64_t>(events->orphan_count - events->earlier_work_count, 0);
+  const int64_t silent = std::max<int64_t>(events->silent_launch_count - unlinked, 0);
+  const double share = Share(silent, events->launch_count);
+  return {.grade = GradeOf(share, kFewOrphans, kWithholdSharesFrom, kManySilent),
           .is_share = true,
           .value = share,
           .bound = kFewOrphans,
-          .sentence = StrCat(Of(events->silent_launch_count, events->launch_count),
-                             " launches have no GPU work")};
+          .sentence = StrCat(Of(silent, events->launch_count),
+                             " launches have no GPU work in the recording")};
 }
 
 QualityCheck Inversions(const Subject& subject) {
@@ -168,6 +176,45 @@ QualityCheck Inversions(const Subject& subject) {
                           : StrCat(Of(events->inversion_count, events->gpu_row_count),
                                    " GPU activities start before their launch, by up to ",
                                    Microseconds(static_cast<double>(events->worst_inversion_ns)))};
+}
+
+std::string Duration(int64_t ns) {
+  const auto value = static_cast<double>(ns);
+  if (value < 1e6) return absl::StrFormat("%.4g us", value / 1e3);
+  if (value < 1e9) return absl::StrFormat("%.4g ms", value / 1e6);
+  if (value < 86400e9) return absl::StrFormat("%.4g s", value / 1e9);
+  return absl::StrFormat("%.3g days", value / 86400e9);
+}
+
+QualityCheck ImpossibleTimes(const Subject& subject) {
+  const EventChecks* events = subject.events;
+  if (events == nullptr || events->gpu_row_count == 0) {
+    return {.known = false, .sentence = "the times of GPU work were not checked"};
+  }
+  const int64_t count = events->overlong_count + events->detached_count;
+  if (count == 0) return {.sentence = "all times of GPU work are possible"};
+  std::string sentence =
+      StrCat(Of(count, events->gpu_row_count), " GPU activities have impossible times");
+  if (events->overlong_count > 0) {
+    StrAppend(
+        &sentence, ": ", events->overlong_count,
+        events->overlong_count == 1
+            ? " lasts beyond the start of the next work of its stream, where it is taken to end ("
+            : " last beyond the start of the next work of their streams, where they are taken to "
+              "end (",
+        events->overlong_name.empty() ? "one" : events->overlong_name, ": ",
+        Duration(events->overlong_ns), " recorded, at most ",
+        Duration(events->overlong_possible_ns), " possible)");
+  }
+  if (events->detached_count > 0) {
+    StrAppend(&sentence, events->overlong_count > 0 ? "; " : ": ", events->detached_count,
+              events->detached_count == 1 ? " is " : " are up to ", Duration(events->detached_ns),
+              " away from the launch, on a GPU without other work, and left out");
+  }
+  const double share = Share(count, events->gpu_row_count);
+  return {.grade = share < kWithholdSharesFrom ? 'C' : 'D',
+          .value = static_cast<double>(count),
+          .sentence = std::move(sentence)};
 }
 
 QualityCheck Truncation(const Subject& subject) {
@@ -299,12 +346,13 @@ QualityCheck Understood(const Subject& subject) {
 }
 
 using Check = QualityCheck (*)(const Subject&);
-constexpr std::array<std::pair<std::string_view, Check>, 12> kChecks = {{
+constexpr std::array<std::pair<std::string_view, Check>, 13> kChecks = {{
     {"loss", &Loss},
     {"coverage", &Coverage},
     {"orphans", &Orphans},
     {"silent_launches", &SilentLaunches},
     {"inversions", &Inversions},
+    {"impossible_times", &ImpossibleTimes},
     {"truncation", &Truncation},
     {"unended_ranges", &Unended},
     {"clock_error_ns", &Clock},

@@ -49,11 +49,18 @@ struct EventChecks {
   int64_t gpu_row_count = 0;
   int64_t orphan_count = 0;         // Of those: no call in the capture launched them.
   int64_t earlier_work_count = 0;   // Of the orphans: launched before the window.
-  int64_t launch_count = 0;         // Calls that launch work.
+  int64_t launch_count = 0;         // Calls that launch kernels or graphs.
   int64_t silent_launch_count = 0;  // Of those: no work on the GPU followed.
   bool captures_graphs = false;     // Some are made for a CUDA graph, and run later or never.
   int64_t inversion_count = 0;      // GPU rows that begin before the call that launched them.
   int64_t worst_inversion_ns = 0;
+  // GPU rows with times that cannot be (daemon/report/index/impossible_times.h).
+  int64_t overlong_count = 0;  // They last beyond the begin of what their stream did next.
+  std::string overlong_name;   // Of the one that is off by most.
+  int64_t overlong_ns = 0;
+  int64_t overlong_possible_ns = 0;
+  int64_t detached_count = 0;  // They begin at quite another time than their launch.
+  int64_t detached_ns = 0;     // The farthest.
   int64_t range_count = 0;
   int64_t cut_range_count = 0;       // Of those: they straddle the begin or the end of a window.
   int64_t spanning_range_count = 0;  // Of those: they straddle both.

@@ -29,12 +29,45 @@ constexpr uint8_t kPythonRange = static_cast<uint8_t>(wire::RangeCategory::kPyth
 // Autograd's own frame around a node, which says again what the node says.
 constexpr std::string_view kEngineFrame = "autograd::engine::evaluate_function: ";
 
+// The integers in a text, of which long lists leave out some: "[0, 1, ..., 7]".
+std::vector<int64_t> FirstIntegers(std::string_view text) {
+  constexpr size_t kMost = 64;
+  std::vector<int64_t> integers;
+  while (!text.empty() && integers.size() < kMost && !text.starts_with("...")) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc()) integers.push_back(value);
+    const auto taken = static_cast<size_t>(end - text.data());
+    text.remove_prefix(error == std::errc::invalid_argument ? 1 : std::max<size_t>(taken, 1));
+  }
+  return integers;
+}
+
+// As torch has it: -1 for ranks that do not follow each other evenly.
+int64_t StrideOf(const std::vector<int64_t>& ranks) {
+  if (ranks.size() < 2) return 1;
+  int64_t stride = 0;
+  for (size_t i = 1; i < ranks.size(); ++i) {
+    int64_t difference = 0;
+    if (__builtin_sub_overflow(ranks[i], ranks[i - 1], &difference)) return -1;
+    if (i > 1 && difference != stride) return -1;
+    stride = difference;
+  }
+  return stride;
+}
+
 std::string ScalarsOfMembers(const TraceEvent& event) {
   const auto text = [&](Text which, std::string_view otherwise) {
     const std::string_view json = event.Get(which);
     return json.empty() ? std::string(otherwise) : Unescape(json);
   };
-  const report::ToldCollective unsaid;
+  report::ToldCollective unsaid;
+  // Newer releases list the ranks instead. They tell groups of one size apart.
+  const std::vector<int64_t> ranks = FirstIntegers(event.Get(Text::kGroupRanks));
+  const std::string first = StrCat(ranks.empty() ? 0 : ranks.front());
+  const std::string stride = StrCat(StrideOf(ranks));
+  if (!ranks.empty()) unsaid.first_rank = first;
+  if (!ranks.empty()) unsaid.rank_stride = stride;
   return report::ScalarsOfTold({.name = text(Text::kCollectiveName, unsaid.name),
                                 .rank = text(Text::kRank, unsaid.rank),
                                 .group_size = text(Text::kGroupSize, unsaid.group_size),
@@ -133,6 +166,7 @@ std::optional<CaptureBuilder::Span> CaptureBuilder::Place(int64_t start_ns, int6
 void CaptureBuilder::Cover(const Span& span) {
   first_ns_ = std::min(first_ns_, span.start_ns);
   last_ns_ = std::max(last_ns_, span.end_ns());
+  coverage_.Add(span.start_ns, span.end_ns());
   ++contents_.event_count;
 }
 
@@ -323,7 +357,13 @@ absl::Status CaptureBuilder::AddCollective(const TraceEvent& event, OperatorInfo
   ASSIGN_OR_RETURN(op.scalars, texts_.Scalars(scalars));
   const std::string_view dims = event.Get(Text::kDims);
   const std::optional<int64_t> elements = ParseInteger(event.Get(Text::kInElements));
-  if (dims.empty() && elements.has_value()) {
+  // Of a list of tensors, the inputs do not say the type, and so no size.
+  const bool dims_say_size =
+      report::SizeOfFirstInput(
+          {.dims = std::string(dims), .types = std::string(event.Get(Text::kTypes)), .strides = ""})
+          .bytes.has_value();
+  if (!dims_say_size && elements.has_value() &&
+      (dims.empty() || !event.Get(Text::kCollectiveType).empty())) {
     const OperatorInputs inputs =
         report::InputsOfTold(*elements, Unescape(event.Get(Text::kCollectiveType)));
     ASSIGN_OR_RETURN(op.inputs, texts_.Inputs(inputs.dims, inputs.types, inputs.strides));
@@ -496,6 +536,15 @@ absl::Status CaptureBuilder::FinishSteps() {
   return sink_.Append(steps_.at(contents_.steps.front().index).thread, marks);
 }
 
+// By calls alone: they need not have the process's number that operators have, as in a container.
+std::set<std::string> CaptureBuilder::RecordedPids() const {
+  std::set<std::string> pids;
+  for (size_t thread = 0; thread < rows_.size(); ++thread) {
+    if (rows_[thread].call_count > 0) pids.insert(std::string(threads_.PidOf(thread)));
+  }
+  return pids;
+}
+
 absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   if (contents_.event_count == 0) return std::move(contents_);
   contents_.epoch_ns = *epoch_ns_;
@@ -503,11 +552,13 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   contents_.end_ns = last_ns_;
   for (const ThreadRow& thread : threads_.Rows()) RETURN_IF_ERROR(sink_.AddThread(thread));
   FindTorchThreads();
+  contents_.recorded_pids = RecordedPids();
   for (size_t thread = 0; thread < rows_.size(); ++thread) {
     RETURN_IF_ERROR(FinishThread(static_cast<uint32_t>(thread), rows_[thread]));
   }
   RETURN_IF_ERROR(FinishGpu());
   RETURN_IF_ERROR(FinishSteps());
+  contents_.windows = coverage_.Windows(contents_.steps, contents_.start_ns, is_continuous_);
   RETURN_IF_ERROR(FinishArguments());
   for (const auto& [device, context, stream] : streams_) {
     contents_.streams.push_back({.context = context, .stream = stream, .device = device});

@@ -16,8 +16,10 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -27,6 +29,7 @@
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/event_kinds.h"
 #include "daemon/capture/ports.h"
+#include "daemon/import/coverage.h"
 #include "daemon/import/kept_arguments.h"
 #include "daemon/import/names.h"
 #include "daemon/import/not_understood.h"
@@ -49,7 +52,9 @@ class CaptureBuilder {
   absl::Status Add(const TraceEvent& event);
   void AddUnknownArgument(const TraceEvent& event, std::string_view key);
   // The trace says that profd wrote it; before its events.
-  void SetIsOurs() { is_ours_ = true; }
+  void SetIsOurs() { is_ours_ = is_continuous_ = true; }
+  // Times without events were recorded, too.
+  void SetIsContinuous() { is_continuous_ = true; }
 
   // Rows of formats that are no Chrome traces, with times since those formats' own time 0, and
   // names as NameId() gives them. Each returns false, and keeps nothing, if the time is too far
@@ -87,6 +92,8 @@ class CaptureBuilder {
     int64_t epoch_ns = 0;  // Of the trace's own time.
     int64_t start_ns = 0;  // Of the first event, since the epoch.
     int64_t end_ns = 0;    // Of the last.
+    // What was recorded, since the epoch, by start: one time, unless there are holes.
+    std::vector<std::pair<int64_t, int64_t>> windows;
     // When the profiler started, of the trace's own time, where it says.
     std::optional<int64_t> profiler_start_ns;
     std::vector<StepRecord> steps;  // Times since `start_ns`.
@@ -103,6 +110,8 @@ class CaptureBuilder {
     bool whole_us = true;  // No time has a fraction of a microsecond.
     std::vector<GpuStream> streams;
     TraceThreads::Process process;
+    // Processes with API calls, as in the trace. The calls of several have the same numbers.
+    std::set<std::string> recorded_pids;
   };
   // Gives the sink all that it has not got yet. Call once, last.
   absl::StatusOr<Contents> Finish();
@@ -188,6 +197,7 @@ class CaptureBuilder {
 
   void NoteIds(const TraceEvent& event);
   void CountMissingIds();
+  std::set<std::string> RecordedPids() const;
   void FindTorchThreads();
   absl::Status FinishRanges(uint32_t thread, ThreadRows& rows);
   absl::Status FinishOperators(uint32_t thread, const ThreadRows& rows);
@@ -204,12 +214,14 @@ class CaptureBuilder {
   TraceThreads threads_;
   KeptArguments arguments_;
   bool is_ours_ = false;
+  bool is_continuous_ = false;
   bool keeps_arguments_ = false;
 
   std::optional<int64_t> epoch_ns_;
   int64_t first_ns_ = std::numeric_limits<int64_t>::max();
   int64_t last_ns_ = std::numeric_limits<int64_t>::min();
   Contents contents_;
+  Coverage coverage_;
 
   std::vector<ThreadRows> rows_;  // By thread.
   int64_t held_rows_ = 0;

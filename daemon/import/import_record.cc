@@ -12,13 +12,19 @@ constexpr size_t kMaxPathBytes = 4096;
 
 void DescribeWindow(const CaptureBuilder::Contents& contents, int64_t base_unix_ns,
                     CaptureRecord& record) {
-  WindowRecord window = {.start_ns = 0, .end_ns = contents.end_ns - contents.start_ns};
-  if (!contents.steps.empty()) {
-    window.first_step = contents.steps.front().index;
-    window.end_step = contents.steps.back().index + 1;
+  record.windows.clear();
+  record.covered_ns = 0;
+  for (const auto& [start_ns, end_ns] : contents.windows) {
+    WindowRecord window = {.start_ns = start_ns - contents.start_ns,
+                           .end_ns = end_ns - contents.start_ns};
+    for (const StepRecord& step : contents.steps) {  // By number.
+      if (step.start_ns < window.start_ns || step.start_ns > window.end_ns) continue;
+      if (window.first_step < 0) window.first_step = step.index;
+      window.end_step = step.index + 1;
+    }
+    record.covered_ns += window.end_ns - window.start_ns;
+    record.windows.push_back(window);
   }
-  record.windows = {window};
-  record.covered_ns = window.end_ns;
   record.covered_steps = static_cast<int64_t>(contents.steps.size());
   record.ended_by = contents.steps.empty() ? EndedBy::kDuration : EndedBy::kSteps;
   int64_t start_unix_ns = 0;

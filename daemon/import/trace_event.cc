@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/import/damaged_event.h"
+#include "daemon/import/json_skip.h"
 #include "daemon/import/trace_splitter.h"
 
 namespace profd::importer {
@@ -140,6 +143,17 @@ std::string_view WithoutQuotes(std::string_view token) {
   return {};
 }
 
+// Where a text is no JSON; its begin if it is.
+size_t ByteOfDamage(std::string_view text) {
+  try {
+    const auto parsed = nlohmann::json::parse(text.begin(), text.end());
+    if (parsed.is_discarded()) return 1;
+  } catch (const nlohmann::json::parse_error& error) {
+    return error.byte == 0 ? 0 : error.byte - 1;
+  }
+  return 1;
+}
+
 }  // namespace
 
 struct EventParser::Impl {
@@ -247,15 +261,32 @@ struct EventParser::Impl {
     return simdjson::SUCCESS;
   }
 
-  absl::Status Damaged(Error error, std::string_view array, int64_t offset) {
-    const char* at = nullptr;
-    int64_t byte = offset;
-    if (document.current_location().get(at) == simdjson::SUCCESS && at >= array.data() &&
-        at <= array.data() + array.size()) {
-      byte += at - array.data() - 1;
+  // Gives the events of "[{...},{...}]" until one of them is no JSON. Returns how far it got:
+  // behind the last event that was given.
+  absl::StatusOr<size_t> ParseRun(std::string_view array, OnEvent on_event,
+                                  OnUnknownArgument on_unknown) {
+    const simdjson::padded_string_view padded(array.data(), array.size(),
+                                              array.size() + TraceSplitter::kPaddingBytes);
+    size_t done = 1;
+    ondemand::array events;
+    if (parser.iterate(padded).get(document) || document.get_array().get(events)) return done;
+    for (auto element : events) {
+      ondemand::object object;
+      event = TraceEvent();
+      unknown.clear();
+      raw_arguments.clear();
+      if (element.get_object().get(object) || ReadEvent(object)) return done;
+      event.arguments = raw_arguments;
+      for (const std::string_view key : unknown) on_unknown(event, key);
+      RETURN_IF_ERROR(on_event(event));
+      const char* at = nullptr;
+      if (document.current_location().get(at) || at <= array.data() ||
+          at > array.data() + array.size()) {
+        break;  // That was the last one.
+      }
+      done = static_cast<size_t>(at - array.data());
     }
-    return absl::DataLossError(StrCat("damaged about byte ", byte, ": ",
-                                      std::string_view(simdjson::error_message(error))));
+    return array.size();
   }
 
   // The same, with '?' for each byte that is part of no character.
@@ -293,37 +324,40 @@ EventParser::EventParser() : impl_(std::make_unique<Impl>()) {}
 EventParser::~EventParser() = default;
 
 absl::Status EventParser::Parse(std::string_view array, int64_t offset, OnEvent on_event,
-                                OnUnknownArgument on_unknown) {
+                                OnUnknownArgument on_unknown, OnDamage on_damage) {
   Impl& impl = *impl_;
-  const simdjson::padded_string_view padded(array.data(), array.size(),
-                                            array.size() + TraceSplitter::kPaddingBytes);
-  const auto not_json = impl.parser.iterate(padded).get(impl.document);
-  if (not_json == simdjson::UTF8_ERROR) {
-    return Parse(impl.WithValidText(array), offset, on_event, on_unknown);
-  }
-  if (not_json) {
-    return absl::DataLossError(StrCat("damaged between byte ", offset, " and ",
-                                      offset + static_cast<int64_t>(array.size()), ": ",
-                                      std::string_view(simdjson::error_message(not_json))));
-  }
-  ondemand::array events;
-  if (const auto error = impl.document.get_array().get(events)) {
-    return impl.Damaged(error, array, offset);
-  }
-  for (auto element : events) {
-    ondemand::object object;
-    impl.event = TraceEvent();
-    impl.unknown.clear();
-    impl.raw_arguments.clear();
-    if (const auto error = element.get_object().get(object)) {
-      return impl.Damaged(error, array, offset);
+  if (!simdjson::validate_utf8(array.data(), array.size())) array = impl.WithValidText(array);
+  ASSIGN_OR_RETURN(size_t done, impl.ParseRun(array, on_event, on_unknown));
+  // Each of the rest by itself. Where one is no JSON, what ends it is guessed from what begins the
+  // next.
+  std::string one;
+  const auto parse_alone = [&](std::string_view text) -> absl::StatusOr<bool> {
+    one.assign("[").append(text).append("]");
+    const size_t size = one.size();
+    one.resize(size + TraceSplitter::kPaddingBytes);
+    const std::string_view alone = std::string_view(one).substr(0, size);
+    ASSIGN_OR_RETURN(const size_t read, impl.ParseRun(alone, on_event, on_unknown));
+    return read == size;
+  };
+  while (done < array.size()) {
+    std::string_view rest = array.substr(0, array.size() - 1).substr(done);
+    const size_t begin = std::min(rest.find('{'), rest.size());
+    rest.remove_prefix(begin);
+    done += begin;
+    if (rest.empty()) break;
+    const char* const end = SkipJsonValue(rest.data(), rest.data() + rest.size());
+    size_t size = end == nullptr ? 0 : static_cast<size_t>(end - rest.data());
+    if (size > 0) {
+      ASSIGN_OR_RETURN(const bool is_whole, parse_alone(rest.substr(0, size)));
+      if (is_whole) {
+        done += size;
+        continue;
+      }
     }
-    if (const auto error = impl.ReadEvent(object)) {
-      return impl.Damaged(error, array, offset);
-    }
-    impl.event.arguments = impl.raw_arguments;
-    for (const std::string_view key : impl.unknown) on_unknown(impl.event, key);
-    if (absl::Status status = on_event(impl.event); !status.ok()) return status;
+    size = std::min(EndOfDamagedEvent(rest), rest.size());
+    const std::string damaged = StrCat("[", rest.substr(0, size), "]");
+    on_damage(offset + static_cast<int64_t>(done + ByteOfDamage(damaged)) - 2);
+    done += size;
   }
   return absl::OkStatus();
 }

@@ -152,10 +152,13 @@ class EventParser {
   // Told the key of an argument that is not understood, as it is written.
   using OnUnknownArgument = absl::FunctionRef<void(const TraceEvent& event, std::string_view key)>;
 
-  // `array` as TraceSplitter::Handler has it. DATA_LOSS says where it is no JSON; also what
-  // `on_event` returns.
+  // Told the byte of an event that is no JSON, as that of an unescaped quote. Only that one is
+  // lost.
+  using OnDamage = absl::FunctionRef<void(int64_t byte)>;
+
+  // `array` as TraceSplitter::Handler has it. Returns what `on_event` returns.
   absl::Status Parse(std::string_view array, int64_t offset, OnEvent on_event,
-                     OnUnknownArgument on_unknown);
+                     OnUnknownArgument on_unknown, OnDamage on_damage);
 
   // Bytes that were no UTF-8 so far, in whose place '?' was read.
   int64_t replaced_bytes() const;

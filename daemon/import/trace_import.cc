@@ -9,6 +9,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 #include "daemon/import/capture_builder.h"
 #include "daemon/import/import_record.h"
 #include "daemon/import/not_understood.h"
@@ -44,11 +45,26 @@ class Import : public TraceSplitter::Handler {
         array, offset, [this](const TraceEvent& event) { return builder_.Add(event); },
         [this](const TraceEvent& event, std::string_view key) {
           builder_.AddUnknownArgument(event, key);
-        });
+        },
+        [this](int64_t byte) { OnDamagedEvent(byte); });
+  }
+
+  void OnDamagedEvent(int64_t offset) override {
+    // The place of each is only worth its name while they are few.
+    if (++damaged_count_ <= kMostNamedPlaces) {
+      not_understood_.Count(StrCat("event damaged at byte ", offset));
+    } else {
+      not_understood_.Count("events damaged at other bytes");
+    }
+    if (damaged_count_ == 1) first_damaged_ = offset;
   }
 
   // Says of what kinds the events are of which profd understands none.
   absl::Status NoEvents() const {
+    if (damaged_count_ > 0) {
+      return absl::DataLossError(
+          StrCat("damaged at byte ", first_damaged_, ": no event in it can be read"));
+    }
     const std::map<std::string, int64_t>& counts = not_understood_.counts();
     const auto most = std::ranges::max_element(
         counts, [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -58,6 +74,30 @@ class Import : public TraceSplitter::Handler {
                 "', which torch.profiler does not write; https://ui.perfetto.dev may read it");
     }
     return absl::InvalidArgumentError(text);
+  }
+
+  // Refuses what looks like a torch.profiler trace of one process, and is not.
+  absl::Status CheckKind(const CaptureBuilder::Contents& contents) const {
+    const std::map<std::string, int64_t>& counts = not_understood_.counts();
+    if (contents.operator_count == 0 &&
+        (counts.contains("cat:Session") || counts.contains("cat:Node"))) {
+      return absl::InvalidArgumentError(
+          "no torch.profiler trace: it is a profile that ONNX Runtime wrote itself; "
+          "https://ui.perfetto.dev reads it");
+    }
+    if (contents.recorded_pids.size() < 2) return absl::OkStatus();
+    std::string pids;
+    for (const std::string& pid : contents.recorded_pids) {
+      if (pids.size() > kMaxPidsBytes) {
+        pids += ", ...";
+        break;
+      }
+      StrAppend(&pids, pids.empty() ? "" : ", ", ForDisplay(pid, kMaxPidsBytes));
+    }
+    return absl::FailedPreconditionError(
+        StrCat("it holds ", contents.recorded_pids.size(), " processes (pid ", pids,
+               "), which number their CUDA calls alike: GPU work cannot be assigned. "
+               "Import the traces that it was merged from, each by itself"));
   }
 
   absl::StatusOr<CaptureBuilder::Contents> Finish() {
@@ -70,12 +110,17 @@ class Import : public TraceSplitter::Handler {
   void Describe(const CaptureBuilder::Contents& contents, CaptureRecord& record) const;
 
  private:
+  static constexpr int64_t kMostNamedPlaces = 8;
+  static constexpr size_t kMaxPidsBytes = 80;
+
   TraceFile& file_;
   const ImportOptions& options_;
   NotUnderstood not_understood_;
   TraceHeader header_;
   CaptureBuilder builder_;
   EventParser parser_;
+  int64_t damaged_count_ = 0;
+  int64_t first_damaged_ = 0;
 };
 
 void Import::Describe(const CaptureBuilder::Contents& contents, CaptureRecord& record) const {
@@ -92,6 +137,7 @@ absl::Status Fill(TraceFile& file, store::CaptureFileWriter& writer, const Impor
   Import import(file, writer, options);
   RETURN_IF_ERROR(import.Read());
   ASSIGN_OR_RETURN(CaptureBuilder::Contents contents, import.Finish());
+  RETURN_IF_ERROR(import.CheckKind(contents));
   if (contents.event_count == 0) {
     return import.NoEvents();
   }

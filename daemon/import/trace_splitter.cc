@@ -5,6 +5,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/import/damaged_event.h"
 #include "daemon/import/foreign_format.h"
 #include "daemon/import/json_elements.h"
 #include "daemon/import/json_skip.h"
@@ -149,6 +150,7 @@ absl::Status TraceSplitter::ReadEvents() {
     if (c == ']') break;
     if (c == '\0' && begin_ == end_) return CutOff();
     if (c != '{') {
+      if (has_events_ && SkipDamagedEvent()) continue;
       if (has_events_) return Damaged("an event must come here");
       return absl::InvalidArgumentError(
           StrCat("no trace: what stands at byte ", Offset(), " is not an event"));
@@ -160,8 +162,11 @@ absl::Status TraceSplitter::ReadEvents() {
       ASSIGN_OR_RETURN(const char behind, Peek());
       if (behind == ',') ++begin_;
     } else {
+      // No event is so long: its quotes or brackets do not match.
+      if (end_ - begin_ >= kMaxValueBytes && SkipDamagedEvent()) continue;
       ASSIGN_OR_RETURN(const bool more, Fill());
-      if (!more) return CutOff();
+      if (more || SkipDamagedEvent()) continue;
+      return CutOff();
     }
   }
   has_events_ = true;
@@ -172,6 +177,16 @@ absl::Status TraceSplitter::ReadEvents() {
 size_t TraceSplitter::EndOfEvents() const {
   const char* const end = EndOfWholeElements(window_.data() + begin_, window_.data() + end_);
   return end == nullptr ? begin_ : static_cast<size_t>(end - window_.data());
+}
+
+bool TraceSplitter::SkipDamagedEvent() {
+  const size_t size = EndOfDamagedEvent(std::string_view(window_.data() + begin_, end_ - begin_));
+  if (size == std::string_view::npos) return false;
+  handler_.OnDamagedEvent(Offset());
+  has_events_ = true;
+  begin_ += size;
+  while (begin_ < end_ && (IsJsonSpace(window_[begin_]) || window_[begin_] == ',')) ++begin_;
+  return true;
 }
 
 absl::Status TraceSplitter::GiveEvents(size_t end) {

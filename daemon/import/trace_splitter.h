@@ -1,6 +1,7 @@
 // TraceSplitter takes the text of a Chrome trace apart as it is read: into runs of whole events,
 // and the members beside them. It knows where values end, and no more: that they are JSON, with a
-// comma between every two, is for the handler to find out.
+// comma between every two, is for the handler to find out. Of an event whose quotes or brackets do
+// not match, it guesses the end (damaged_event.h).
 //
 //   {"schemaVersion": 1, "deviceProperties": [...], "traceEvents": [ {...}, {...}, ... ], ... }
 //     OnMember             OnMember                                OnEvents  OnEvents      OnMember
@@ -38,6 +39,8 @@ class TraceSplitter {
     // `array` is "[{...},{...}]"; its first event begins at `offset` of the text, one byte behind
     // its own begin.
     virtual absl::Status OnEvents(std::string_view array, int64_t offset) = 0;
+    // An event whose end is not where its brackets say was skipped; it began at `offset`.
+    virtual void OnDamagedEvent(int64_t /*offset*/) {}
     // `key` as it is written, without its quotes.
     virtual absl::Status OnMember(std::string_view key, std::string_view value, int64_t offset) = 0;
   };
@@ -66,6 +69,8 @@ class TraceSplitter {
   // How far whole events reach from begin_ on; begin_: there is none.
   size_t EndOfEvents() const;
   absl::Status GiveEvents(size_t end);
+  // Skips to the next event, or to the end of the array; false: there is none in the window.
+  bool SkipDamagedEvent();
 
   TraceFile& file_;
   Handler& handler_;

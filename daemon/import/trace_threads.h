@@ -36,6 +36,8 @@ class TraceThreads {
   };
   // The one with most events.
   Process MainProcess() const;
+  // As in the trace.
+  std::string_view PidOf(size_t index) const { return threads_[index].pid; }
   std::vector<ThreadRow> Rows() const;
   // The `tid` of a thread, by index, that its row does not have: Python's functions share one with
   // their thread, and Kineto's may be negative.

@@ -57,11 +57,13 @@ void CpuWatch::Begin(absl::Duration now) {
   is_open_ = true;
   begin_time_ = now;
   begin_ = Read();
+  if (resident_begin_bytes_ < 0) resident_begin_bytes_ = ReadResidentBytes();
 }
 
 void CpuWatch::End(absl::Duration now) {
   if (!is_open_) return;
   is_open_ = false;
+  resident_end_bytes_ = ReadResidentBytes();
   const std::map<int64_t, Times> end = Read();
   if (end.empty()) return;
   for (const auto& [thread, before] : begin_) {
@@ -78,7 +80,9 @@ void CpuWatch::End(absl::Duration now) {
 }
 
 CpuRecord CpuWatch::Take() const {
-  CpuRecord record;
+  CpuRecord record = {.threads = {},
+                      .resident_begin_bytes = resident_begin_bytes_,
+                      .resident_end_bytes = resident_end_bytes_};
   if (sums_.empty() || watched_ns_ <= 0) return record;
   record.watched_ns = watched_ns_;
   record.thread_count = static_cast<int64_t>(sums_.size());
@@ -98,6 +102,19 @@ CpuRecord CpuWatch::Take() const {
                               .waited_ns = times.waited_ns});
   }
   return record;
+}
+
+int64_t CpuWatch::ReadResidentBytes() const {
+  const std::string text = ReadShortFile(StrCat("/proc/", pid_, "/statm"));
+  std::string_view rest = text;
+  if (!TakeNumber(rest).has_value()) return -1;  // Of the address space.
+  const std::optional<int64_t> pages = TakeNumber(rest);
+  int64_t bytes = 0;
+  if (!pages.has_value() ||
+      __builtin_mul_overflow(*pages, int64_t{sysconf(_SC_PAGESIZE)}, &bytes)) {
+    return -1;
+  }
+  return bytes;
 }
 
 std::map<int64_t, CpuWatch::Times> CpuWatch::Read() const {

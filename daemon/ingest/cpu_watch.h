@@ -1,9 +1,9 @@
 // CpuWatch measures how long the threads of a process run, and how long they are ready to run but
-// wait for a CPU, while a capture records.
+// wait for a CPU, while a capture records; and by how much its resident memory grows.
 //
 // Source:  /proc/PID/task/TID/schedstat: time on a CPU and in its queue, ns. See
 //          Documentation/scheduler/sched-stats.rst of Linux. Anybody may read it; kernels without
-//          CONFIG_SCHED_INFO, and /proc mounted with hidepid, have none.
+//          CONFIG_SCHED_INFO, and /proc mounted with hidepid, have none. /proc/PID/statm: pages.
 // Cost:    two reads of all threads per window, at most kMostThreads; nothing in the target.
 // Threads: one.
 // Errors:  what cannot be read is left out; Take() is empty then.
@@ -42,6 +42,7 @@ class CpuWatch {
     int64_t waited_ns = 0;
   };
   std::map<int64_t, Times> Read() const;
+  int64_t ReadResidentBytes() const;  // -1: not known.
 
   const int64_t pid_;
   bool is_open_ = false;
@@ -49,6 +50,8 @@ class CpuWatch {
   std::map<int64_t, Times> begin_;  // By thread, in our namespace.
   std::map<int64_t, Times> sums_;
   int64_t watched_ns_ = 0;
+  int64_t resident_begin_bytes_ = -1;
+  int64_t resident_end_bytes_ = -1;
 };
 
 }  // namespace profd

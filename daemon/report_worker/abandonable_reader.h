@@ -3,41 +3,30 @@
 #define PROFD_DAEMON_REPORT_WORKER_ABANDONABLE_READER_H_
 
 #include <memory>
-#include <span>
-#include <string>
 #include <utility>
 
 #include "daemon/report_worker/answer.h"
 #include "daemon/store/file/capture_reader.h"
+#include "daemon/store/file/forwarding_reader.h"
 
 namespace profd::report_worker {
 
-class AbandonableReader final : public store::CaptureReader {
+class AbandonableReader final : public store::ForwardingReader {
  public:
   // `answer` must outlive it.
   AbandonableReader(std::unique_ptr<store::CaptureReader> reader, const Answer& answer)
-      : reader_(std::move(reader)), answer_(answer) {}
-
-  const CaptureRecord& record() const override { return reader_->record(); }
-  std::span<const std::string> names() const override { return reader_->names(); }
-  std::span<const store::ReaderThread> threads() const override { return reader_->threads(); }
-  std::span<const StepRecord> steps() const override { return reader_->steps(); }
-
-  int64_t step_thread() override { return reader_->step_thread(); }
-  std::span<const OperatorInputs> inputs() const override { return reader_->inputs(); }
-  std::span<const std::string> scalars() const override { return reader_->scalars(); }
-  int64_t RowsOf(RowKind kind) const override { return reader_->RowsOf(kind); }
+      : ForwardingReader(*reader), owned_(std::move(reader)), answer_(answer) {}
 
   absl::Status Scan(RowKind kind, uint32_t columns, const store::TimeFilter& filter,
                     absl::FunctionRef<absl::Status(const EventBatch&)> fn) override {
-    return reader_->Scan(kind, columns, filter, [this, fn](const EventBatch& batch) {
+    return reader_.Scan(kind, columns, filter, [this, fn](const EventBatch& batch) {
       const absl::Status wanted = answer_.StillWanted();
       return wanted.ok() ? fn(batch) : wanted;
     });
   }
 
  private:
-  const std::unique_ptr<store::CaptureReader> reader_;
+  const std::unique_ptr<store::CaptureReader> owned_;
   const Answer& answer_;
 };
 

@@ -117,6 +117,7 @@ class Import {
                             CaptureRecord& record) {
     const NsysProcess& process = survey.captured[position];
     CaptureBuilder builder(writer, not_understood, options_.directory);
+    builder.SetIsContinuous();
     const auto on_table = [&](int done, int total) {
       if (!options_.on_progress) return;
       const auto all = static_cast<int64_t>(survey.captured.size()) * total;

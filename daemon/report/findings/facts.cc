@@ -13,6 +13,7 @@
 #include "daemon/report/findings/quality.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/step_table.h"
 #include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
@@ -24,13 +25,15 @@ namespace {
 // Points of the memory's curve that findings need: only its extremes.
 constexpr int64_t kMemoryPoints = 64;
 
+constexpr double kFewLaunchesWithoutWork = 0.01;
+
 // The first calls of a program also load the driver's code, which takes seconds.
 constexpr size_t kStartUpCalls = 3;
 
 TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time, const DeviceWork& work,
                       uint32_t device) {
   if (!scope.has_steps) return time.whole;
-  DeviceIdle idle;
+  DeviceIdle idle(work.holes());
   for (const Activity& activity : work.activities()) {
     if (work.DeviceOf(activity) == device) idle.Add(activity);
   }
@@ -97,7 +100,32 @@ FindingScope ScopeWithoutSteps(const CaptureRecord& record, const DeviceWork& wo
       end_ns = std::max(end_ns, window.end_ns);
     }
   }
-  return ScopeOfTime(start_ns, end_ns);
+  FindingScope scope = ScopeOfTime(start_ns, end_ns);
+  LeaveOutHoles(work.holes(), scope);
+  return scope;
+}
+
+// What the GPU did is not all recorded, or not when it was done.
+void DoubtGpuWork(Facts& facts) {
+  const EventChecks& events = facts.events;
+  const auto doubt = [&](double share, std::string why) {
+    if (share >= kWithholdSharesFrom) facts.gpu_withheld = true;
+    if (facts.gpu_doubt.empty()) facts.gpu_doubt = std::move(why);
+  };
+  const int64_t impossible = events.overlong_count + events.detached_count;
+  if (impossible > 0) {
+    doubt(
+        static_cast<double>(impossible) / static_cast<double>(events.gpu_row_count),
+        StrCat(impossible, " of ", events.gpu_row_count, " GPU activities have impossible times"));
+  }
+  if (events.captures_graphs || events.launch_count <= 0) return;
+  // Work that is there without its launch was recorded, but does not name its call.
+  const int64_t unlinked = std::max<int64_t>(events.orphan_count - events.earlier_work_count, 0);
+  const int64_t missing = events.silent_launch_count - unlinked;
+  const double share = static_cast<double>(missing) / static_cast<double>(events.launch_count);
+  if (share <= kFewLaunchesWithoutWork) return;
+  doubt(share, StrCat(missing, " of ", events.launch_count,
+                      " launches have no GPU work in the recording"));
 }
 
 }  // namespace
@@ -233,8 +261,9 @@ CpuFacts CpuFactsOf(store::CaptureReader& reader) {
   return facts;
 }
 
-absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
+absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
                                   const FindingThresholds& thresholds) {
+  BelievedReader reader(recorded);
   Facts facts;
   facts.record = &reader.record();
   ASSIGN_OR_RETURN(facts.time, SummarizeTime(reader, {}));
@@ -243,8 +272,9 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& reader,
   facts.has_memory = !facts.memory.devices.empty() || !facts.memory.out_of_memory.empty();
 
   ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
-  ASSIGN_OR_RETURN(facts.events, CheckEvents(reader, attribution));
+  ASSIGN_OR_RETURN(facts.events, CheckEvents(recorded, attribution));
   facts.quality = QualityOf(reader.record(), &facts.events);
+  DoubtGpuWork(facts);
   ASSIGN_OR_RETURN(const DeviceWork work, DeviceWork::Read(reader, attribution));
   const std::span<const uint16_t> devices = work.devices();
   const auto device = std::find(devices.begin(), devices.end(), facts.time.device);

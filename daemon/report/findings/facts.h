@@ -54,6 +54,10 @@ struct GapFacts {
   IntervalSet explained;
   // Waits for the data loader while the device did nothing (all of them, without a device).
   int64_t loader_wait_ns = 0;
+  // Of it, in steps that begin an epoch of a loader with worker processes, and these steps. Such a
+  // step asks twice: the old iterator ends, and a new one begins.
+  int64_t epoch_start_wait_ns = 0;
+  int64_t epoch_start_count = 0;
   std::vector<Evidence> loader_waits;
   // The idlest of 30 equal parts of the time that counts, by their busy share.
   std::vector<Evidence> idlest_parts;
@@ -154,8 +158,13 @@ struct Facts {
   HostFacts host;
   SlowStep slowest;
   const RankComparison* ranks = nullptr;  // Of the group; nullptr: one capture was looked at.
+  // Why the recorded GPU work is not what the GPU did; empty: it is. "54 of 72 (75%) launches have
+  // no GPU work in the recording"
+  std::string gpu_doubt;
+  // So much is missing that nothing is concluded from GPU work: there is none then.
+  bool gpu_withheld = false;
 
-  bool has_gpu() const { return time.has_device; }
+  bool has_gpu() const { return time.has_device && !gpu_withheld; }
   // Hardly any launch shows work, since CUDA graphs are being recorded: idle time says nothing.
   bool RecordsGraphs() const {
     return events.captures_graphs && 2 * events.silent_launch_count > events.launch_count;

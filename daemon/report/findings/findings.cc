@@ -27,6 +27,10 @@ void AddFinding(const Rule& rule, const Facts& facts, Finding finding, FindingsR
       std::clamp<int64_t>(finding.saving_ns_per_step, 0, std::max<int64_t>(facts.scope.mean_ns, 0));
   finding.severity =
       std::max(finding.severity, SeverityOfSaving(facts, finding.saving_ns_per_step));
+  if (!facts.gpu_doubt.empty() && (rule.of_gpu || rule.id == "INPUT_BOUND")) {
+    finding.confidence = std::min(finding.confidence, Confidence::kMedium);
+    StrAppend(&finding.confidence_reason, "; ", facts.gpu_doubt);
+  }
   report.findings.push_back(std::move(finding));
 }
 
@@ -42,6 +46,12 @@ void Look(const Rule& rule, const Facts& facts, const FindingThresholds& thresho
         {rule.id, rule.title,
          StrCat("a capture that lost less than ", PercentText(kWithholdSharesFrom),
                 " of its events; this one lost ", PercentText(facts.quality.lost_share))});
+    return;
+  }
+  if (rule.of_gpu && facts.gpu_withheld) {
+    report.skipped.push_back(
+        {rule.id, rule.title,
+         StrCat("all GPU work, at its right time; in this capture, ", facts.gpu_doubt)});
     return;
   }
   RuleResult result = rule.look(facts, thresholds);

@@ -280,14 +280,40 @@ absl::StatusOr<GapFacts> GatherGaps(FactSources& sources, const TimeReport& time
   return GapSweep(sources).Sweep(time, mean_step_ns);
 }
 
+namespace {
+
+// By stretch: whether its step asked loaders with workers for more batches than steps usually do.
+std::vector<bool> EpochStarts(const FactSources& sources) {
+  std::vector<int64_t> asked(sources.scope.stretches.size());
+  for (const HostTime& wait : sources.loader_waits) {
+    if (sources.Name(wait.name).find("MultiProcessing") == std::string_view::npos) continue;
+    const int64_t position = sources.scope.PositionAt(wait.start_ns);
+    if (position >= 0) ++asked[static_cast<size_t>(position)];
+  }
+  std::vector<int64_t> counts = asked;
+  const auto usual = static_cast<int64_t>(counts.empty() ? 0 : Median(counts));
+  std::vector<bool> starts(asked.size());
+  for (size_t i = 0; i < asked.size(); ++i) {
+    starts[i] = sources.scope.has_steps && usual > 0 && asked[i] > usual;
+  }
+  return starts;
+}
+
+}  // namespace
+
 void AddLoaderWaits(const FactSources& sources, const IntervalSet& busy, GapFacts& gaps) {
   EvidenceSums sums;
+  const std::vector<bool> epoch_starts = EpochStarts(sources);
+  gaps.epoch_start_count = std::count(epoch_starts.begin(), epoch_starts.end(), true);
   for (const HostTime& wait : sources.loader_waits) {
     const int64_t exposed_ns = (wait.end_ns - wait.start_ns) -
                                static_cast<int64_t>(busy.MeasureIn(wait.start_ns, wait.end_ns));
     if (exposed_ns <= 0) continue;
     gaps.loader_wait_ns += exposed_ns;
     const int64_t position = sources.scope.PositionAt(wait.start_ns);
+    if (position >= 0 && epoch_starts[static_cast<size_t>(position)]) {
+      gaps.epoch_start_wait_ns += exposed_ns;
+    }
     const int64_t step =
         position < 0 ? -1 : sources.scope.stretches[static_cast<size_t>(position)].step;
     sums.Add({.name = sources.first_ids[wait.name],

@@ -1,23 +1,24 @@
 #include "daemon/report/findings/quality.h"
 
 #include <algorithm>
-#include <optional>
+#include <limits>
+#include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/base/text.h"
 #include "daemon/capture/event_kinds.h"
+#include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/impossible_times.h"
 
 namespace profd::report {
 namespace {
 
-// A call that launches one kernel: "cudaLaunchKernel", "cuLaunchKernelEx", "hipModuleLaunchKernel".
-bool LaunchesKernel(std::string_view name) {
-  return name.find("LaunchKernel") != std::string_view::npos ||
-         name.find("LaunchCooperativeKernel") != std::string_view::npos;
-}
 // Kernels that are launched into a graph while it is made do not run.
 bool BeginsGraphCapture(std::string_view name) {
   return name.find("StreamBeginCapture") != std::string_view::npos;
@@ -37,7 +38,8 @@ class EventCheck {
       for (size_t i = 0; i < batch.size; ++i) AddRow(batch, i);
       return absl::OkStatus();
     }));
-    if (checks_.gpu_row_count > 0) CountLaunches();
+    CountLaunches();
+    if (checks_.gpu_row_count > 0) RETURN_IF_ERROR(CountImpossibleTimes());
     if (checks_.orphan_count > 0) RETURN_IF_ERROR(CountEarlierWork());
     RETURN_IF_ERROR(reader_.ForEach<RangeRow>(kRangeFlags, {}, [&](const RangeBatch& batch) {
       checks_.range_count += static_cast<int64_t>(batch.size);
@@ -110,6 +112,21 @@ class EventCheck {
     return {batch.device[i], batch.context[i], batch.stream[i], std::max<size_t>(window, 1)};
   }
 
+  absl::Status CountImpossibleTimes() {
+    constexpr size_t kMaxNameBytes = 80;
+    ASSIGN_OR_RETURN(const ImpossibleTimes times, FindImpossibleTimes(reader_, attribution_));
+    checks_.overlong_count = times.overlong_count;
+    checks_.overlong_ns = times.overlong_ns;
+    checks_.overlong_possible_ns = times.overlong_possible_ns;
+    checks_.detached_count = times.detached_count;
+    checks_.detached_ns = times.detached_ns;
+    if (times.overlong_count > 0) {
+      checks_.overlong_name =
+          ForDisplay(Demangler().Demangle(reader_.names()[times.overlong_name]), kMaxNameBytes);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status NameUnendedRanges() {
     absl::flat_hash_map<std::string_view, int64_t> counts;
     RETURN_IF_ERROR(
@@ -127,19 +144,39 @@ class EventCheck {
     return absl::OkStatus();
   }
 
+  enum class Name : uint8_t { kOther, kLaunch, kCapture };
+  std::vector<Name> KindsOfNames() const {
+    std::vector<Name> kinds;
+    for (const std::string& name : reader_.names()) {
+      kinds.push_back(LaunchesWork(name)         ? Name::kLaunch
+                      : BeginsGraphCapture(name) ? Name::kCapture
+                                                 : Name::kOther);
+    }
+    return kinds;
+  }
+
   void CountLaunches() {
-    enum class Name : uint8_t { kOther, kLaunch, kCapture };
-    std::vector<std::optional<Name>> known(reader_.names().size());
-    for (size_t i = 0; i < attribution_.calls().size(); ++i) {
-      const uint32_t name = attribution_.calls()[i].name;
-      if (!known[name].has_value()) {
-        const std::string_view text = reader_.names()[name];
-        known[name] = LaunchesKernel(text)       ? Name::kLaunch
-                      : BeginsGraphCapture(text) ? Name::kCapture
-                                                 : Name::kOther;
+    const std::vector<Name> kinds = KindsOfNames();
+    const std::span<const GpuAttribution::Call> calls = attribution_.calls();
+    // Without steps, reports are about the time from the first to the last work. What was launched
+    // before or after that work may have run before or after that time.
+    int64_t first_ns = std::numeric_limits<int64_t>::min();
+    int64_t last_ns = std::numeric_limits<int64_t>::max();
+    if (reader_.steps().empty() && checks_.gpu_row_count > checks_.orphan_count) {
+      std::swap(first_ns, last_ns);
+      for (size_t i = 0; i < calls.size(); ++i) {
+        if (kinds[calls[i].name] != Name::kLaunch || !has_work_[i]) continue;
+        first_ns = std::min(first_ns, calls[i].start_ns);
+        last_ns = std::max(last_ns, calls[i].start_ns);
       }
-      if (known[name] == Name::kCapture) checks_.captures_graphs = true;
-      if (known[name] != Name::kLaunch) continue;
+    }
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (kinds[calls[i].name] == Name::kCapture) checks_.captures_graphs = true;
+      if (kinds[calls[i].name] != Name::kLaunch) continue;
+      // A call of the driver within one of the runtime may have its correlation: one launch.
+      const GpuAttribution::Call* first = attribution_.Find(calls[i].correlation);
+      if (first != nullptr && first != &calls[i]) continue;
+      if (calls[i].start_ns < first_ns || calls[i].start_ns > last_ns) continue;
       ++checks_.launch_count;
       if (!has_work_[i]) ++checks_.silent_launch_count;
     }

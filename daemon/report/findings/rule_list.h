@@ -54,7 +54,9 @@ RuleResult AllocationChurn(const Facts&, const FindingThresholds&);
 // ---- quality (rules_quality.cc) ----
 RuleResult QualityLoss(const Facts&, const FindingThresholds&);
 RuleResult QualityOrphans(const Facts&, const FindingThresholds&);
+RuleResult QualitySilentLaunches(const Facts&, const FindingThresholds&);
 RuleResult QualityInversions(const Facts&, const FindingThresholds&);
+RuleResult QualityTimes(const Facts&, const FindingThresholds&);
 RuleResult QualityCoverage(const Facts&, const FindingThresholds&);
 RuleResult QualityTruncation(const Facts&, const FindingThresholds&);
 RuleResult QualityUnended(const Facts&, const FindingThresholds&);

@@ -36,6 +36,7 @@ struct Rule {
   std::string_view title;   // "The GPU waits for launches"
   bool uses_shares = true;  // Its value is a share of the recorded events: see ShareTrust.
   RuleFunction look = nullptr;
+  bool of_gpu = false;  // It concludes from what the GPU did, or did not do.
 };
 std::span<const Rule> Rules();
 bool IsRule(std::string_view id);

@@ -195,11 +195,16 @@ RuleResult MemFragmentation(const Facts& facts, const FindingThresholds& thresho
 RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_memory) return Needs(std::string(kNeedsMemory));
   const DeviceMemoryReport* device = nullptr;  // The one that grows most; host memory leaks, too.
+  std::string unknown_because;
   for (const DeviceMemoryReport& other : facts.memory.devices) {
+    if (!other.growth.unknown_because.empty()) unknown_because = other.growth.unknown_because;
     if (other.growth.step_count < kFewestForLeak) continue;
     if (device == nullptr || other.growth.bytes_per_step > device->growth.bytes_per_step) {
       device = &other;
     }
+  }
+  if (device == nullptr && !unknown_because.empty()) {
+    return Needs(StrCat("memory whose frees are all recorded; ", unknown_because));
   }
   if (device == nullptr) return Needs("at least five steps with memory events");
   const MemoryGrowth& growth = device->growth;
@@ -245,13 +250,6 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
       MemoryRows(growth.suspects_by_op, "allocated in a step, still alive steps later");
   finding.confidence = growth.step_count >= 10 ? Confidence::kHigh : Confidence::kMedium;
   finding.confidence_reason = CountText(growth.step_count, "step");
-  if (std::string_view(device->memory.device).starts_with("cpu")) {
-    // A ring of buffers that is older than the window grows in the same way.
-    finding.confidence = Confidence::kLow;
-    finding.confidence_reason =
-        "frees of blocks from before the capture are not recorded on the CPU; compare with the "
-        "process's resident memory";
-  }
   return result;
 }
 

@@ -55,9 +55,24 @@ RuleResult QualityOrphans(const Facts& facts, const FindingThresholds& threshold
                "launched this work.");
 }
 
+RuleResult QualitySilentLaunches(const Facts& facts, const FindingThresholds&) {
+  const QualityCheck* check = Check(facts, "silent_launches");
+  return Judge(facts, "silent_launches", check == nullptr ? 0 : check->bound, FindingUnit::kShare,
+               "The GPU did more than the capture shows: record the GPU's kernels too (another "
+               "profiler may hold CUPTI, or the profiler may have no rights to the GPU), and let "
+               "the GPU finish before the profiler stops.");
+}
+
 RuleResult QualityInversions(const Facts& facts, const FindingThresholds&) {
   return Judge(facts, "inversions", 0, FindingUnit::kCount,
                "The host and GPU clocks disagree: gaps and latencies of this capture are inexact.");
+}
+
+RuleResult QualityTimes(const Facts& facts, const FindingThresholds&) {
+  return Judge(
+      facts, "impossible_times", 0, FindingUnit::kCount,
+      "The profiler or a later program damaged these times: use no duration near them, and "
+      "repeat the capture if they matter.");
 }
 
 RuleResult QualityCoverage(const Facts& facts, const FindingThresholds&) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "daemon/base/median.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/rule_list.h"
@@ -15,6 +16,10 @@ constexpr std::string_view kNeedsCalls = "CUDA API calls (profctl trace --gpu de
 constexpr std::string_view kNeedsWork =
     "a window in which kernels run; in this one, the program captures CUDA graphs";
 constexpr size_t kMostCausesInText = 3;
+// Smaller collectives are bound by latency.
+constexpr int64_t kTellingCollectiveBytes = 1 << 20;
+// Four lanes of PCIe 4; NVLink has 50 times as much.
+constexpr double kSlowBusGbPerS = 8;
 // Shorter times are too few to tell how long threads wait for a CPU.
 constexpr int64_t kShortestCpuWatchNs = 50'000'000;
 constexpr double kMuchCpuWait = 0.20;
@@ -121,17 +126,33 @@ RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
   finding.measured =
       StrCat("The program waits for its data loader for ", OfStep(facts, facts.gaps.loader_wait_ns),
              facts.has_gpu() ? " while the GPU is idle." : ".");
-  finding.advice =
-      "Load data ahead: raise the DataLoader's num_workers and prefetch_factor, set pin_memory, "
-      "and "
-      "move decoding and augmentation out of the training process.";
+  // Workers that are started anew are slow once in an epoch, however many there are.
+  if (facts.gaps.epoch_start_count > 0 &&
+      2 * facts.gaps.epoch_start_wait_ns >= facts.gaps.loader_wait_ns) {
+    StrAppend(&finding.measured, " ",
+              PercentText(static_cast<double>(facts.gaps.epoch_start_wait_ns) /
+                          static_cast<double>(facts.gaps.loader_wait_ns)),
+              " of the wait is in the ", CountText(facts.gaps.epoch_start_count, "step"), " that ",
+              facts.gaps.epoch_start_count == 1 ? "begins" : "begin",
+              " an epoch, in which the loader starts its workers again.");
+    finding.advice =
+        "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). More workers "
+        "do not help: each is started at the start of an epoch. Make what workers do first cheap "
+        "(worker_init_fn, imports, opening files), or make epochs longer.";
+  } else {
+    finding.advice =
+        "Load data ahead: raise the DataLoader's num_workers and prefetch_factor, set pin_memory, "
+        "and move decoding and augmentation out of the training process.";
+  }
   finding.evidence = facts.gaps.loader_waits;
   SetConfidence(facts, Confidence::kHigh, finding);
   return result;
 }
 
 RuleResult CommExposed(const Facts& facts, const FindingThresholds& thresholds) {
-  if (!facts.has_gpu() || facts.sum.communication_ns == 0) return Needs("kernels of NCCL or RCCL");
+  if (!facts.has_gpu() || facts.sum.communication_ns == 0)
+    return Needs(
+        "kernels that communicate (NCCL, RCCL, symmetric memory, or a library of their own)");
   RuleResult result = ShareOfSteps(facts, facts.sum.exposed_communication_ns,
                                    thresholds.exposed_communication_share);
   Finding& finding = result.finding;
@@ -139,6 +160,20 @@ RuleResult CommExposed(const Facts& facts, const FindingThresholds& thresholds) 
                             OfStep(facts, facts.sum.exposed_communication_ns), "; ",
                             PercentText(std::max(facts.time.overlap, 0.0)),
                             " of all communication is overlapped.");
+  // The slowest kind with enough bytes to tell.
+  const CollectiveSumRow* slow = nullptr;
+  for (const CollectiveSumRow& row : facts.time.collectives) {
+    if (!row.on_device || row.bus_gb_per_s <= 0 || row.bytes < kTellingCollectiveBytes) continue;
+    if (row.bus_gb_per_s >= kSlowBusGbPerS) continue;
+    if (slow == nullptr || row.exposed_ns > slow->exposed_ns) slow = &row;
+  }
+  if (slow != nullptr) {
+    StrAppend(&finding.measured, " The fastest ", ToString(slow->kind), " of ",
+              SizeText(slow->bytes), " has a bus bandwidth of ",
+              absl::StrFormat("%.3g", slow->bus_gb_per_s),
+              " GB/s, far below what links between GPUs reach: the link is slow, or ranks wait for "
+              "each other.");
+  }
   const bool can_hide = CapByFreeCompute(facts, facts.sum.exposed_communication_ns,
                                          facts.sum.overlapped_communication_ns, finding);
   finding.advice =

@@ -1,6 +1,7 @@
 #include "daemon/report/findings/scope.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "daemon/base/median.h"
 #include "daemon/report/index/end_of.h"
@@ -121,6 +122,28 @@ void LeaveOutEarlierWork(int64_t first_work_ns, FindingScope& scope) {
   stretches.erase(stretches.begin(), first);
   scope.total_ns = 0;
   Finish(scope);
+}
+
+void LeaveOutHoles(const IntervalSet& holes, FindingScope& scope) {
+  if (holes.empty() || scope.stretches.empty()) return;
+  std::vector<FindingScope::Stretch> recorded;
+  for (const FindingScope::Stretch& stretch : scope.stretches) {
+    int64_t from_ns = stretch.start_ns;
+    const auto add = [&](int64_t to_ns) {
+      if (to_ns > from_ns) recorded.push_back({from_ns, to_ns, stretch.step});
+    };
+    for (const IntervalSet::Interval& hole : holes.intervals()) {
+      add(std::min(hole.start_ns, stretch.end_ns));
+      from_ns = std::max(from_ns, hole.end_ns);
+    }
+    add(stretch.end_ns);
+  }
+  const int64_t count = scope.count;
+  scope.stretches = std::move(recorded);
+  scope.total_ns = 0;
+  Finish(scope);
+  scope.count = count;
+  scope.mean_ns = scope.total_ns / count;
 }
 
 FindingScope ScopeOfTime(int64_t start_ns, int64_t end_ns) {

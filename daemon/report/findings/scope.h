@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/capture/capture_types.h"
+#include "daemon/report/index/interval_set.h"
 
 namespace profd::report {
 
@@ -73,6 +74,8 @@ void TakeDeviceTimes(std::span<const LaunchedWork> launched, FindingScope& scope
 void LeaveOutEarlierWork(int64_t first_work_ns, FindingScope& scope);
 // Of a capture without steps.
 FindingScope ScopeOfTime(int64_t start_ns, int64_t end_ns);
+// Leaves out what was not recorded. The rest counts as one step.
+void LeaveOutHoles(const IntervalSet& holes, FindingScope& scope);
 
 }  // namespace profd::report
 

@@ -6,6 +6,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/rules.h"
+#include "daemon/report/index/recorded_time.h"
 
 namespace profd::report {
 namespace {
@@ -44,6 +45,7 @@ std::string_view WordsFor(BoundBy bound) {
 }
 
 std::string WhatLimits(const Facts& facts, BoundBy bound) {
+  if (facts.gpu_withheld) return StrCat(facts.gpu_doubt, ": what the GPU did is unknown.");
   if (bound == BoundBy::kCpuOnly) return "No GPU work was recorded.";
   const std::string_view words = WordsFor(bound);
   if (words.empty()) return "The data does not show what limits the program.";
@@ -91,6 +93,11 @@ std::string WhereTheTimeGoes(const Facts& facts) {
   } else {
     text = StrCat("The capture has no steps; its ", facts.has_gpu() ? "GPU work" : "window",
                   " spans ", TimeText(facts.scope.total_ns));
+  }
+  if (const int64_t windows = std::ssize(facts.record->windows); windows > 1) {
+    StrAppend(&text, "; nothing is known of the ",
+              TimeText(static_cast<int64_t>(HolesOf(*facts.record).total_ns())),
+              " between the capture's ", windows, " windows");
   }
   if (facts.quality.shares == ShareTrust::kWithheld) return text + ".";
   if (!facts.has_gpu()) return StrCat(text, WhereTheHostTimeGoes(facts), ".");
@@ -149,7 +156,9 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
       return StrCat(text, "Too few events were kept to recommend a change.");
     }
     // Only a rule that was checked can have found nothing.
-    return text + (facts.host.needs.empty()
+    return text + (facts.gpu_withheld ? std::string("No rule that could be checked found a way to "
+                                                    "save time.")
+                   : facts.host.needs.empty()
                        ? std::string("No rule found a way to save time.")
                        : StrCat("No rule that could be checked found a way to save time; where the "
                                 "host's time went is unknown without ",
@@ -184,6 +193,7 @@ std::string WhetherToTrust(const Quality& quality) {
 }  // namespace
 
 BoundBy BoundOf(const Facts& facts) {
+  if (facts.gpu_withheld) return BoundBy::kUnknown;
   if (!facts.has_gpu()) return BoundBy::kCpuOnly;
   if (facts.scope.total_ns <= 0 || facts.quality.shares == ShareTrust::kWithheld) {
     return BoundBy::kUnknown;

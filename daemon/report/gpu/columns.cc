@@ -316,7 +316,9 @@ const table::Description<KernelRow>& KernelColumns() {
       {&KernelRow::is_communication,
        {.key = "is_communication",
         .title = "Communication",
-        .doc = "Whether the kernel is from NCCL or RCCL",
+        .doc =
+            "Whether the kernel exchanges data with other GPUs, by its name: NCCL, RCCL, NVSHMEM, "
+            "symmetric memory, and collectives of vLLM, TensorRT-LLM, DeepEP, and the like",
         .priority = Column::kOnlyInData}},
       OpColumn<KernelRow>(2),
       {&KernelRow::orphan_count,
@@ -339,7 +341,12 @@ table::Report ToReport(const KernelTable& kernels) {
   table::Report report = {.name = "kernels",
                           .totals = KernelTotals().ToTable("totals", std::span(&kernels, 1)),
                           .tables = {KernelColumns().ToTable("rows", kernels.rows)}};
-  if (kernels.rows.empty()) {
+  if (kernels.rows.empty() && kernels.graph_launch_count == 0 && kernels.launch_count > 0) {
+    report.notes.push_back(
+        StrCat("No kernels were recorded, but ",
+               FormatCountOf(kernels.launch_count, "call that launches", "calls that launch"),
+               " GPU work: what the GPU did is unknown."));
+  } else if (kernels.rows.empty()) {
     report.notes.emplace_back(
         "No kernels were recorded: the program launched none, uses no CUDA, or was captured with "
         "--gpu off.");
@@ -400,7 +407,7 @@ const table::Description<CopyRow>& CopyColumns() {
       {&CopyRow::bandwidth_gb_per_s,
        {.key = "bandwidth_gb_per_s",
         .title = "GB/s",
-        .doc = "Bandwidth",
+        .doc = "Bandwidth; of traces in whole microseconds, that which they have of each copy",
         .formula = "Bytes / Total",
         .unit = Unit::kGbPerS}},
       {&CopyRow::async_count,

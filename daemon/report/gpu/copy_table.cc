@@ -1,17 +1,23 @@
 #include "daemon/report/gpu/copy_table.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/capture/event_kinds.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/launch_statistics.h"
 
 namespace profd::report {
@@ -33,8 +39,37 @@ struct CopySums {
   uint64_t min_bytes = std::numeric_limits<uint64_t>::max();
   uint64_t max_bytes = 0;
   int64_t async_count = 0;
-  uint64_t sized_ns = 0;  // Time of those whose size is known.
+  double sized_ns = 0;  // Time of those whose size is known.
 };
+
+constexpr std::string_view kBandwidth = "memory bandwidth (GB/s)";
+
+// Bandwidths that an imported trace has, by the position of the row among all GPU rows. Where times
+// are whole microseconds, they tell how long a short copy took.
+absl::StatusOr<absl::flat_hash_map<uint32_t, double>> RecordedBandwidths(
+    store::CaptureReader& reader) {
+  absl::flat_hash_map<uint32_t, double> bandwidths;
+  if (reader.record().imported.time_unit_ns <= 1) return bandwidths;
+  const std::span<const std::string> names = reader.names();
+  RETURN_IF_ERROR(reader.ForEach<ArgumentRow>([&](const ArgumentBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      if (batch.of[i] != kArgumentOfGpu || names[batch.key[i]] != kBandwidth) continue;
+      if (batch.type[i] != static_cast<uint8_t>(ArgumentType::kReal)) continue;
+      const auto gb_per_s = std::bit_cast<double>(batch.value[i]);
+      if (std::isfinite(gb_per_s) && gb_per_s > 0) bandwidths[batch.row[i]] = gb_per_s;
+    }
+    return absl::OkStatus();
+  }));
+  return bandwidths;
+}
+
+// How long a copy of `bytes` took: as recorded, or by its bandwidth if that is as exact as the
+// trace's times allow.
+double ExactDuration(int64_t recorded_ns, uint64_t bytes, double gb_per_s, int64_t time_unit_ns) {
+  const double exact_ns = static_cast<double>(bytes) / gb_per_s;
+  const double off_ns = std::abs(exact_ns - static_cast<double>(recorded_ns));
+  return off_ns <= static_cast<double>(time_unit_ns) ? exact_ns : static_cast<double>(recorded_ns);
+}
 
 struct Span {
   int64_t start_ns;
@@ -44,7 +79,8 @@ struct Span {
 
 }  // namespace
 
-absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
+absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
+  BelievedReader reader(recorded);
   ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
   const std::vector<uint32_t> first_ids = FirstIds(reader.names());
   Numbering<uint32_t> groups;
@@ -55,9 +91,11 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
   std::vector<Span> spans;
   int64_t earlier_count = 0;
   uint64_t earlier_ns = 0;
+  ASSIGN_OR_RETURN(const auto bandwidths, RecordedBandwidths(reader));
+  uint32_t position = 0;
   RETURN_IF_ERROR(reader.ForEach<GpuRow>(
       kGpuTime | kGpuWhat | kGpuWhere | kGpuCause | kGpuCopy, {}, [&](const GpuBatch& batch) {
-        for (size_t i = 0; i < batch.size; ++i) {
+        for (size_t i = 0; i < batch.size; ++i, ++position) {
           const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
           if (kind != GpuRowKind::kMemcpy && kind != GpuRowKind::kMemset) continue;
           spans.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],
@@ -78,7 +116,13 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
           sum.bytes += batch.bytes[i];
           sum.min_bytes = std::min(sum.min_bytes, batch.bytes[i]);
           sum.max_bytes = std::max(sum.max_bytes, batch.bytes[i]);
-          if (batch.bytes[i] > 0) sum.sized_ns += static_cast<uint64_t>(batch.duration_ns[i]);
+          if (batch.bytes[i] > 0) {
+            const auto known = bandwidths.find(position);
+            sum.sized_ns += known == bandwidths.end() || reader.leaves_out_rows()
+                                ? static_cast<double>(batch.duration_ns[i])
+                                : ExactDuration(batch.duration_ns[i], batch.bytes[i], known->second,
+                                                reader.record().imported.time_unit_ns);
+          }
           if ((batch.flags[i] & kGpuAsync) != 0) ++sum.async_count;
           durations.Add(group, batch.duration_ns[i]);
           const bool has_op = call != nullptr && call->path != RangePaths::kNone;
@@ -119,7 +163,7 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& reader) {
                    .op = reader.names()[longest_op[group]]};
     // A copy without bytes is one whose size is not known: it has no part in the bandwidth.
     if (sum.sized_ns > 0) {
-      row.bandwidth_gb_per_s = static_cast<double>(sum.bytes) / static_cast<double>(sum.sized_ns);
+      row.bandwidth_gb_per_s = static_cast<double>(sum.bytes) / sum.sized_ns;
     }
     table.rows.push_back(std::move(row));
   }

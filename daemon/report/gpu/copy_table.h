@@ -28,7 +28,7 @@ struct CopyRow {
   int64_t bytes = 0;
   int64_t min_bytes = 0;
   int64_t max_bytes = 0;
-  double bandwidth_gb_per_s = 0;  // bytes / total_ns
+  double bandwidth_gb_per_s = 0;  // bytes / total_ns, or by the recorded ones of each
   int64_t async_count = 0;
   std::string op;  // As KernelRow.op.
 };

@@ -6,6 +6,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/merge_runs.h"
+#include "daemon/report/index/recorded_time.h"
 
 namespace profd::report {
 namespace {
@@ -54,6 +55,7 @@ GapCause CauseOf(int64_t gap_start_ns, const Activity& next) {
 absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
                                             const GpuAttribution& attribution) {
   DeviceWork work;
+  work.holes_ = HolesOf(reader.record());
   CommunicationNames communication(reader.names());
   RETURN_IF_ERROR(reader.ForEach<GpuRow>(
       kGpuTime | kGpuWhat | kGpuWhere | kGpuCause, {}, [&](const GpuBatch& batch) {
@@ -81,13 +83,28 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
   return work;
 }
 
+RecordedGap RecordedPartOf(int64_t start_ns, int64_t end_ns, const IntervalSet& holes) {
+  RecordedGap part = {.last_start_ns = start_ns, .earlier_ns = 0};
+  const std::span<const IntervalSet::Interval> all = holes.intervals();
+  auto hole = std::partition_point(all.begin(), all.end(),
+                                   [&](const auto& at) { return at.end_ns <= start_ns; });
+  int64_t from_ns = start_ns;
+  for (; hole != all.end() && hole->start_ns < end_ns; ++hole) {
+    if (hole->start_ns > from_ns) part.earlier_ns += Distance(from_ns, hole->start_ns);
+    from_ns = part.last_start_ns = std::min(hole->end_ns, end_ns);
+  }
+  return part;
+}
+
 // ---- StreamIdle ----
 
 void StreamIdle::Add(const Activity& activity) {
   if (row_.activity_count++ > 0 && activity.start_ns > until_ns_) {
     ++row_.gap_count;
-    idle_ns_[static_cast<size_t>(CauseOf(until_ns_, activity))] +=
-        Distance(until_ns_, activity.start_ns);
+    const RecordedGap part = RecordedPartOf(until_ns_, activity.start_ns, holes_);
+    idle_ns_[static_cast<size_t>(CauseOf(part.last_start_ns, activity))] +=
+        Distance(part.last_start_ns, activity.start_ns);
+    idle_ns_[static_cast<size_t>(GapCause::kOther)] += part.earlier_ns;
   }
   busy_.Add(0, activity.start_ns, activity.end_ns);
   until_ns_ = std::max(until_ns_, activity.end_ns);
@@ -108,10 +125,19 @@ StreamIdleRow StreamIdle::Row() const {
 std::optional<DeviceIdle::Gap> DeviceIdle::Add(const Activity& activity) {
   std::optional<Gap> gap;
   if (!busy_.empty() && activity.start_ns > busy_.end_ns()) {
-    const int64_t gap_start_ns = busy_.end_ns();
-    gap = {CauseOf(gap_start_ns, activity), Distance(gap_start_ns, activity.start_ns)};
-    if (gap->cause == GapCause::kHostWait) host_wait_.Add(gap_start_ns, activity.start_ns);
-    if (gap->cause == GapCause::kKernelWait) kernel_wait_.Add(gap_start_ns, activity.start_ns);
+    const int64_t start_ns = busy_.end_ns();
+    const RecordedGap part = RecordedPartOf(start_ns, activity.start_ns, *holes_);
+    gap = {CauseOf(part.last_start_ns, activity), Distance(part.last_start_ns, activity.start_ns)};
+    if (gap->cause == GapCause::kHostWait) host_wait_.Add(part.last_start_ns, activity.start_ns);
+    if (gap->cause == GapCause::kKernelWait) {
+      kernel_wait_.Add(part.last_start_ns, activity.start_ns);
+    }
+    if (part.last_start_ns > start_ns) {
+      for (const IntervalSet::Interval& hole : holes_->intervals()) {
+        unrecorded_.Add(std::max(hole.start_ns, start_ns),
+                        std::min(hole.end_ns, activity.start_ns));
+      }
+    }
   }
   busy_.Add(activity.start_ns, activity.end_ns);
   switch (activity.work) {
@@ -134,7 +160,7 @@ std::optional<DeviceIdle::Gap> DeviceIdle::Add(const Activity& activity) {
 
 void DeviceIdle::AddTo(IdleRow& row, int64_t begin_ns, int64_t end_ns) const {
   const auto in = [&](const IntervalSet& set) { return set.MeasureIn(begin_ns, end_ns); };
-  const uint64_t duration = Distance(begin_ns, end_ns);
+  const uint64_t duration = Distance(begin_ns, end_ns) - in(unrecorded_);
   const uint64_t busy = in(busy_);
   const uint64_t compute = in(compute_);
   const uint64_t kernels = in(kernels_);

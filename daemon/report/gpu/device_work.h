@@ -64,6 +64,7 @@ class DeviceWork {
     return devices_.keys();
   }  // CUDA's numbers, likewise.
   uint32_t DeviceOf(const Activity& activity) const { return streams_[activity.stream].device; }
+  const IntervalSet& holes() const { return holes_; }  // In the recording: see recorded_time.h.
 
   // Removes all activities for which keep(activity) is false.
   template <typename Fn>
@@ -78,17 +79,28 @@ class DeviceWork {
   std::vector<Stream> streams_;  // By that number.
   Numbering<uint16_t> devices_;
   std::vector<Activity> activities_;
+  IntervalSet holes_;
 };
+
+// A gap between two activities, less the holes in it: only the part at its end can have waited for
+// the second activity.
+struct RecordedGap {
+  int64_t last_start_ns = 0;  // Of the part at the end; the end of the gap: there is none.
+  uint64_t earlier_ns = 0;    // Of the other parts.
+};
+RecordedGap RecordedPartOf(int64_t start_ns, int64_t end_ns, const IntervalSet& holes);
 
 // The gaps of one stream, regardless of other streams.
 class StreamIdle {
  public:
-  explicit StreamIdle(StreamIdleRow row) : row_(row) {}
+  // `holes` must outlive it.
+  StreamIdle(StreamIdleRow row, const IntervalSet& holes) : row_(row), holes_(holes) {}
   void Add(const Activity& activity);  // By start.
   StreamIdleRow Row() const;
 
  private:
   StreamIdleRow row_;
+  const IntervalSet& holes_;
   int64_t until_ns_ = std::numeric_limits<int64_t>::min();
   BusyTime busy_;
   std::array<uint64_t, 3> idle_ns_{};  // By cause.
@@ -97,13 +109,16 @@ class StreamIdle {
 // The busy and idle time of one device.
 class DeviceIdle {
  public:
+  // `holes` must outlive it.
+  explicit DeviceIdle(const IntervalSet& holes) : holes_(&holes) {}
+
   // Add activities by start. Returns the gap before the activity; nullopt: the device was busy.
   struct Gap {
     GapCause cause;
     uint64_t duration_ns;
   };
   std::optional<Gap> Add(const Activity& activity);
-  // Adds the times inside [begin_ns, end_ns) to `row`.
+  // Adds the times inside [begin_ns, end_ns) to `row`, without holes in which nothing ran.
   void AddTo(IdleRow& row, int64_t begin_ns, int64_t end_ns) const;
 
   bool empty() const { return busy_.empty(); }
@@ -113,9 +128,12 @@ class DeviceIdle {
   const IntervalSet& compute() const { return compute_; }
   const IntervalSet& communication() const { return communication_; }
   const IntervalSet& copies() const { return copies_; }
+  const IntervalSet& unrecorded() const { return unrecorded_; }
 
  private:
+  const IntervalSet* holes_;
   IntervalSet busy_;
+  IntervalSet unrecorded_;  // Holes in gaps.
   IntervalSet compute_;
   IntervalSet communication_;
   IntervalSet kernels_;  // Compute and communication.

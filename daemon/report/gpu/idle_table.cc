@@ -8,6 +8,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/report/gpu/device_work.h"
 #include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/step_lookup.h"
 
 namespace profd::report {
@@ -37,16 +38,18 @@ void AddDeviceRows(const store::CaptureReader& reader, int64_t number, const Dev
 
 }  // namespace
 
-absl::StatusOr<IdleTable> SummarizeIdle(store::CaptureReader& reader) {
+absl::StatusOr<IdleTable> SummarizeIdle(store::CaptureReader& recorded) {
+  BelievedReader reader(recorded);
   ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::BuildCalls(reader));
   ASSIGN_OR_RETURN(const DeviceWork work, DeviceWork::Read(reader, attribution));
   std::vector<StreamIdle> streams;
   for (const DeviceWork::Stream& stream : work.streams()) {
     streams.emplace_back(StreamIdleRow{.device = work.devices()[stream.device],
                                        .context = stream.context,
-                                       .stream = stream.stream});
+                                       .stream = stream.stream},
+                         work.holes());
   }
-  std::vector<DeviceIdle> devices(work.devices().size());
+  std::vector<DeviceIdle> devices(work.devices().size(), DeviceIdle(work.holes()));
   for (const Activity& activity : work.activities()) {
     streams[activity.stream].Add(activity);
     devices[work.DeviceOf(activity)].Add(activity);

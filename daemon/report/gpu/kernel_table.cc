@@ -17,6 +17,7 @@
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/launch_statistics.h"
 #include "daemon/report/index/step_lookup.h"
 
@@ -211,6 +212,7 @@ class KernelSummary {
       table_.rows.push_back(RowOf(names[kernels_.keys()[kernel]], statistics[kernel], sums_[kernel],
                                   names[ops[kernel]]));
     }
+    if (table_.rows.empty()) CountLaunches();
     SortRows();
     Demangler demangler;
     for (KernelRow& row : table_.rows) row.display_name = demangler.Demangle(row.name);
@@ -265,6 +267,16 @@ class KernelSummary {
     return row;
   }
 
+  void CountLaunches() {
+    for (const GpuAttribution::Call& call : attribution_.calls()) {
+      if (options_.step.has_value() &&
+          (call.step < 0 || attribution_.StepIndexOf(call) != *options_.step)) {
+        continue;
+      }
+      if (LaunchesWork(reader_.names()[call.name])) ++table_.launch_count;
+    }
+  }
+
   void SortRows() {
     std::ranges::sort(table_.rows, [](const KernelRow& a, const KernelRow& b) {
       return std::tie(b.total_ns, a.name) < std::tie(a.total_ns, b.name);
@@ -291,8 +303,9 @@ class KernelSummary {
 
 }  // namespace
 
-absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& reader,
+absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& recorded,
                                              const KernelOptions& options) {
+  BelievedReader reader(recorded);
   if (options.step.has_value()) {
     RETURN_IF_ERROR(StepLookup(reader.steps()).WithIndex(*options.step).status());
   }

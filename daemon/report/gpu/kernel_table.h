@@ -73,6 +73,7 @@ struct KernelTable {
   // GPU. They are in no row and no total, but in the busy times. 0 with `step`.
   int64_t earlier_kernel_count = 0;
   int64_t earlier_kernel_ns = 0;
+  int64_t launch_count = 0;  // Calls that launch kernels or graphs; only if there are no rows.
 };
 absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& reader,
                                              const KernelOptions& options);

@@ -37,7 +37,10 @@ constexpr auto kKinds = std::to_array<KindName>({
 
 // What libraries put before the names of their ranges.
 constexpr auto kLibraries =
-    std::to_array<std::string_view>({"c10d::", "nccl:", "gloo:", "ucc:", "mpi:"});
+    std::to_array<std::string_view>({"c10d::", "nccl:", "gloo:", "ucc:", "mpi:",
+                                     // Operators of symmetric memory and of inference engines.
+                                     "symm_mem::", "_c10d_functional::", "_C_custom_ar::", "vllm::",
+                                     "sgl_kernel::", "deep_ep::", "aiter::", "trtllm::"});
 // Of those, whose collectives run on workers, which end the ranges.
 constexpr auto kWorkerLibraries = std::to_array<std::string_view>({"gloo:", "ucc:", "mpi:"});
 
@@ -192,6 +195,13 @@ bool Synchronises(CollectiveKind kind) {
 
 CollectiveKind CollectiveKindOf(std::string_view name) {
   const std::string plain = Plain(name);
+  if (plain.find("crossdevicereduce") != std::string::npos) return kAllReduce;
+  // Tokens go to the ranks of their experts, and come back.
+  if (plain.find("deepep") != std::string::npos) {
+    const bool exchanges =
+        plain.find("dispatch") != std::string::npos || plain.find("combine") != std::string::npos;
+    return exchanges && plain.find("layout") == std::string::npos ? kAllToAll : kOther;
+  }
   for (const KindName& known : kKinds) {
     if (plain.find(known.plain) != std::string::npos) return known.kind;
   }
@@ -207,6 +217,10 @@ std::optional<CollectiveKind> CollectiveOfRange(std::string_view name) {
                                                           });
   if (is_library) {
     const CollectiveKind kind = CollectiveKindOf(name);
+    // Engines have operators of other kinds, too: "vllm::gather_cache".
+    const bool is_of_engine = !IsNcclCall(name) && !name.starts_with("c10d::") &&
+                              name.find("::") != std::string_view::npos;
+    if (is_of_engine && !Synchronises(kind)) return std::nullopt;
     return kind == kOther ? std::nullopt : std::optional(kind);
   }
   if (name.size() > kMostNameBytes) return std::nullopt;
@@ -223,8 +237,9 @@ bool EndsOnWorker(std::string_view name) {
 }
 
 bool LastsUntilDone(std::string_view name) {
-  return EndsOnWorker(name) || !(name == kCollectiveOperator || name.starts_with("c10d::") ||
-                                 name.starts_with("nccl:") || IsNcclCall(name));
+  return EndsOnWorker(name) ||
+         !(name == kCollectiveOperator || name.find("::") != std::string_view::npos ||
+           name.starts_with("nccl:") || IsNcclCall(name));
 }
 
 std::optional<CollectiveInputs> ParseCollectiveInputs(std::string_view untrusted_scalars,

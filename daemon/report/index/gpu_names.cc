@@ -99,6 +99,68 @@ constexpr std::array kPlainFamilies = {
     "simt"sv, "ffma"sv, "_sm50"sv, "_sm60"sv, "_sm61"sv,
 };
 
+// Of what a kernel is named after that exchanges data.
+constexpr auto kCommunicationFamilies = std::to_array<std::string_view>({
+    "ncclKernel",           // NCCL and RCCL, until 2.18
+    "ncclDevKernel",        // from then on
+    "mscclKernel",          // RCCL's with MSCCL
+    "mscclpp",              // MSCCL++
+    "nvshmemi_",            // NVSHMEM
+    "rocshmem",             // ROC_SHMEM
+    "cross_device_reduce",  // vLLM, SGLang, AITER
+    "multimem_",            // symmetric memory, through the switch
+    "quickreduce",          // QuickReduce
+    "deep_ep::",            // DeepEP: dispatch and combine
+    "7deep_ep",             // the same, mangled
+    "all2all",
+});
+constexpr auto kCollectiveWords =
+    std::to_array<std::array<std::string_view, 3>>({{"all", "reduce", ""},
+                                                    {"all", "gather", ""},
+                                                    {"reduce", "scatter", ""},
+                                                    {"all", "to", "all"}});
+
+// "void (anonymous namespace)::f<T>(int)" -> "(anonymous namespace)::f": no parameters.
+std::string_view FunctionOf(std::string_view name) {
+  constexpr std::string_view kAnonymous = "(anonymous namespace)";
+  const size_t anonymous = name.find(kAnonymous);
+  const size_t from = anonymous == std::string_view::npos ? 0 : anonymous + kAnonymous.size();
+  return name.substr(0, name.find_first_of("<(", from));
+}
+
+bool IsLower(char c) { return c >= 'a' && c <= 'z'; }
+bool IsUpper(char c) { return c >= 'A' && c <= 'Z'; }
+char ToLower(char c) { return IsUpper(c) ? static_cast<char>(c - 'A' + 'a') : c; }
+
+// Whether `word` begins at `at`, in any case.
+bool IsWordAt(std::string_view name, size_t at, std::string_view word) {
+  if (name.size() < at + word.size()) return false;
+  for (size_t i = 0; i < word.size(); ++i) {
+    if (ToLower(name[at + i]) != word[i]) return false;
+  }
+  return true;
+}
+
+// Whether these words follow each other: "all_reduce", "allreduce", "oneShotAllReduce", but not
+// "small_reduce".
+bool HasWords(std::string_view name, const std::array<std::string_view, 3>& words) {
+  for (size_t begin = 0; begin < name.size(); ++begin) {
+    const bool is_start = begin == 0 || IsUpper(name[begin]) ||
+                          !(IsLower(name[begin - 1]) || IsUpper(name[begin - 1]));
+    if (!is_start) continue;
+    size_t at = begin;
+    bool all = true;
+    for (const std::string_view word : words) {
+      if (word.empty()) break;
+      if (at > begin && at < name.size() && (name[at] == '_' || name[at] == '-')) ++at;
+      all = all && IsWordAt(name, at, word);
+      at += word.size();
+    }
+    if (all) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string CopyKindName(uint32_t kind) {
@@ -168,9 +230,20 @@ bool IsCommunicationKernel(std::string_view name) {
   if (name.starts_with("_Z")) {
     name.remove_prefix(2);
     while (!name.empty() && name.front() >= '0' && name.front() <= '9') name.remove_prefix(1);
+  } else {
+    name = FunctionOf(name);
   }
-  return name.starts_with("nccl") || Contains(name, "ncclKernel") ||
-         Contains(name, "ncclDevKernel");
+  if (name.starts_with("nccl") || name.starts_with("nvshmem")) return true;
+  const auto is_part = [&](std::string_view part) { return Contains(name, part); };
+  if (std::ranges::any_of(kCommunicationFamilies, is_part))
+    return !Contains(name, "deep_ep::layout");
+  return std::ranges::any_of(kCollectiveWords,
+                             [&](const auto& words) { return HasWords(name, words); });
+}
+
+bool LaunchesWork(std::string_view call) {
+  return Contains(call, "LaunchKernel") || Contains(call, "LaunchCooperativeKernel") ||
+         Contains(call, "GraphLaunch");
 }
 
 bool UsesTensorCores(std::string_view name) {

@@ -53,8 +53,14 @@ class Demangler {
   size_t left_bytes_ = size_t{64} << 20;  // Of text, cut or not.
 };
 
-// A kernel of NCCL, by its name: mangled or not.
+// A kernel that exchanges data with other GPUs, by its name, mangled or not: of NCCL, RCCL, MSCCL,
+// and NVSHMEM; collectives on symmetric memory; those of inference engines (vLLM, SGLang,
+// TensorRT-LLM, DeepEP, QuickReduce); and any that is named after a collective.
 bool IsCommunicationKernel(std::string_view name);
+
+// A call that launches a kernel or a graph: "cudaLaunchKernel", "cuLaunchKernelEx",
+// "hipModuleLaunchKernel", "cudaGraphLaunch".
+bool LaunchesWork(std::string_view call);
 
 // A kernel that runs on tensor cores, by the families of names known up to sm_100. By name
 // only: one that is hidden behind a name of its own is not found.

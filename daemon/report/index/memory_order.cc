@@ -1,9 +1,11 @@
 #include "daemon/report/index/memory_order.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 
 namespace profd::report {
@@ -61,12 +63,35 @@ absl::StatusOr<int64_t> Split(const TimeFilter& slice, std::vector<MemoryEvent>&
   return absl::ResourceExhaustedError("too many memory events carry the same time");
 }
 
+// Tells blocks without an address apart: a free is of the newest block of its size on its device,
+// or of one that is older than the window. So levels are right, as all blocks of a size are alike.
+class AnonymousBlocks {
+ public:
+  uint64_t AddressOf(const MemoryEvent& event) {
+    std::vector<uint64_t>& live = live_[{event.device_type, event.device_index, event.bytes}];
+    if (event.is_free && !live.empty()) {
+      const uint64_t address = live.back();
+      live.pop_back();
+      return address;
+    }
+    // Where no allocator has any.
+    const uint64_t address = std::numeric_limits<uint64_t>::max() - next_++;
+    if (!event.is_free) live.push_back(address);
+    return address;
+  }
+
+ private:
+  absl::flat_hash_map<std::tuple<uint8_t, int16_t, int64_t>, std::vector<uint64_t>> live_;
+  uint64_t next_ = 0;
+};
+
 }  // namespace
 
 absl::Status ForEachMemoryByTime(store::CaptureReader& reader, size_t most_rows,
                                  absl::FunctionRef<absl::Status(const MemoryEvent&)> fn) {
   std::vector<TimeFilter> slices = {TimeFilter()};  // The earliest is the last.
   std::vector<MemoryEvent> events;
+  AnonymousBlocks anonymous;
   while (!slices.empty()) {
     const TimeFilter slice = slices.back();
     slices.pop_back();
@@ -80,7 +105,10 @@ absl::Status ForEachMemoryByTime(store::CaptureReader& reader, size_t most_rows,
     std::stable_sort(events.begin(), events.end(), [](const MemoryEvent& a, const MemoryEvent& b) {
       return std::tie(a.time_ns, a.thread) < std::tie(b.time_ns, b.thread);
     });
-    for (const MemoryEvent& event : events) RETURN_IF_ERROR(fn(event));
+    for (MemoryEvent& event : events) {
+      if (event.address == 0) event.address = anonymous.AddressOf(event);
+      RETURN_IF_ERROR(fn(event));
+    }
   }
   return absl::OkStatus();
 }

@@ -1,8 +1,10 @@
 // ForEachMemoryByTime gives the memory events of all threads in order of time; a file has them by
-// thread.
+// thread. Events without an address (0), as in traces of 2021, get one that tells their blocks
+// apart.
 //
-// Memory: at most kMostRowsInOrder events at once (56 MiB during sorting). A capture with more is
-//         read in time slices, each halved until it fits.
+// Memory: at most kMostRowsInOrder events at once (56 MiB during sorting), and 8 bytes per live
+//         block without an address. A capture with more is read in time slices, each halved until
+//         it fits.
 // Errors: those of the reader and of `fn`; RESOURCE_EXHAUSTED if more events than fit have the same
 //         time.
 #ifndef PROFD_DAEMON_REPORT_INDEX_MEMORY_ORDER_H_

@@ -132,6 +132,22 @@ struct BlocksOfDevice {
   size_t first_origin = 0;             // Of at_peak; those of suspects follow.
 };
 
+// Blocks that replace older ones raise a level that counts from the recording. Whether the memory
+// grows as well is seen in the process. Empty: it does.
+std::string WhyGrowthIsUnknown(const CpuRecord& process, const MemoryGrowth& growth) {
+  const std::string unseen =
+      "frees of blocks from before the window are not recorded on the CPU, and the resident memory "
+      "of the process ";
+  if (process.resident_begin_bytes <= 0 || process.resident_end_bytes <= 0) {
+    return unseen + "is not known";
+  }
+  const double grown = static_cast<double>(process.resident_end_bytes) -
+                       static_cast<double>(process.resident_begin_bytes);
+  const double expected =
+      static_cast<double>(growth.bytes_per_step) * static_cast<double>(growth.step_count - 1);
+  return 2 * grown >= expected ? std::string() : unseen + "did not grow as much";
+}
+
 class Reporter {
  public:
   Reporter(store::CaptureReader& reader, const MemoryOptions& options)
@@ -168,6 +184,12 @@ class Reporter {
     device.allocated_at_peak_reserved_bytes = tracker.allocated_at_peak_reserved_bytes();
     recorder.TakeInto(tracker, device);
     device.growth = GrowthOf(device.steps);
+    if (tracker.counts_from_recording() && device.growth.bytes_per_step > 0) {
+      std::string unknown_because = WhyGrowthIsUnknown(reader_.record().cpu, device.growth);
+      if (!unknown_because.empty()) {
+        device.growth = {.suspects_by_op = {}, .unknown_because = std::move(unknown_because)};
+      }
+    }
 
     BlocksOfDevice& blocks = blocks_.emplace_back();
     blocks.at_peak = tracker.BlocksAtPeak();

@@ -99,6 +99,9 @@ struct MemoryGrowth {
   int64_t rising_count = 0;                 // Steps that ended higher than the step before.
   int64_t bytes_per_step = 0;               // The slope; may be negative.
   std::vector<MemoryShare> suspects_by_op;  // Largest first.
+  // Not empty: the level rises, but need not have: the other fields are empty. "frees of blocks
+  // from before the window are not recorded on the CPU, and ..."
+  std::string unknown_because;
 };
 
 struct DeviceMemoryReport {

@@ -59,6 +59,9 @@ class MemoryTracker {
   int64_t allocated_bytes() const { return level_; }
   int64_t reserved_bytes() const { return reserved_; }  // -1: not known
   bool has_events() const { return event_number_ > 0; }
+  // torch reports no free of a block that it did not see allocated, so a level that counts from the
+  // recording may rise while the program's memory does not.
+  bool counts_from_recording() const { return ignores_totals_; }
   const CategoryLevels& categories() const { return categories_; }
 
   // Levels at the peak of allocated bytes, and at the peak of reserved bytes.

@@ -13,6 +13,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/op_kinds.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/ops/device.h"
@@ -513,7 +514,8 @@ std::optional<OpSort> OpSortFromString(std::string_view text) {
   return std::nullopt;
 }
 
-absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& reader, const OpOptions& options) {
+absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& recorded, const OpOptions& options) {
+  BelievedReader reader(recorded);
   if (options.limit < 0) return absl::InvalidArgumentError("limit must be 0 (all rows) or more");
   ASSIGN_OR_RETURN(OpKinds kinds, OpKinds::Build(reader, options.by_inputs));
   ASSIGN_OR_RETURN(OpSummaryTable summary, SummarizeOpsByKind(reader, options, kinds));
@@ -525,8 +527,9 @@ absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& reader, const OpOptio
   return table;
 }
 
-absl::StatusOr<OpSummaryTable> SummarizeOpsByKind(store::CaptureReader& reader,
+absl::StatusOr<OpSummaryTable> SummarizeOpsByKind(store::CaptureReader& recorded,
                                                   const OpOptions& options, OpKinds& kinds) {
+  BelievedReader reader(recorded);
   std::optional<StepRecord> only;
   if (options.step.has_value()) {
     ASSIGN_OR_RETURN(only, StepLookup(reader.steps()).WithIndex(*options.step));

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/launch_statistics.h"
 #include "daemon/report/index/op_kinds.h"
 #include "daemon/report/index/operator_index.h"
@@ -367,8 +368,9 @@ void SortBySelfTime(OpProfile& profile) {
   std::ranges::sort(profile.rows, std::less<>(), key);
 }
 
-absl::StatusOr<OpProfile> SummarizeOpProfile(store::CaptureReader& reader,
+absl::StatusOr<OpProfile> SummarizeOpProfile(store::CaptureReader& recorded,
                                              const OpProfileOptions& options) {
+  BelievedReader reader(recorded);
   ASSIGN_OR_RETURN(OpKinds kinds, OpKinds::Build(reader, options.group == OpGroup::kInputs,
                                                  KindsGroupOf(options.group)));
   ASSIGN_OR_RETURN(OpProfile profile, OpProfiler(reader, options, kinds).Build());

@@ -13,6 +13,7 @@
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/operator_index.h"
 #include "daemon/report/ops/input_shapes.h"
 #include "daemon/report/ops/torch_memory.h"
@@ -432,8 +433,9 @@ std::optional<TorchVersion> TorchVersionFromString(std::string_view text) {
   return version;
 }
 
-absl::StatusOr<TorchTable> SummarizeAsTorch(store::CaptureReader& reader,
+absl::StatusOr<TorchTable> SummarizeAsTorch(store::CaptureReader& recorded,
                                             const TorchTableOptions& options) {
+  BelievedReader reader(recorded);
   return TorchTableBuilder(reader, options).Build();
 }
 

@@ -13,6 +13,7 @@
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/interval_set.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/ranks/collective_waits.h"
@@ -341,11 +342,13 @@ class CollectiveSummary {
                                    ? call.device_end_ns
                                    : std::max(call.end_ns, call.done_ns.value_or(call.end_ns));
         if (__builtin_sub_overflow(end_ns, row.start_ns, &row.duration_ns)) continue;
+        // torch also records waits and numbers so: they are no collectives of their own.
+        const bool is_collective = call.on_device || call.kind != CollectiveKind::kOther;
         if (blocks_steps && !call.on_device) AddExposedOnHost(call.start_ns, call.end_ns, row);
         for (const auto& [from_ns, to_ns] : call.waits) {
           AddExposedOnHost(std::max(from_ns, call.end_ns), to_ns, row);
         }
-        AddRow(row, call.note, call.size);
+        if (is_collective) AddRow(row, call.note, call.size);
       }
     }
     for (const HostCollective& run : runs_) {
@@ -452,7 +455,9 @@ class CollectiveSummary {
 
 }  // namespace
 
-absl::StatusOr<CollectiveTable> SummarizeCollectives(store::CaptureReader& reader, int64_t limit) {
+absl::StatusOr<CollectiveTable> SummarizeCollectives(store::CaptureReader& recorded,
+                                                     int64_t limit) {
+  BelievedReader reader(recorded);
   if (limit < 0 || limit > kMostCollectives) {
     return absl::InvalidArgumentError(
         StrCat("limit has to be 0 to ", kMostCollectives, ", not ", limit));

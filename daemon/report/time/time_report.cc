@@ -13,6 +13,7 @@
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/merge_runs.h"
 #include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
@@ -37,7 +38,11 @@ class PendingWork {
     }
     pending_.emplace_back(begin_ns, activity.end_ns);
   }
-  void Finish() {
+  // Of holes nobody knows what the host did.
+  void Finish(const IntervalSet& holes) {
+    for (const IntervalSet::Interval& hole : holes.intervals()) {
+      pending_.emplace_back(hole.start_ns, hole.end_ns);
+    }
     MergeRuns(pending_, std::less<>());
     for (const auto& [begin_ns, end_ns] : pending_) union_.Add(begin_ns, end_ns);
     pending_ = {};
@@ -134,7 +139,7 @@ class TimeSummary {
   }
 
   absl::Status AddDevice(const DeviceWork& work, size_t device) {
-    DeviceIdle idle;
+    DeviceIdle idle(options_.as_hta ? no_holes_ : work.holes());
     if (options_.as_hta) {
       for (const Activity& activity : work.activities()) {
         if (work.DeviceOf(activity) == device) idle.Add(activity);
@@ -157,7 +162,8 @@ class TimeSummary {
     for (const DeviceWork::Stream& stream : work.streams()) {
       streams.emplace_back(StreamIdleRow{.device = work.devices()[stream.device],
                                          .context = stream.context,
-                                         .stream = stream.stream});
+                                         .stream = stream.stream},
+                           work.holes());
     }
     std::vector<TimedLaunch> launches;
     for (const Activity& activity : work.activities()) {
@@ -169,7 +175,7 @@ class TimeSummary {
       AddToOp(activity, gap);
       AddKernel(activity);
     }
-    pending.Finish();
+    pending.Finish(work.holes());
     FillSteps(idle, &pending);
     FillWhole(idle, pending);
     for (const StreamIdle& stream : streams) {
@@ -237,6 +243,7 @@ class TimeSummary {
     idle.AddTo(row, idle.begin_ns(), idle.end_ns());
     report_.whole = BreakdownOf(row);
     report_.whole.host_only_ns = pending.HostOnly(idle.begin_ns(), idle.end_ns());
+    report_.unrecorded_ns = static_cast<int64_t>(idle.unrecorded().total_ns());
     report_.kernel_types = TimesByType(idle.compute().intervals(), idle.communication().intervals(),
                                        idle.copies().intervals());
     if (row.communication_ns > 0) {
@@ -337,6 +344,7 @@ class TimeSummary {
   const TimeOptions options_;
   const HtaWindow window_;
   const std::vector<uint32_t> first_ids_;
+  const IntervalSet no_holes_;  // As HTA, which knows none.
   GpuAttribution attribution_;
   std::vector<bool> blocking_copies_;                  // By position of the call.
   absl::flat_hash_map<uint32_t, LaunchingOpRow> ops_;  // By name.
@@ -360,7 +368,9 @@ TimeBreakdown BreakdownOf(const IdleRow& row) {
                             .other_ns = row.other_ns}};
 }
 
-absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& reader, const TimeOptions& options) {
+absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& recorded,
+                                         const TimeOptions& options) {
+  BelievedReader reader(recorded);
   return TimeSummary(reader, options).Summarize();
 }
 

@@ -51,7 +51,8 @@ struct IdleCauses {  // As in IdleRow; the sum is the idle time.
 
 // A period of time, and what the device did in it. busy + idle = kernel_time.
 struct TimeBreakdown {
-  // In total: from the start of the first to the end of the last work; for a step: its duration.
+  // In total: from the start of the first to the end of the last work, without what was not
+  // recorded; for a step: its duration.
   int64_t kernel_time_ns = 0;
   int64_t busy_ns = 0;  // Union over streams.
   int64_t idle_ns = 0;
@@ -206,6 +207,8 @@ struct TimeReport {
   int64_t device = 0;       // The device of this report.
   std::vector<TimeDevice> devices;  // All, by number.
   TimeBreakdown whole;
+  // Between windows, without GPU work: not in `whole`, because nothing is known of it.
+  int64_t unrecorded_ns = 0;
   // Communication hidden behind compute over all communication, 0..1; -1: there is none.
   double overlap = -1;
   std::vector<TimeStep> steps;               // By start.

@@ -222,6 +222,8 @@ void Visit(Archive& archive, T& cpu) {
   archive("ran_ns", cpu.ran_ns);
   archive("waited_ns", cpu.waited_ns);
   archive("threads", cpu.threads);
+  archive("resident_begin_bytes", cpu.resident_begin_bytes);
+  archive("resident_end_bytes", cpu.resident_end_bytes);
 }
 
 template <typename Archive, typename T>

@@ -111,7 +111,8 @@ class FindingsFixture : public testing::Test {
         .ApiCall(main_, copy.async ? "cudaMemcpyAsync" : "cudaMemcpy", call_ns,
                  copy.async ? call_ns + 5 * kUs : copy.start_ns + copy.duration_ns, correlation_)
         .Copy(copy.start_ns, copy.start_ns + copy.duration_ns, correlation_,
-              {.bytes = copy.bytes,
+              {.stream = 12,
+               .bytes = copy.bytes,
                .copy_kind = 1,
                .source_kind = static_cast<uint8_t>(copy.pageable ? 1 : 2),
                .destination_kind = 3});

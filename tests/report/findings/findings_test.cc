@@ -269,7 +269,8 @@ TEST_F(FindingsTest, WhatIsPrintedIsReadBackAsItWas) {
 // ---- quality ----
 
 TEST_F(FindingsTest, EventsAreCheckedForTheirQuality) {
-  reader_.ApiCall(main_, "cudaLaunchKernel", 100, 110, 1)
+  reader_.Step(0, 0, 600)
+      .ApiCall(main_, "cudaLaunchKernel", 100, 110, 1)
       .ApiCall(main_, "cudaLaunchKernel", 200, 210, 2)
       .ApiCall(main_, "cudaMalloc", 300, 310, 3)
       .Kernel("k", 90, 120, 1)

@@ -72,6 +72,58 @@ TEST_F(HostRulesTest, HostTimeOfAFewStepsMayBeAnotherProcess) {
   EXPECT_THAT(Report().verdict, HasSubstr("with low confidence"));
 }
 
+// ---- the data loader's workers start again at each epoch ----
+
+class EpochStartTest : public FindingsFixture {
+ protected:
+  static constexpr std::string_view kWorkers =
+      "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+
+  // Steps of 10 ms that wait `wait_ns` for a batch; those at a multiple of `epoch` first for the
+  // old iterator to end, and then 8 ms for the first batch of the new one.
+  void Epochs(int steps, int epoch, std::string_view loader, int64_t wait_ns = 10 * kUs) {
+    Steps(steps);
+    for (int step = 0; step < steps; ++step) {
+      int64_t at = step * kStepNs;
+      if (step % epoch == 0) {
+        reader_.Range(main_, loader, at, at + 100 * kUs);
+        at += 200 * kUs;
+      }
+      const int64_t wait = step % epoch == 0 ? 8 * kMs : wait_ns;
+      reader_.Range(main_, loader, at, at + wait);
+      reader_.Range(main_, "aten::mm", at + wait, (step + 1) * kStepNs, {.category = kOperator});
+    }
+  }
+};
+
+TEST_F(EpochStartTest, WorkersThatStartAgainAreToBeKept) {
+  for (const int epoch : {2, 3, 8}) {
+    reader_ = FakeCaptureReader();
+    reader_.StepThread(reader_.AddThread(1, "main"));
+    reader_.mutable_record().start_unix_ns = 1;
+    Epochs(24, epoch, kWorkers);
+    const Finding finding = Find("INPUT_BOUND");
+    EXPECT_THAT(finding.advice, HasSubstr("persistent_workers=True")) << epoch;
+    EXPECT_THAT(finding.advice, HasSubstr("More workers do not help")) << epoch;
+    EXPECT_THAT(finding.measured, HasSubstr("begin an epoch")) << epoch;
+  }
+}
+
+TEST_F(EpochStartTest, AStepThatAsksTwiceEachTimeBeginsNone) {
+  Epochs(24, 1, kWorkers);
+  EXPECT_THAT(Find("INPUT_BOUND").advice, HasSubstr("num_workers"));
+}
+
+TEST_F(EpochStartTest, ALoaderWithoutWorkersHasNoneToKeep) {
+  Epochs(24, 8, kLoader);
+  EXPECT_THAT(Find("INPUT_BOUND").advice, HasSubstr("num_workers"));
+}
+
+TEST_F(EpochStartTest, WaitsInAllStepsAreNotThoseOfEpochs) {
+  Epochs(24, 8, kWorkers, 7 * kMs);
+  EXPECT_THAT(Find("INPUT_BOUND").advice, HasSubstr("num_workers"));
+}
+
 TEST_F(HostRulesTest, HostTimeThatTheGpuHidesIsNotHostBound) {
   Healthy();  // 100 operators a step, 90 us apart, while the GPU never idles.
   EXPECT_THAT(Fired(), Not(Contains("HOST_BOUND")));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -212,20 +213,6 @@ TEST_F(IdleCausesTest, ALeakComesFirstIfItFillsTheMemorySoon) {
   EXPECT_EQ(Find("MEM_LEAK").severity, Severity::kCritical);
 }
 
-// Frees of blocks from before the capture are not recorded there: a ring of buffers looks the same.
-TEST_F(IdleCausesTest, ALeakOnTheCpuIsOfLowConfidenceAndNotFirst) {
-  Steps(12);
-  for (int step = 0; step < 12; ++step) {
-    Launch({.start_ns = step * kStepNs + 6 * kMs, .count = 40, .lead_ns = 10 * kUs});
-    reader_.Allocate(main_, step * kStepNs + kMs,
-                     0x100000 + static_cast<uint64_t>(step) * 0x1000000, 8 << 20,
-                     {.device_type = 0});
-  }
-  EXPECT_NE(First(), "MEM_LEAK");
-  EXPECT_EQ(Find("MEM_LEAK").confidence, Confidence::kLow);
-  EXPECT_THAT(Find("MEM_LEAK").confidence_reason, HasSubstr("resident memory"));
-}
-
 // ---- what is not known, and whose step it is ----
 
 TEST_F(IdleCausesTest, KernelsWithoutGridsDoNotTellHowTheyFillTheGpu) {
@@ -236,6 +223,96 @@ TEST_F(IdleCausesTest, KernelsWithoutGridsDoNotTellHowTheyFillTheGpu) {
   }
   EXPECT_THAT(Fired(), Not(Contains("LOW_WAVES")));
   EXPECT_THAT(NeedsOf("LOW_WAVES"), HasSubstr("grids of kernels"));
+}
+
+// ---- launches without GPU work ----
+
+class LaunchesWithoutWorkTest : public IdleCausesTest {
+ protected:
+  // Steps of 10 ms with `launches` launches each; the GPU does the work of the first `done` only.
+  void StepsWith(int launches, int done, std::string_view call = "cudaLaunchKernel") {
+    reader_.mutable_record().imported.source = "trace.json";
+    Steps(3);
+    for (int step = 0; step < 3; ++step) {
+      for (int i = 0; i < launches; ++i) {
+        const int64_t at = step * kStepNs + i * 400 * kUs;
+        Operator("aten::mm", at, at + 40 * kUs);
+        reader_.ApiCall(main_, call, at + 5 * kUs, at + 10 * kUs, ++correlation_);
+        if (i < done) reader_.Kernel(kTensorKernel, at + 20 * kUs, at + 120 * kUs, correlation_);
+      }
+    }
+  }
+  const QualityCheck& Check(const FindingsReport& report) {
+    const auto found =
+        std::ranges::find(report.quality.checks, "silent_launches", &QualityCheck::name);
+    return *found;
+  }
+};
+
+TEST_F(LaunchesWithoutWorkTest, NothingIsConcludedIfTheGpuWorkIsNotRecorded) {
+  for (const std::string_view call :
+       {"cudaLaunchKernel", "hipModuleLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch"}) {
+    reader_ = FakeCaptureReader();
+    reader_.StepThread(reader_.AddThread(1, "main"));
+    reader_.mutable_record().start_unix_ns = 1;
+    StepsWith(20, 0, call);
+    const FindingsReport report = Report();
+    EXPECT_EQ(report.bound, BoundBy::kUnknown);
+    EXPECT_EQ(report.quality.grade, "D");
+    EXPECT_THAT(report.verdict, HasSubstr("60 of 60 launches have no GPU work in the recording: "
+                                          "what the GPU did is unknown"));
+    EXPECT_THAT(report.verdict, Not(HasSubstr("No GPU work was recorded")));
+    EXPECT_THAT(NeedsOf("GPU_UNDERUSED"), HasSubstr("all GPU work, at its right time"));
+    EXPECT_THAT(NeedsOf("HOST_BOUND"), HasSubstr("60 of 60 launches"));
+  }
+}
+
+TEST_F(LaunchesWithoutWorkTest, NothingIsConcludedIfMostOfItIsMissing) {
+  StepsWith(24, 6);
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.bound, BoundBy::kUnknown);
+  EXPECT_THAT(report.verdict, HasSubstr("54 of 72 launches have no GPU work in the recording"));
+  EXPECT_THAT(report.verdict, Not(HasSubstr("idle for")));
+  EXPECT_TRUE(Check(report).failed());
+  EXPECT_THAT(Fired(), Not(Contains("IDLE_HOST_WAIT")));
+  EXPECT_THAT(Fired(), Not(Contains("GPU_GAP")));
+}
+
+TEST_F(LaunchesWithoutWorkTest, AFewLowerTheConfidence) {
+  StepsWith(24, 23);
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.quality.grade, "B");
+  EXPECT_EQ(Find("GPU_UNDERUSED").confidence, Confidence::kMedium);
+  EXPECT_THAT(Find("GPU_UNDERUSED").confidence_reason, HasSubstr("3 of 72 launches"));
+}
+
+TEST_F(LaunchesWithoutWorkTest, WorkThatDoesNotNameItsLaunchIsThere) {
+  StepsWith(20, 0);
+  for (int i = 0; i < 60; ++i) {
+    reader_.Kernel(kTensorKernel, i * 500 * kUs, i * 500 * kUs + 400 * kUs, 10'000);
+  }
+  EXPECT_THAT(Report().verdict, HasSubstr("compute-bound"));
+}
+
+// An excerpt by GPU time, of a host that runs ahead.
+TEST_F(LaunchesWithoutWorkTest, WorkAfterTheRecordingIsNotMissingInIt) {
+  for (int i = 0; i < 60; ++i) {
+    const int64_t at = i * 100 * kUs;
+    reader_.ApiCall(main_, "cudaLaunchKernel", at, at + 5 * kUs, ++correlation_);
+    if (i >= 30) continue;  // The rest of it runs later.
+    reader_.Kernel(kTensorKernel, i * kMs, (i + 1) * kMs, correlation_);
+  }
+  EXPECT_THAT(Report().verdict, HasSubstr("compute-bound"));
+  EXPECT_FALSE(Check(Report()).failed());
+}
+
+TEST_F(LaunchesWithoutWorkTest, ACallOfTheDriverInOneOfTheRuntimeIsTheSameLaunch) {
+  StepsWith(20, 20);
+  for (uint32_t i = 1; i <= 60; ++i) {
+    const int64_t at = (i - 1) / 20 * kStepNs + (i - 1) % 20 * 400 * kUs;
+    reader_.ApiCall(main_, "cuLaunchKernel", at + 6 * kUs, at + 9 * kUs, i, {.is_driver = true});
+  }
+  EXPECT_FALSE(Check(Report()).failed());
 }
 
 TEST_F(IdleCausesTest, AStepOfAProgramThatNeverWaitsTakesAsLongAsItsGpuWork) {

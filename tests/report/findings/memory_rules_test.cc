@@ -12,8 +12,10 @@
 namespace profd::report {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
 
 using MemoryRulesTest = FindingsFixture;
@@ -31,6 +33,43 @@ TEST_F(MemoryRulesTest, APeakNearTheDevicesMemoryNamesAlsoWhatIsOlderThanTheWind
   for (const Evidence& part : finding.evidence) parts.emplace_back(part.name, part.bytes >> 30);
   EXPECT_THAT(parts, ElementsAre(Pair("parameter", 50), Pair("reserved without use", 11),
                                  Pair("allocated before the window", 10), Pair("aten::mm", 5)));
+}
+
+// A block of 8 MiB in each step, which torch does not see freed.
+class CpuGrowthTest : public FindingsFixture {
+ protected:
+  static constexpr int64_t kBlock = 8 << 20;
+
+  void Grow(int64_t resident_begin_bytes, int64_t resident_end_bytes) {
+    Healthy(12);
+    CaptureRecord& record = reader_.mutable_record();
+    record.torch.memory = true;
+    record.cpu.resident_begin_bytes = resident_begin_bytes;
+    record.cpu.resident_end_bytes = resident_end_bytes;
+    for (int step = 0; step < 12; ++step) {
+      reader_.Allocate(main_, step * kStepNs + kMs,
+                       0x100000 + static_cast<uint64_t>(step) * 0x1000000, kBlock,
+                       {.total_allocated_bytes = (step + 1) * kBlock, .device_type = 0});
+    }
+  }
+};
+
+TEST_F(CpuGrowthTest, IsNoLeakIfTheProcessDoesNotGrow) {
+  Grow(1258 << 20, (1258 << 20) + 4096);
+  EXPECT_THAT(Fired(), Not(Contains("MEM_LEAK")));
+  EXPECT_THAT(NeedsOf("MEM_LEAK"), HasSubstr("resident memory of the process did not grow"));
+}
+
+TEST_F(CpuGrowthTest, IsNoLeakIfNothingIsKnownOfTheProcess) {
+  Grow(-1, -1);
+  EXPECT_THAT(Fired(), Not(Contains("MEM_LEAK")));
+  EXPECT_THAT(NeedsOf("MEM_LEAK"), HasSubstr("is not known"));
+}
+
+TEST_F(CpuGrowthTest, IsALeakIfTheProcessGrowsAsMuch) {
+  Grow(1258 << 20, (1258 << 20) + 11 * kBlock);
+  EXPECT_EQ(Find("MEM_LEAK").value, kBlock);
+  EXPECT_EQ(Find("MEM_LEAK").confidence, Confidence::kHigh);
 }
 
 }  // namespace

@@ -113,6 +113,28 @@ TEST(KernelFamilyTest, CommunicationIsNccl) {
   EXPECT_TRUE(IsCommunicationKernel("ncclKernel_AllGather_RING_LL_Sum_int8_t"));
   EXPECT_TRUE(IsCommunicationKernel("_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LLP11ncclDevComm"));
   EXPECT_TRUE(IsCommunicationKernel("void ncclKernel<1, 2>()"));
+  for (const char* name :
+       {"void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(vllm::RankData*, int, int)",
+        "_ZN4vllm26cross_device_reduce_1stageI13__nv_bfloat16Li8EEEvPNS_8RankDataEi",
+        "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(int*)",
+        "void (anonymous namespace)::two_shot_all_reduce_kernel<float, 4, 8>(float*)",
+        "void tensorrt_llm::kernels::oneShotAllReduceKernel<__half, 8>(Params)",
+        "void tensorrt_llm::allreduce_fusion_kernel_oneshot_lamport<1>(int)",
+        "void deep_ep::intranode::dispatch<8, 768>(int4*, float*)",
+        "void deep_ep::internode_ll::combine<3, 7168>(void*)",
+        "void quickreduce::allreduce_prototype_twoshot<T>(int)", "nvshmemi_barrier_all",
+        "mscclKernel_Sum_half_LL", "rccl_all_gather_kernel", "all2all_exchange_kernel",
+        "triton_all_to_all_vdev"}) {
+    EXPECT_TRUE(IsCommunicationKernel(name)) << name;
+  }
+  for (const char* name :
+       {"void deep_ep::layout::get_dispatch_layout<256, 32>(long*)", "small_reduce_kernel",
+        "void at::native::vectorized_gather_kernel<16, long>(char*)",
+        "void at::native::_scatter_gather_elementwise_kernel<128, 8>(int)",
+        "void cub::DeviceReduceKernel<Policy>(int)", "parallel_reduce", "wallgather",
+        "void at::native::reduce_kernel<512, 1, ReduceOp<AllReduceFunctor>>(R)"}) {
+    EXPECT_FALSE(IsCommunicationKernel(name)) << name;
+  }
   EXPECT_FALSE(IsCommunicationKernel("ampere_sgemm_128x64_tn"));
   EXPECT_FALSE(IsCommunicationKernel("_Z3addPfi"));
   EXPECT_FALSE(IsCommunicationKernel(""));

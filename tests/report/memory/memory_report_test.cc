@@ -392,5 +392,38 @@ TEST_F(MemoryReportTest, AReaderThatFailsIsNotHidden) {
   EXPECT_THAT(ReportMemory(reader_, {}), StatusIs(absl::StatusCode::kDataLoss));
 }
 
+// ---- blocks without an address, as in traces of 2021 ----
+
+TEST_F(MemoryReportTest, BlocksWithoutAnAddressAreCountedByTheirSizes) {
+  for (int step = 0; step < 2; ++step) {
+    for (int i = 0; i < 4; ++i) {
+      reader_.Allocate(main_, 1000 * step + i, 0, 100 + i, {.device_type = kCuda});
+    }
+    for (int i = 0; i < 4; ++i) {
+      reader_.Free(main_, 1000 * step + 500 + i, 0, 100 + i, {.device_type = kCuda});
+    }
+  }
+  const DeviceMemoryReport device = OnlyDevice();
+  EXPECT_EQ(device.memory.peak_bytes, 406);
+  EXPECT_EQ(device.memory.end_bytes, 0);
+  EXPECT_EQ(device.memory.repeated_free_count, 0);
+  EXPECT_EQ(device.memory.unknown_free_count, 0);
+  ASSERT_THAT(device.memory.peak_by_category, SizeIs(1));
+  EXPECT_EQ(device.memory.peak_by_category[0].blocks, 4);
+}
+
+TEST_F(MemoryReportTest, AFreeOfAnUnknownSizeIsOfABlockThatIsOlder) {
+  reader_.Free(main_, 10, 0, 500, {.device_type = kCuda})
+      .Free(main_, 20, 0, 500, {.device_type = kCuda})
+      .Allocate(main_, 30, 0, 300, {.device_type = kCuda})
+      .Allocate(main_, 40, 0, 300, {.device_type = kCuda})
+      .Free(main_, 50, 0, 300, {.device_type = kCuda});
+  const DeviceMemoryReport device = OnlyDevice();
+  EXPECT_EQ(device.memory.start_bytes, 1000);
+  EXPECT_EQ(device.memory.unknown_free_count, 2);
+  EXPECT_EQ(device.memory.repeated_free_count, 0);
+  EXPECT_EQ(device.memory.end_bytes, 300);
+}
+
 }  // namespace
 }  // namespace profd::report

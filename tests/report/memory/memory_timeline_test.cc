@@ -231,8 +231,8 @@ TEST_F(MemoryTimelineTest, RangesAreNotReadWhereSharesByOpAreNotAskedFor) {
 TEST_F(MemoryTimelineTest, ThreadsAreMergedByTimeAcrossBatches) {
   reader_.BatchRows(2);
   for (int64_t i = 0; i < 10; ++i) {
-    reader_.Allocate(main_, 10 * i, static_cast<uint64_t>(i), 1);
-    reader_.Free(loader_, 10 * i + 5, static_cast<uint64_t>(i), 0);
+    reader_.Allocate(main_, 10 * i, static_cast<uint64_t>(i + 1), 1);
+    reader_.Free(loader_, 10 * i + 5, static_cast<uint64_t>(i + 1), 0);
   }
   const DeviceMemory memory = OnlyDevice();
   EXPECT_EQ(memory.peak_bytes, 1);
@@ -242,7 +242,7 @@ TEST_F(MemoryTimelineTest, ThreadsAreMergedByTimeAcrossBatches) {
 
 TEST_F(MemoryTimelineTest, FewerPointsKeepThePeak) {
   for (int64_t i = 0; i < 1000; ++i) {
-    const auto address = static_cast<uint64_t>(i);
+    const auto address = static_cast<uint64_t>(i + 1);
     reader_.Allocate(main_, 10 * i, address, i == 777 ? 5000 : 10);
     reader_.Free(main_, 10 * i + 5, address, 0);
   }
@@ -303,7 +303,7 @@ TEST_F(MemoryOrderTest, SlicesOfAnySizeGiveTheSameOrder) {
     int64_t time_ns = -100;
     for (uint64_t i = 0; i < 400; ++i) {
       time_ns += static_cast<int64_t>(random() % 5);
-      reader_.Allocate(thread, time_ns, i, 1);
+      reader_.Allocate(thread, time_ns, i + 1, 1);
     }
   }
   const auto all = InOrder(100'000);

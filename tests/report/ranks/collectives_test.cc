@@ -45,6 +45,12 @@ TEST(CollectiveNamesTest, RangesOfLibrariesAreCollectives) {
   EXPECT_EQ(CollectiveOfRange("c10d::broadcast_"), kBroadcast);
   EXPECT_EQ(CollectiveOfRange("ncclReduceScatter"), kReduceScatter);
   EXPECT_EQ(CollectiveOfRange("record_param_comms"), kOther);
+  EXPECT_EQ(CollectiveOfRange("_C_custom_ar::all_reduce"), kAllReduce);
+  EXPECT_EQ(CollectiveOfRange("symm_mem::multimem_all_reduce_"), kAllReduce);
+  EXPECT_EQ(CollectiveOfRange("_c10d_functional::reduce_scatter_tensor"), kReduceScatter);
+  EXPECT_EQ(CollectiveOfRange("deep_ep::dispatch"), kAllToAll);
+  EXPECT_EQ(CollectiveOfRange("deep_ep::get_dispatch_layout"), std::nullopt);
+  EXPECT_EQ(CollectiveOfRange("vllm::gather_cache"), std::nullopt);
 }
 
 TEST(CollectiveNamesTest, AUsersRangeIsOneByItsWholeNameOnly) {

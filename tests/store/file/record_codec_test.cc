@@ -156,7 +156,9 @@ CaptureRecord FullRecord() {
            .thread_count = 157,
            .ran_ns = 158,
            .waited_ns = 159,
-           .threads = {{.os_thread = 160, .ran_ns = 161, .waited_ns = 162}}};
+           .threads = {{.os_thread = 160, .ran_ns = 161, .waited_ns = 162}},
+           .resident_begin_bytes = 163,
+           .resident_end_bytes = 164};
   r.imported = {.source = "source",
                 .producer = "producer",
                 .time_unit_ns = 146,

@@ -1,0 +1,46 @@
+// Coverage is when a trace has events, of whatever thread or GPU: where it has none for long, its
+// profiler did not record. torch.profiler writes several windows of a schedule into one file:
+//
+//   events   ███ ██ ███                           ██ ███ ██
+//   steps    3   4   5                            9  10  11     in between, nothing is known
+//
+// Threads: one. Memory: 48 bytes per stretch, at most kMaxStretches: beyond them, shorter holes
+// count as covered.
+#ifndef PROFD_DAEMON_IMPORT_COVERAGE_H_
+#define PROFD_DAEMON_IMPORT_COVERAGE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "daemon/capture/capture_types.h"
+
+namespace profd::importer {
+
+class Coverage {
+ public:
+  static constexpr size_t kMaxStretches = 100'000;
+
+  // In any order; an event without a duration counts, too.
+  void Add(int64_t start_ns, int64_t end_ns);
+
+  // Returns the times [start, end) that were recorded, by start. `steps` are by number, with times
+  // that begin at `origin_ns`. Times between steps whose numbers do not follow each other are holes
+  // if no event is in them; other times only if they are much longer, and without steps if
+  // `is_continuous` does not say that all was recorded.
+  std::vector<std::pair<int64_t, int64_t>> Windows(std::span<const StepRecord> steps,
+                                                   int64_t origin_ns, bool is_continuous) const;
+
+ private:
+  void Coalesce();
+
+  int64_t slack_ns_ = 100'000;            // Shorter holes count as covered.
+  std::map<int64_t, int64_t> stretches_;  // End by start.
+};
+
+}  // namespace profd::importer
+
+#endif  // PROFD_DAEMON_IMPORT_COVERAGE_H_

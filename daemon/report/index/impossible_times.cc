@@ -1,0 +1,203 @@
+#include "daemon/report/index/impossible_times.h"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/report/index/launch_statistics.h"
+#include "daemon/report/index/wrapping_math.h"
+
+namespace profd::report {
+namespace {
+
+// Traces of GPUs show overlaps of up to 13 us in a stream, of kernels that outlast their successor
+// never.
+constexpr int64_t kOutlastsNs = 10'000;
+// A successor that begins this much too early, and before half of its predecessor was over, does
+// not wait for it.
+constexpr int64_t kOverlapNs = 1'000'000;
+// No launch queue of an idle GPU is that long.
+constexpr int64_t kDetachedNs = 60'000'000'000;
+// How many successors are compared. Of a graph's nodes, which run side by side, there may be more.
+constexpr size_t kMostSuccessors = 64;
+
+struct Row {
+  int64_t start_ns;
+  int64_t end_ns;
+  uint32_t stream;
+  uint32_t name;
+  uint32_t correlation;
+  bool is_node;
+};
+
+class TimeSearch {
+ public:
+  TimeSearch(store::CaptureReader& reader, const GpuAttribution& attribution)
+      : reader_(reader),
+        attribution_(attribution),
+        tolerance_ns_(kOutlastsNs + 2 * std::clamp<int64_t>(reader.record().imported.time_unit_ns,
+                                                            0, kOutlastsNs)) {}
+
+  absl::StatusOr<ImpossibleTimes> Find() {
+    constexpr uint32_t kColumns = kGpuTime | kGpuWhat | kGpuWhere | kGpuCause;
+    RETURN_IF_ERROR(reader_.ForEach<GpuRow>(kColumns, {}, [&](const GpuBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) Add(batch, i);
+      return absl::OkStatus();
+    }));
+    std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
+      return std::tie(a.start_ns, a.end_ns) < std::tie(b.start_ns, b.end_ns);
+    });
+    FindDetached();
+    std::stable_sort(rows_.begin(), rows_.end(),
+                     [](const Row& a, const Row& b) { return a.stream < b.stream; });
+    for (size_t i = 0; i < rows_.size(); ++i) FindOverlong(i);
+    return std::move(times_);
+  }
+
+ private:
+  using StreamKey = std::tuple<uint16_t, uint32_t, uint64_t>;  // Device, context, stream.
+
+  void Add(const GpuBatch& batch, size_t i) {
+    rows_.push_back({batch.start_ns[i], Sum(batch.start_ns[i], batch.duration_ns[i]),
+                     streams_.Of({batch.device[i], batch.context[i], batch.stream[i]}),
+                     batch.name[i], batch.correlation[i],
+                     batch.graph_id[i] != 0 || batch.graph_node_id[i] != 0});
+  }
+
+  // Removes rows that begin minutes before or after their launch, while their GPU did nothing.
+  void FindDetached() {
+    absl::flat_hash_map<uint16_t, int64_t> until_ns;  // By device.
+    std::erase_if(rows_, [&](const Row& row) {
+      const auto [until, is_first] = until_ns.try_emplace(std::get<0>(streams_.keys()[row.stream]),
+                                                          std::numeric_limits<int64_t>::min());
+      const GpuAttribution::Call* call = attribution_.Find(row.correlation);
+      const bool was_idle =
+          is_first || (row.start_ns > until->second &&
+                       Distance(until->second, row.start_ns) > uint64_t{kDetachedNs});
+      uint64_t away_ns = 0;
+      if (call != nullptr && was_idle) {
+        away_ns = row.start_ns > call->end_ns     ? Distance(call->end_ns, row.start_ns)
+                  : row.start_ns < call->start_ns ? Distance(row.start_ns, call->start_ns)
+                                                  : 0;
+      }
+      if (away_ns <= uint64_t{kDetachedNs}) {
+        until->second = std::max(until->second, row.end_ns);
+        return false;
+      }
+      ++times_.detached_count;
+      const auto away =
+          static_cast<int64_t>(std::min<uint64_t>(away_ns, std::numeric_limits<int64_t>::max()));
+      times_.detached_ns = std::max(times_.detached_ns, away);
+      times_.possible_ns[{row.start_ns, Difference(row.end_ns, row.start_ns)}] =
+          ImpossibleTimes::kLeftOut;
+      return true;
+    });
+  }
+
+  static bool AreOfOneGraph(const Row& a, const Row& b) {
+    return a.is_node && b.is_node && a.correlation == b.correlation;
+  }
+
+  void FindOverlong(size_t at) {
+    const Row& row = rows_[at];
+    const size_t end = std::min(rows_.size(), at + 1 + kMostSuccessors);
+    for (size_t i = at + 1; i < end; ++i) {
+      const Row& next = rows_[i];
+      if (next.stream != row.stream || next.start_ns >= row.end_ns) return;
+      if (AreOfOneGraph(row, next)) continue;
+      const int64_t possible_ns = Difference(next.start_ns, row.start_ns);
+      const int64_t overlap_ns = Difference(row.end_ns, next.start_ns);
+      const bool outlasts =
+          next.end_ns < row.end_ns && Difference(row.end_ns, next.end_ns) > tolerance_ns_;
+      if (!outlasts && (overlap_ns <= kOverlapNs || overlap_ns <= possible_ns)) continue;
+      SetOverlong(row, possible_ns);
+      return;
+    }
+  }
+
+  void SetOverlong(const Row& row, int64_t possible_ns) {
+    const int64_t recorded_ns = Difference(row.end_ns, row.start_ns);
+    ++times_.overlong_count;
+    times_.possible_ns[{row.start_ns, recorded_ns}] = possible_ns;
+    if (recorded_ns - possible_ns <= times_.overlong_ns - times_.overlong_possible_ns) return;
+    times_.overlong_name = row.name;
+    times_.overlong_ns = recorded_ns;
+    times_.overlong_possible_ns = possible_ns;
+  }
+
+  store::CaptureReader& reader_;
+  const GpuAttribution& attribution_;
+  const int64_t tolerance_ns_;
+  Numbering<StreamKey> streams_;
+  std::vector<Row> rows_;
+  ImpossibleTimes times_;
+};
+
+// Rows [begin, end) of a batch.
+GpuBatch PartOf(const GpuBatch& batch, size_t begin, size_t end) {
+  GpuBatch part = batch;
+  part.size = end - begin;
+  ForEachColumn(part, [begin, size = part.size](const auto& column) {
+    if (!column.values.empty()) column.values = column.values.subspan(begin, size);
+  });
+  return part;
+}
+
+// Whether the seal looked for impossible times and found none.
+bool AreKnownToBePossible(const CaptureRecord& record) {
+  const auto found =
+      std::ranges::find(record.graded.checks, "impossible_times", &QualityCheck::name);
+  return found != record.graded.checks.end() && found->value == 0;
+}
+
+}  // namespace
+
+absl::StatusOr<ImpossibleTimes> FindImpossibleTimes(store::CaptureReader& reader,
+                                                    const GpuAttribution& attribution) {
+  return TimeSearch(reader, attribution).Find();
+}
+
+absl::Status BelievedReader::Search() {
+  searched_ = true;
+  if (dynamic_cast<BelievedReader*>(&reader_) != nullptr) return absl::OkStatus();
+  if (reader_.gpu_row_count() == 0 || AreKnownToBePossible(reader_.record())) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::BuildCalls(reader_));
+  ASSIGN_OR_RETURN(times_, FindImpossibleTimes(reader_, attribution));
+  return absl::OkStatus();
+}
+
+absl::Status BelievedReader::Scan(RowKind kind, uint32_t columns, const store::TimeFilter& filter,
+                                  absl::FunctionRef<absl::Status(const EventBatch&)> fn) {
+  if (kind == RowKind::kGpu && !searched_) RETURN_IF_ERROR(Search());
+  if (kind != RowKind::kGpu || times_.possible_ns.empty()) {
+    return reader_.Scan(kind, columns, filter, fn);
+  }
+  std::vector<int64_t> durations;
+  return reader_.ForEach<GpuRow>(columns | kGpuTime, filter, [&](const GpuBatch& batch) {
+    durations.assign(batch.duration_ns.begin(), batch.duration_ns.end());
+    GpuBatch believed = batch;
+    believed.duration_ns = durations;
+    size_t begin = 0;
+    for (size_t i = 0; i < batch.size; ++i) {
+      const auto found = times_.possible_ns.find({batch.start_ns[i], batch.duration_ns[i]});
+      if (found == times_.possible_ns.end()) continue;
+      if (found->second != ImpossibleTimes::kLeftOut) {
+        durations[i] = found->second;
+        continue;
+      }
+      if (i > begin) RETURN_IF_ERROR(fn(PartOf(believed, begin, i)));
+      begin = i + 1;
+    }
+    if (begin == batch.size) return absl::OkStatus();
+    return begin == 0 ? fn(believed) : fn(PartOf(believed, begin, batch.size));
+  });
+}
+
+}  // namespace profd::report

@@ -1,0 +1,71 @@
+// Times of GPU work that cannot be right, whoever recorded them:
+//
+//   stream 7  ▕██▏  ▕████████████████████ … 3 s      lasts beyond the start of what its stream did
+//                        ▕██▏  ▕██▏  ▕██▏            next: a stream does one thing at a time
+//   stream 9                             … ▕██▏      begins days from its launch on an idle GPU
+//
+// A kernel may begin a little before its predecessor ends (programmatic launches do), and the nodes
+// of a graph run side by side in one stream; neither counts.
+//
+// BelievedReader gives all other data as it is. Work that lasts too long ends where the next work
+// of its stream begins; work that begins at another time than its launch is left out. All reports
+// read through it; exports do not.
+//
+// Threads: one at a time.
+// Memory:  40 bytes per GPU row while times are searched; nothing if the seal found none.
+#ifndef PROFD_DAEMON_REPORT_INDEX_IMPOSSIBLE_TIMES_H_
+#define PROFD_DAEMON_REPORT_INDEX_IMPOSSIBLE_TIMES_H_
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "daemon/report/index/gpu_attribution.h"
+#include "daemon/store/file/capture_reader.h"
+#include "daemon/store/file/forwarding_reader.h"
+
+namespace profd::report {
+
+struct ImpossibleTimes {
+  static constexpr int64_t kLeftOut = -1;
+
+  // By start and recorded duration: how long it can have lasted at most; kLeftOut: its start is
+  // impossible.
+  absl::flat_hash_map<std::pair<int64_t, int64_t>, int64_t> possible_ns;
+
+  // Of those that last too long: the one that is off by most.
+  int64_t overlong_count = 0;
+  uint32_t overlong_name = 0;
+  int64_t overlong_ns = 0;
+  int64_t overlong_possible_ns = 0;
+  // Of those that are left out: the one that is farthest from its launch.
+  int64_t detached_count = 0;
+  int64_t detached_ns = 0;
+
+  int64_t count() const { return overlong_count + detached_count; }
+};
+absl::StatusOr<ImpossibleTimes> FindImpossibleTimes(store::CaptureReader& reader,
+                                                    const GpuAttribution& attribution);
+
+class BelievedReader final : public store::ForwardingReader {
+ public:
+  // `reader` must outlive it.
+  explicit BelievedReader(store::CaptureReader& reader) : ForwardingReader(reader) {}
+
+  absl::Status Scan(RowKind kind, uint32_t columns, const store::TimeFilter& filter,
+                    absl::FunctionRef<absl::Status(const EventBatch&)> fn) override;
+
+  // Then rows are not numbered as those of the other reader; known once rows were read.
+  bool leaves_out_rows() const { return times_.detached_count > 0; }
+
+ private:
+  absl::Status Search();
+
+  bool searched_ = false;
+  ImpossibleTimes times_;
+};
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_INDEX_IMPOSSIBLE_TIMES_H_

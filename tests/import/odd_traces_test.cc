@@ -1,0 +1,281 @@
+// Traces that are not what they look like: several windows or processes in one file, damaged
+// events, and other profilers' files.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "daemon/report/findings/findings.h"
+#include "daemon/report/gpu/copy_table.h"
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/ranks/collectives.h"
+#include "daemon/report/time/time_report.h"
+#include "gmock/gmock.h"
+#include "tests/import/import_fixture.h"
+
+namespace profd::importer {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Key;
+using testing::Not;
+using testing::SizeIs;
+
+// Events of a trace, with times in us.
+class OddTracesTest : public ImportTest {
+ protected:
+  void Add(std::string_view event) { StrAppend(&events_, events_.empty() ? "" : ",\n", event); }
+  void Step(int index, int64_t at, int64_t length = 1000) {
+    Add(StrCat(R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#)", index,
+               R"(","pid":7,"tid":9,"ts":)", at, R"(,"dur":)", length, "}"));
+  }
+  // An operator of 40 us that launches a kernel which begins 60 us later.
+  void Launch(int64_t at, int64_t kernel_us, int pid = 7, int correlation = 0,
+              std::string_view op = "aten::mm") {
+    if (correlation == 0) correlation = ++correlation_;
+    Add(StrCat(R"({"ph":"X","cat":"cpu_op","name":")", op, R"(","pid":)", pid, R"(,"tid":9,"ts":)",
+               at, R"(,"dur":40,"args":{}})"));
+    Add(StrCat(R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":)", pid,
+               R"(,"tid":9,"ts":)", at + 5, R"(,"dur":8,"args":{"correlation":)", correlation,
+               "}}"));
+    Add(StrCat(R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":)", at + 60,
+               R"(,"dur":)", kernel_us, R"(,"args":{"device":0,"stream":7,"correlation":)",
+               correlation, "}}"));
+  }
+  std::unique_ptr<store::CaptureReader> ReadAll() { return ReadEvents(events_); }
+
+  std::string events_;
+  int correlation_ = 0;
+};
+
+// ---- several windows ----
+
+TEST_F(OddTracesTest, NothingIsKnownOfTheTimeBetweenWindows) {
+  for (int step = 0; step < 3; ++step) {
+    Step(3 + step, 1000 * (1 + step));
+    Launch(1000 * (1 + step) + 50, 800);
+  }
+  for (int step = 0; step < 3; ++step) {
+    Step(9 + step, 5'001'000 + 1000 * step);
+    Launch(5'001'000 + 1000 * step + 50, 800);
+  }
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  const std::vector<WindowRecord>& windows = reader->record().windows;
+  ASSERT_THAT(windows, SizeIs(2));
+  EXPECT_EQ(windows[0].first_step, 3);
+  EXPECT_EQ(windows[0].end_step, 6);
+  EXPECT_EQ(windows[1].first_step, 9);
+  EXPECT_EQ(windows[1].end_step, 12);
+  EXPECT_EQ(windows[1].start_ns, 5'000'000'000);
+  EXPECT_EQ(reader->record().covered_ns, 6'000'000);
+
+  const auto time = report::SummarizeTime(*reader, {});
+  ASSERT_THAT(time, IsOk());
+  EXPECT_EQ(time->unrecorded_ns, 4'997'000'000);
+  EXPECT_EQ(time->whole.busy_ns, 4'800'000);
+  EXPECT_EQ(time->whole.kernel_time_ns, 5'890'000 - 90'000);  // From the first kernel to the last.
+  EXPECT_LT(time->whole.idle_by_cause.host_wait_ns, 1'100'000);
+  EXPECT_LT(time->whole.host_only_ns, 1'000'000);
+  EXPECT_LT(time->streams.at(0).idle_ns, 1'100'000);
+
+  const auto idle = report::SummarizeIdle(*reader);
+  ASSERT_THAT(idle, IsOk());
+  EXPECT_EQ(idle->rows.at(0).duration_ns, 6'000'000);
+  EXPECT_EQ(idle->rows.at(0).busy_ns, 4'800'000);
+
+  const auto findings = report::SummarizeFindings(*reader, {});
+  ASSERT_THAT(findings, IsOk());
+  EXPECT_THAT(findings->verdict, AllOf(HasSubstr("4.997 s between the capture's 2 windows"),
+                                       HasSubstr("computes for 80%")));
+}
+
+TEST_F(OddTracesTest, WindowsNeedNoSteps) {
+  for (int i = 0; i < 3; ++i) Launch(1000 * i, 800);
+  for (int i = 0; i < 3; ++i) Launch(9'000'000 + 1000 * i, 800);
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  ASSERT_THAT(reader->record().windows, SizeIs(2));
+  const auto findings = report::SummarizeFindings(*reader, {});
+  ASSERT_THAT(findings, IsOk());
+  EXPECT_LT(findings->mean_step_ns, 7'000'000);
+  EXPECT_THAT(findings->verdict, Not(HasSubstr("idle for 99")));
+}
+
+TEST_F(OddTracesTest, AProgramThatSleepsInAStepIsIdle) {
+  Step(1, 0, 2'000'000);
+  Launch(10, 800);
+  Step(2, 2'000'000, 2'000'000);
+  Launch(2'000'010, 800);
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->record().windows, SizeIs(1));
+}
+
+TEST_F(OddTracesTest, AShortPauseBetweenStepsThatFollowEachOtherIsNoHole) {
+  Step(1, 0);
+  Step(2, 31'000);
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->record().windows, SizeIs(1));
+}
+
+// ---- several processes ----
+
+TEST_F(OddTracesTest, SeveralProcessesAreRefused) {
+  for (int i = 0; i < 6; ++i) {
+    Launch(1000 * i, 50, 100, 10 + i, "aten::mm");
+    Launch(1000 * i + 7, 80, 200, 10 + i, "aten::add");
+  }
+  const auto imported = ImportText(StrCat(R"({"traceEvents":[)", events_, "]}"));
+  EXPECT_THAT(imported, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 AllOf(HasSubstr("2 processes (pid 100, 200)"),
+                                       HasSubstr("each by itself"))));
+}
+
+TEST_F(OddTracesTest, CallsOfAContainerMayHaveAnotherPidThanItsOperators) {
+  Add(R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":9,"ts":1,"dur":40,"args":{}})");
+  Add(R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":4711,"tid":9,"ts":5,"dur":8,)"
+      R"("args":{"correlation":1}})");
+  EXPECT_NE(ReadAll(), nullptr);
+}
+
+// ---- damaged events ----
+
+TEST_F(OddTracesTest, AnEventWithUnescapedQuotesIsLostAlone) {
+  for (const std::string_view name : {R"({"device": "cpu", "dtype": "float32"}(12): run)",
+                                      R"j(f("a"))j", R"(a"b)", R"("{)", R"("})", R"(a"],")"}) {
+    for (const int at : {0, 3, 8}) {
+      events_.clear();
+      correlation_ = 0;
+      for (int i = 0; i < 9; ++i) {
+        if (i == at) {
+          Add(StrCat(R"({"ph":"X","cat":"python_function","name":")", name,
+                     R"(","pid":7,"tid":9,"ts":1290,"dur":60,"args":{"Python id":1}})"));
+        }
+        if (i == 8) break;
+        Add(StrCat(R"({"ph":"X","cat":"cpu_op","name":"aten::mm","pid":7,"tid":9,"ts":)",
+                   1000 + 100 * i, R"(,"dur":40,"args":{"External id":1}})"));
+      }
+      const auto reader =
+          Read(StrCat(R"({"schemaVersion":1,"traceEvents":[)", events_, R"(],"traceName":"t"})"));
+      ASSERT_NE(reader, nullptr) << name << " at " << at;
+      EXPECT_EQ(reader->record().torch.operator_count, 8) << name << " at " << at;
+      EXPECT_THAT(reader->record().imported.not_understood,
+                  Contains(Key(HasSubstr("event damaged at byte"))))
+          << name << " at " << at;
+    }
+  }
+}
+
+TEST_F(OddTracesTest, TheByteOfTheDamageIsNamed) {
+  const std::string before =
+      R"({"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","pid":7,"tid":9,)"
+      R"("ts":1,"dur":40},{"ph":"X","name":"{")";
+  const auto reader =
+      Read(StrCat(before, R"j(device": "cpu"}(1)","pid":7,"tid":9,"ts":1290,"dur":60}]})j"));
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->record().imported.not_understood,
+              Contains(Key(StrCat("event damaged at byte ", before.size()))));
+}
+
+TEST_F(OddTracesTest, ATraceOfDamagedEventsOnlyIsRefusedWithTheByte) {
+  EXPECT_THAT(ImportText(R"({"traceEvents":[{"ph" "X"},{"ph":"X",}]})"),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("damaged at byte")));
+}
+
+// ---- other profilers ----
+
+TEST_F(OddTracesTest, AProfileOfOnnxRuntimeIsNamed) {
+  const std::string node =
+      R"({"cat":"Node","pid":31,"tid":31,"dur":60,"ts":100,"ph":"X","name":"mm_0_kernel_time",)"
+      R"("args":{"op_name":"MatMul","provider":"CPUExecutionProvider"}})";
+  const std::string kernel =
+      R"({"cat":"Kernel","pid":31,"tid":31,"dur":40,"ts":110,"ph":"X","name":"sgemm","args":{}})";
+  const std::string session =
+      R"({"cat":"Session","pid":31,"tid":31,"dur":900,"ts":5,"ph":"X","name":"model_run","args":{}})";
+  for (const std::string& text : {StrCat("[", session, ",", node, ",", kernel, "]"),
+                                  StrCat("[", node, "]"), StrCat("[", session, "]")}) {
+    EXPECT_THAT(ImportText(text),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ONNX Runtime")));
+  }
+}
+
+// ---- copies ----
+
+TEST_F(OddTracesTest, TheBandwidthOfShortCopiesIsTheRecordedOne) {
+  for (int i = 0; i < 8; ++i) {
+    Add(StrCat(R"j({"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD (Pinned -> Device)","pid":0,)j"
+               R"("tid":7,"ts":)",
+               1030 + 100 * i, R"(,"dur":)", 1 + i % 2,
+               R"(,"args":{"device":0,"context":1,"stream":7,"correlation":)", i + 1,
+               R"j(,"bytes":4096,"memory bandwidth (GB/s)":)j",
+               i % 2 == 0 ? "2.782608695652174" : "2.723404255319149", "}}"));
+  }
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  const auto copies = report::SummarizeCopies(*reader);
+  ASSERT_THAT(copies, IsOk());
+  ASSERT_THAT(copies->rows, SizeIs(1));
+  EXPECT_NEAR(copies->rows[0].bandwidth_gb_per_s, 2.753, 0.001);
+}
+
+// ---- collectives ----
+
+TEST_F(OddTracesTest, TheSizeOfAListOfTensorsIsInTheMessage) {
+  Add(R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":7,"tid":9,"ts":1100,"dur":60,)"
+      R"("args":{"Collective name":"allreduce","dtype":"BFloat16","In msg nelems":2873320,)"
+      R"("Out msg nelems":2873320,"Group size":8,"In split size":"[]","Out split size":"[]",)"
+      R"("Rank":0,"Input Dims":[[[2873320]],[],[],[],[],[],[],[],[],[]],)"
+      R"("Input type":["TensorList","","","Scalar","","ScalarList","ScalarList","Scalar","Scalar",)"
+      R"("Scalar"],"Concrete Inputs":["","","","0","","[]","[]","0","1","8"]}})");
+  Add(R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":7,"tid":9,"ts":1120,)"
+      R"("dur":8,"args":{"correlation":400}})");
+  Add(R"j({"ph":"X","cat":"kernel","name":"ncclDevKernel_Generic(int)","pid":0,"tid":20,"ts":4050,)j"
+      R"("dur":6000,"args":{"device":0,"stream":20,"correlation":400}})");
+  Add(R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":7,"tid":9,"ts":1200,"dur":4,)"
+      R"("args":{"Collective name":"wait","dtype":"Byte","In msg nelems":0,"Out msg nelems":0,)"
+      R"("Group size":1,"In split size":"[]","Out split size":"[]","Rank":0}})");
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  const auto table = report::SummarizeCollectives(*reader, 0);
+  ASSERT_THAT(table, IsOk());
+  ASSERT_THAT(table->rows, SizeIs(1));  // The wait is none.
+  EXPECT_EQ(table->rows[0].kind, report::CollectiveKind::kAllReduce);
+  EXPECT_EQ(table->rows[0].bytes, 5'746'640);
+  const auto time = report::SummarizeTime(*reader, {});
+  ASSERT_THAT(time, IsOk());
+  ASSERT_THAT(time->collectives, SizeIs(1));
+  EXPECT_NEAR(time->collectives[0].algorithm_gb_per_s, 0.958, 0.001);
+  EXPECT_NEAR(time->collectives[0].bus_gb_per_s, 1.676, 0.001);
+}
+
+TEST_F(OddTracesTest, GroupsOfOneSizeAreToldApartByTheirRanks) {
+  struct Group {
+    std::string_view ranks;
+    int64_t first;
+    int64_t stride;
+  };
+  for (const Group& group : std::vector<Group>{{"[0, 1]", 0, 1},
+                                               {"[2, 3]", 2, 1},
+                                               {"[1, 3]", 1, 2},
+                                               {"[4, 5, ..., 7]", 4, 1},
+                                               {"[0, 1, 5]", 0, -1}}) {
+    events_.clear();
+    Add(StrCat(R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":7,"tid":9,"ts":1100,)"
+               R"("dur":60,"args":{"Collective name":"allreduce","dtype":"Float",)"
+               R"("In msg nelems":64,"Group size":2,"Process Group Ranks":")",
+               group.ranks, R"("}})"));
+    const auto reader = ReadAll();
+    ASSERT_NE(reader, nullptr);
+    const auto table = report::SummarizeCollectives(*reader, 0);
+    ASSERT_THAT(table, IsOk());
+    ASSERT_THAT(table->communicators, SizeIs(1)) << group.ranks;
+    EXPECT_EQ(table->communicators[0].first_rank, group.first) << group.ranks;
+    EXPECT_EQ(table->communicators[0].rank_stride, group.stride) << group.ranks;
+  }
+}
+
+}  // namespace
+}  // namespace profd::importer

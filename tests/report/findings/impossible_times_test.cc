@@ -1,0 +1,145 @@
+// GPU work whose times cannot be right is counted and named, and no figure is made of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/ops/op_table.h"
+#include "daemon/report/time/time_report.h"
+#include "tests/report/findings/findings_fixture.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+class ImpossibleTimesTest : public FindingsFixture {
+ protected:
+  // A kernel of 150 us each 200 us, in two steps. The one numbered `odd` lasts `odd_ns`.
+  void Kernels(int count, int odd, int64_t odd_ns, const FakeGpu& gpu = {}) {
+    Steps(2);
+    for (int i = 0; i < count; ++i) {
+      const int64_t at = i * 200 * kUs + 100 * kUs;
+      Launch({.start_ns = at,
+              .kernel_ns = i == odd ? odd_ns : 150 * kUs,
+              .lead_ns = 20 * kUs,
+              .kernel = i == odd ? "odd_kernel" : "kernel",
+              .op = "aten::add",
+              .gpu = gpu});
+    }
+  }
+  QualityCheck Check() {
+    for (const QualityCheck& check : Report().quality.checks) {
+      if (check.name == "impossible_times") return check;
+    }
+    ADD_FAILURE();
+    return {};
+  }
+  int64_t KernelTime() {
+    const auto table = SummarizeKernels(reader_, {});
+    EXPECT_THAT(table, IsOk());
+    return table->total_ns;
+  }
+};
+
+TEST_F(ImpossibleTimesTest, AKernelEndsAtTheLatestWhenItsStreamDoesTheNextWork) {
+  Kernels(40, 7, 3 * kSecond);
+  EXPECT_EQ(KernelTime(), 39 * 150 * kUs + 200 * kUs);
+  const auto time = SummarizeTime(reader_, {});
+  ASSERT_THAT(time, IsOk());
+  EXPECT_EQ(time->whole.kernel_time_ns, 39 * 200 * kUs + 150 * kUs);
+  EXPECT_EQ(time->whole.busy_ns, 39 * 150 * kUs + 200 * kUs);
+  EXPECT_EQ(time->launches.device_ns, 39 * 150 * kUs + 200 * kUs);
+  const auto idle = SummarizeIdle(reader_);
+  ASSERT_THAT(idle, IsOk());
+  EXPECT_EQ(idle->rows.front().busy_ns, 39 * 150 * kUs + 200 * kUs);
+  const auto ops = SummarizeOps(reader_, {});
+  ASSERT_THAT(ops, IsOk());
+  const auto add = std::ranges::find(ops->rows, "aten::add", &OpRow::name);
+  ASSERT_NE(add, ops->rows.end());
+  EXPECT_EQ(add->self_device_ns, 39 * 150 * kUs + 200 * kUs);
+}
+
+TEST_F(ImpossibleTimesTest, TheyAreNamedAndLowerTheGrade) {
+  Kernels(40, 7, 3 * kSecond);
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.quality.grade, "C");
+  EXPECT_THAT(report.verdict, HasSubstr("1 of 40 (2.5%) GPU activities have impossible times"));
+  EXPECT_THAT(report.verdict, HasSubstr("odd_kernel: 3 s recorded, at most 200 us possible"));
+  EXPECT_THAT(report.verdict, Not(HasSubstr("compute-bound")));
+  EXPECT_EQ(Find("QUALITY_TIMES").value, 1);
+  EXPECT_EQ(Find("GPU_UNDERUSED").confidence, Confidence::kMedium);
+}
+
+TEST_F(ImpossibleTimesTest, NothingIsConcludedFromMany) {
+  Steps(2);
+  for (int i = 0; i < 40; ++i) {
+    Launch({.start_ns = i * 200 * kUs, .kernel_ns = i % 4 == 0 ? kSecond : 100 * kUs});
+  }
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.bound, BoundBy::kUnknown);
+  EXPECT_EQ(report.quality.grade, "D");
+  EXPECT_THAT(report.verdict, HasSubstr("10 of 40 GPU activities have impossible times"));
+  EXPECT_THAT(NeedsOf("GPU_GAP"), HasSubstr("at its right time"));
+}
+
+TEST_F(ImpossibleTimesTest, EachOfARunOfOverlongKernelsEndsAtTheNext) {
+  Steps(2);
+  for (int i = 0; i < 40; ++i) Launch({.start_ns = i * 200 * kUs, .kernel_ns = kSecond});
+  EXPECT_EQ(Check().value, 39);  // What came after the last one is not known.
+}
+
+TEST_F(ImpossibleTimesTest, OtherStreamsAndGraphNodesRunAtTheSameTime) {
+  Steps(2);
+  Launch({.start_ns = 0, .kernel_ns = 9 * kMs, .gpu = {.stream = 20}});
+  Launch({.start_ns = kMs, .kernel_ns = kMs, .gpu = {.stream = 21}});
+  reader_.ApiCall(main_, "cudaGraphLaunch", 9'500 * kUs, 9'510 * kUs, 900);
+  reader_.Kernel(kTensorKernel, 9'600 * kUs, 15 * kMs, 900, {.graph_id = 1, .graph_node_id = 1});
+  reader_.Kernel(kTensorKernel, 9'700 * kUs, 11 * kMs, 900, {.graph_id = 1, .graph_node_id = 2});
+  EXPECT_FALSE(Check().failed());
+}
+
+TEST_F(ImpossibleTimesTest, AKernelMayBeginALittleBeforeItsPredecessorEnds) {
+  Steps(2);
+  for (int i = 0; i < 40; ++i) Launch({.start_ns = i * 200 * kUs, .kernel_ns = 210 * kUs});
+  EXPECT_FALSE(Check().failed());
+}
+
+TEST_F(ImpossibleTimesTest, WorkThatBeginsDaysFromItsLaunchIsLeftOut) {
+  for (const int64_t days : {3, -3}) {
+    reader_ = FakeCaptureReader();
+    reader_.StepThread(reader_.AddThread(1, "main"));
+    reader_.mutable_record().start_unix_ns = 1;
+    Kernels(40, -1, 0);
+    const int64_t at = days * 86'400 * kSecond;
+    reader_.ApiCall(main_, "cudaLaunchKernel", 5 * kMs, 5'005 * kUs, 900)
+        .Kernel("odd_kernel", at, at + 150 * kUs, 900);
+    EXPECT_EQ(Check().grade, 'C');
+    EXPECT_THAT(Check().sentence, HasSubstr("1 is 3 days away from the launch"));
+    EXPECT_EQ(KernelTime(), 40 * 150 * kUs);
+    const auto time = SummarizeTime(reader_, {});
+    ASSERT_THAT(time, IsOk());
+    EXPECT_LT(time->whole.kernel_time_ns, 20 * kMs);
+  }
+}
+
+TEST_F(ImpossibleTimesTest, AFullQueueMayHoldWorkForLong) {
+  Steps(2);
+  for (int i = 0; i < 40; ++i) {
+    ++correlation_;
+    reader_.ApiCall(main_, "cudaLaunchKernel", i * 10 * kUs, i * 10 * kUs + kUs, correlation_)
+        .Kernel(kTensorKernel, i * 3 * kSecond, (i + 1) * 3 * kSecond, correlation_);
+  }
+  EXPECT_FALSE(Check().failed());
+}
+
+}  // namespace
+}  // namespace profd::report
