@@ -39,7 +39,9 @@ ARROWS = {
     "client_lib/cupti": ["proto/wire", "client_lib/core"],
     # Goes into any process, also where the library cannot: it needs nothing.
     "client_lib/preload": [],
-    "client_lib/torch": ["proto/wire", "client_lib/include", "client_lib/core"],
+    "client_lib/python_stack": ["proto/wire", "client_lib/core"],
+    "client_lib/torch": ["proto/wire", "client_lib/include", "client_lib/core",
+                         "client_lib/python_stack"],
     "daemon/base": [],
     "daemon/quota": ["daemon/base"],
     TYPES: [],

@@ -37,6 +37,19 @@ bool WaitWhile(const Predicate& still_busy, uint64_t deadline_ns) {
   return true;
 }
 
+// What this thread stored before is seen by writes that are entered from here on; what was entered
+// before is seen as busy.
+void OrderWriters() {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#if !defined(__SANITIZE_THREAD__)
+  if ((g_hot.detour.load(std::memory_order_relaxed) & kDetourFence) != 0) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } else {
+    syscall(SYS_membarrier, kMembarrierPrivateExpedited, 0, 0);
+  }
+#endif
+}
+
 // Also where it ended without our being told: by a bare exit, or a bare clone()'s.
 bool HasEnded(const ThreadState& thread) {
   const uint32_t os_thread = thread.os_thread.load(std::memory_order_relaxed);
@@ -68,14 +81,7 @@ void PrepareQuiescence() {
 }
 
 uint32_t Quiesce(uint32_t timeout_ms, StuckWriters* stuck) {
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#if !defined(__SANITIZE_THREAD__)
-  if ((g_hot.detour.load(std::memory_order_relaxed) & kDetourFence) != 0) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  } else {
-    syscall(SYS_membarrier, kMembarrierPrivateExpedited, 0, 0);
-  }
-#endif
+  OrderWriters();
   const uint64_t deadline_ns = wire::ReadMonotonicNs() + uint64_t{timeout_ms} * 1'000'000;
   StuckWriters found{};
   const uint32_t limit = ThreadPool::high_water();
@@ -92,6 +98,18 @@ uint32_t Quiesce(uint32_t timeout_ms, StuckWriters* stuck) {
   if (!WaitWhile([&] { return guests() != 0; }, deadline_ns)) found.count += guests();
   if (stuck != nullptr) *stuck = found;
   return found.count;
+}
+
+bool AwaitWriters(uint32_t timeout_ms) {
+  OrderWriters();
+  const uint64_t deadline_ns = wire::ReadMonotonicNs() + uint64_t{timeout_ms} * 1'000'000;
+  const uint32_t limit = ThreadPool::high_water();
+  for (uint32_t i = 0; i < limit; ++i) {
+    const ThreadState* const thread = ThreadPool::At(i);
+    const auto is_busy = [&] { return thread->busy.load(std::memory_order_seq_cst) != 0; };
+    if (!WaitWhile(is_busy, deadline_ns)) return false;
+  }
+  return true;
 }
 
 bool AreStillStuck(StuckWriters* stuck) {

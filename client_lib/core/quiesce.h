@@ -24,6 +24,11 @@ struct StuckWriters {
 // in `stuck`, if given, which.
 uint32_t Quiesce(uint32_t timeout_ms, StuckWriters* stuck = nullptr);
 
+// Waits until each thread with a state was outside of a write once, for `timeout_ms` at most; a
+// write that is entered after this call sees what the caller stored before it. False: some never
+// was. Any thread; none is noted as stuck.
+bool AwaitWriters(uint32_t timeout_ms);
+
 // Whether some of `stuck` have neither left a write nor ended since. Forgets those that have.
 bool AreStillStuck(StuckWriters* stuck);
 

@@ -218,13 +218,23 @@ PROFD_NOINLINE bool StartOperatorSlowly(uint32_t name_id, OperatorBegin* begin) 
   return true;
 }
 
+}  // namespace
+
+// STOP may have come, and taken the thread for one that is stuck.
+Session* SessionOf(const OperatorBegin& begin) {
+  Session* session = begin.session;
+  if (session == nullptr) session = g_hot.session.load(std::memory_order_acquire);
+  const bool is_left = session == nullptr || session->serial != begin.thread->session_serial;
+  return is_left ? nullptr : session;
+}
+
+namespace {
+
 // The record stands aside: into the chunk's last bytes, or into a new chunk.
 PROFD_NOINLINE void MoveRecordIn(OperatorBegin* begin, uint32_t bytes) {
   ThreadState* thread = begin->thread;
-  Session* session = begin->session;
-  if (session == nullptr) session = g_hot.session.load(std::memory_order_acquire);
-  const bool is_left = session == nullptr || session->serial != thread->session_serial;
-  if (is_left) return;  // STOP has come, and taken the thread for one that is stuck.
+  Session* session = SessionOf(*begin);
+  if (session == nullptr) return;
   if (thread->used_bytes + bytes > wire::kChunkDataBytes && !session->TakeChunk(thread)) {
     session->CountDrop(wire::kDropNoChunk);
     return;
@@ -253,8 +263,23 @@ bool StartOperator(uint32_t name_id, OperatorBegin* begin) {
   return true;
 }
 
-void FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCategory category,
-                    uint32_t bytes) {
+bool WriteBeforeOperator(OperatorBegin* begin, const void* event, uint32_t bytes) {
+  ThreadState* thread = begin->thread;
+  Session* session = SessionOf(*begin);
+  if (session == nullptr) return false;
+  if (thread->used_bytes + bytes > wire::kChunkDataBytes && !session->TakeChunk(thread)) {
+    PlaceRecord(thread, begin->session, begin);
+    return false;
+  }
+  memcpy(thread->data + thread->used_bytes, event, bytes);
+  thread->used_bytes += bytes;
+  thread->chunk->published_bytes.store(thread->used_bytes, std::memory_order_release);
+  PlaceRecord(thread, begin->session, begin);
+  return true;
+}
+
+uint64_t FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCategory category,
+                        uint32_t bytes) {
   ThreadState* thread = begin->thread;
   wire::OperatorEvent* record = begin->record;
   const uint32_t depth = thread->depth;
@@ -281,6 +306,7 @@ void FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCategory 
            uint64_t{kOperatorStack} << kStackShift,
        start_ticks);
   thread->LeaveWrite();
+  return start_ticks;
 }
 
 void EndRangesWithThread(Session* session, ThreadState* thread) {

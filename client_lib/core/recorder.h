@@ -85,9 +85,15 @@ struct OperatorBegin {
 
 // False: nothing records, or it was counted as dropped.
 bool StartOperator(uint32_t name_id, OperatorBegin* begin);
+// Writes another event before the operator's record, of which nothing has been written yet.
+// False: there was no chunk for it.
+bool WriteBeforeOperator(OperatorBegin* begin, const void* event, uint32_t bytes);
+// The capture that the operator is written to; null: it has been taken away from the thread.
+Session* SessionOf(const OperatorBegin& begin);
 // Sets `header`, `start_ticks` and `depth` of the record, whose `bytes` are a multiple of 8.
-void FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCategory category,
-                    uint32_t bytes);
+// Returns `start_ticks`.
+uint64_t FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCategory category,
+                        uint32_t bytes);
 inline void EndOperator() { EndRangeOn(kOperatorStack); }
 
 // Spans: ranges that need not nest, nor end on the thread that began them. Each is written

@@ -49,6 +49,10 @@ struct alignas(64) ThreadState {
   uint32_t name_length;
   char name[kMaxThreadNameBytes + 1];  // As the program gave it; else empty.
 
+  // What client_lib/python_stack knows of the thread's Python frames; null: nothing yet. It stays
+  // with the state when the thread ends, and `serial` says whose it is.
+  void* python_stacks;
+
   uint64_t lane_ends[kMaxLanes];  // When the last span on each ended, in this epoch; 0: none.
 
   // Open ranges of a thread that found no chunk. Each is a drop unless it ends in a chunk.

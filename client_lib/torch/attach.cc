@@ -5,6 +5,7 @@
 #include "client_lib/core/lifecycle.h"
 #include "client_lib/core/log.h"
 #include "client_lib/include/profd/profd.h"
+#include "client_lib/python_stack/stacks.h"
 #include "client_lib/torch/memory.h"
 #include "client_lib/torch/operators.h"
 #include "client_lib/torch/periodicity.h"
@@ -80,6 +81,8 @@ PROFD_API uint32_t profd_torch_attach(const char* version) {
     return torch != nullptr ? torch->attach(version) : 0;
   }
   if (IsDisabled()) return 0;
+  // Not under our lock: it calls Python, which may let another thread run that waits for ours.
+  python_stack::Attach();
   const Lock lock;
   if (!g_was_tried) {
     g_was_tried = true;

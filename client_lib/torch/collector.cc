@@ -15,13 +15,14 @@
 namespace profd::client::torch::collector {
 namespace {
 
-// A wire::BlockEvent or NoteEvent. The header is stored last: 0 is a record that is still to come.
+// A wire::BlockEvent, ModuleEvent or NoteEvent. The header is stored last: 0 is a record that is still to come.
 struct Record {
   std::atomic<uint64_t> header;
   uint64_t body[4];
 };
 static_assert(sizeof(Record) == sizeof(wire::BlockEvent));
 static_assert(sizeof(Record) == sizeof(wire::NoteEvent));
+static_assert(sizeof(Record) == sizeof(wire::ModuleEvent));
 
 // What the collector is asked for: a State in the lower two bits, the capture's number above.
 constexpr uint32_t kStateBits = 2;
@@ -114,6 +115,13 @@ void WriteRecord(LateWriter* writer, const Record& record, uint64_t header) {
     writer->Write(&block, sizeof(block));
     return;
   }
+  if (kind == static_cast<uint8_t>(wire::EventKind::kModule)) {
+    auto module = EventOf<wire::ModuleEvent>(record, header);
+    module.path_id = writer->NameFor(module.path_id);
+    module.class_name_id = writer->NameFor(module.class_name_id);
+    writer->Write(&module, sizeof(module));
+    return;
+  }
   auto note = EventOf<wire::NoteEvent>(record, header);
   note.subject_id = writer->NameFor(note.subject_id);
   note.text_id = writer->NameFor(note.text_id);
@@ -190,6 +198,7 @@ void Done() {
 
 void AddBlock(const wire::BlockEvent& block) { Add(&block); }
 void AddNote(const wire::NoteEvent& note) { Add(&note); }
+void AddModule(const wire::ModuleEvent& module) { Add(&module); }
 
 uint64_t lost_count() { return g_lost.load(std::memory_order_relaxed); }
 

@@ -11,7 +11,7 @@
 // it hears nothing, but it always hears kIdle between two captures.
 //
 // Threads:  Arm(), Collect(), IsDone(), WriteTo(), Leave(): the agent's. Wait(), Done(): Python's
-//           one. AskForCounts(), AddBlock(), AddNote(): any.
+//           one. AskForCounts() and the Add...() functions: any.
 // Fork:     the child has no such thread until it calls Wait().
 // Errors:   what finds no room is counted. Who does not answer is not waited for: the agent gives
 //           up by its own clock, and what is said later is dropped.
@@ -33,7 +33,7 @@ enum class State : uint32_t { kIdle = 0, kArmed = 1, kCollect = 2 };
 // What it is to do: as for a State, or count optimizers.
 enum class Task : uint32_t { kIdle = 0, kArmed = 1, kCollect = 2, kCount = 3 };
 
-// Most blocks and notes of one capture.
+// Most blocks, modules and notes of one capture.
 inline constexpr uint32_t kMaxRecords = 65536;
 
 // Whether there is one in this process.
@@ -52,12 +52,12 @@ void AskForCounts();
 Task Wait(uint32_t* wanted);
 void Done();
 
-// Between kCollect and Done(); else they do nothing. `block` and `note` have their names as
-// InternName() gave them.
+// Between kCollect and Done(); else they do nothing. Their names are as InternName() gave them.
 void AddBlock(const wire::BlockEvent& block);
 void AddNote(const wire::NoteEvent& note);
+void AddModule(const wire::ModuleEvent& module);
 
-// Blocks and notes of this capture for which there was no room.
+// Blocks, modules and notes of this capture for which there was no room.
 uint64_t lost_count();
 
 void ResetInChild();

@@ -7,6 +7,7 @@
 
 #include "client_lib/core/hot_state.h"
 #include "client_lib/core/recorder.h"
+#include "client_lib/python_stack/stacks.h"
 #include "client_lib/torch/async_operators.h"
 #include "client_lib/torch/compilations.h"
 #include "client_lib/torch/operator_inputs.h"
@@ -78,7 +79,6 @@ template <typename Value>
   }
   record->input_count = 0;
   record->described_count = 0;
-  record->reserved = 0;
   if (!with_inputs) return sizeof(*record);
   const auto* inputs =
       reinterpret_cast<const IValue*>(FieldAt<uint64_t>(record_function, g_tensors.inputs));
@@ -90,8 +90,14 @@ template <typename Value>
                                          wire::RangeCategory category, uint32_t name_id) {
   OperatorBegin begin;
   if (PROFD_UNLIKELY(!StartOperator(name_id, &begin))) return;
+  // First, since it may write to the capture, too.
+  const uint32_t stack_id = python_stack::IdOf(&begin);
   const uint32_t bytes = Describe(record_function, with_inputs, begin.record);
-  FinishOperator(&begin, name_id, category, bytes);
+  begin.record->stack_id = stack_id;
+  const uint64_t start_ticks = FinishOperator(&begin, name_id, category, bytes);
+  if (stack_id == wire::kNoStackId) return;
+  python_stack::SetStart(begin.thread, start_ticks,
+                         /*may_outlive_call=*/category == wire::RangeCategory::kUser);
 }
 
 bool IsOff() { return g_hot.flag.load(std::memory_order_relaxed) == kFlagOff; }
@@ -346,6 +352,7 @@ bool AwaitSwitching() {
 void EndSwitching() { g_is_switching.store(false, std::memory_order_seq_cst); }
 
 void LeaveTorch() {
+  python_stack::Leave();
   g_is_over.store(true, std::memory_order_seq_cst);
   while (g_is_switching.load(std::memory_order_seq_cst)) sched_yield();
 }

@@ -1,6 +1,6 @@
 // Operators: torch's calls at the begin and end of each, and what becomes of them in a capture.
 //
-//   begin ──► name ──► StartOperator ──► fields, inputs ──► FinishOperator    (core/recorder.h)
+//   begin ──► name ──► StartOperator ──► stack, fields, inputs ──► FinishOperator (core/recorder.h)
 //   end   ──► EndOperator
 //
 // Callbacks are registered while a capture is armed, and disabled but while it records, so that

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "client_lib/torch/safe_memory.h"
+#include "client_lib/core/safe_memory.h"
 #include "proto/wire/event.h"
 
 namespace profd::client::torch {

@@ -139,6 +139,25 @@ PROFD_API void profd_torch_optimizer_hook(uint64_t type, uint64_t optimizer, int
   if (torch != nullptr && torch->size_bytes >= kEnd) torch->optimizer_hook(type, optimizer, begins);
 }
 
+PROFD_API void profd_torch_module(uint64_t address, uint64_t root, const char* path,
+                                  const char* class_name) {
+  if (EarlierCopy() != nullptr) {
+    const TorchTable* torch = EarlierTorch();
+    constexpr size_t kEnd = offsetof(TorchTable, module) + sizeof(TorchTable::module);
+    if (torch != nullptr && torch->size_bytes >= kEnd) {
+      torch->module(address, root, path, class_name);
+    }
+    return;
+  }
+  wire::ModuleEvent module{};
+  module.header = {sizeof(module), static_cast<uint8_t>(wire::EventKind::kModule), 0, 0};
+  module.address = address;
+  module.root = root;
+  module.path_id = NameOrNone(path);
+  module.class_name_id = NameOrNone(class_name);
+  collector::AddModule(module);
+}
+
 PROFD_API void profd_torch_done(void) {
   if (EarlierCopy() == nullptr) return collector::Done();
   const TorchTable* torch = EarlierTorch();
@@ -152,7 +171,8 @@ PROFD_API const TorchTable* profd_torch_table(void) {
                                         profd_torch_done,        profd_torch_attach,
                                         profd_torch_probe_begin, profd_torch_probe_end,
                                         profd_torch_leave,       profd_torch_compiling,
-                                        profd_torch_optimizers,  profd_torch_optimizer_hook};
+                                        profd_torch_optimizers,  profd_torch_optimizer_hook,
+                                        profd_torch_module};
   return &kTable;
 }
 

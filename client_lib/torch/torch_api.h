@@ -90,6 +90,10 @@ void profd_torch_optimizer_hook(uint64_t type, uint64_t optimizer, int begins);
  * for each class behind COUNT. */
 void profd_torch_optimizers(const char* class_name, uint32_t count);
 
+/* The module at `address` is `path` below the module at `root`, NULL for the root itself, and of
+ * class `class_name`. Between COLLECT and profd_torch_done(). */
+void profd_torch_module(uint64_t address, uint64_t root, const char* path, const char* class_name);
+
 /* All that COLLECT asked for was said. */
 void profd_torch_done(void);
 

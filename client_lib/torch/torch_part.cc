@@ -13,6 +13,7 @@
 #include "client_lib/torch/memory.h"
 #include "client_lib/torch/operators.h"
 #include "client_lib/torch/periodicity.h"
+#include "client_lib/torch/python_stacks.h"
 #include "client_lib/torch/steps.h"
 #include "client_lib/torch/torch_source.h"
 
@@ -23,8 +24,8 @@ using wire::OperatorsMode;
 
 // In this order they are told of a capture, and of a window's begin: what makes steps of operators
 // is behind what writes them.
-constexpr const TorchSource* kSources[] = {&kMemorySource, &kOperatorSource, &kPeriodicitySource,
-                                           &kStepsSource};
+constexpr const TorchSource* kSources[] = {&kMemorySource, &kStackSource, &kOperatorSource,
+                                           &kPeriodicitySource, &kStepsSource};
 
 constexpr uint32_t kNameFeatures = wire::kTorchOperators | wire::kTorchScopes |
                                    wire::kTorchSequences | wire::kTorchThreads |
@@ -34,10 +35,10 @@ constexpr uint32_t kShapeFeatures = wire::kTorchInputs | wire::kTorchShapes | wi
 constexpr uint32_t kMemoryFeatures =
     wire::kTorchCpuMemory | wire::kTorchCudaMemory | wire::kTorchStorages | wire::kTorchBlocks;
 // What the collector is for.
-constexpr uint32_t kCollected = wire::kTorchBlocks | wire::kTorchCompile;
+constexpr uint32_t kCollected = wire::kTorchBlocks | wire::kTorchCompile | wire::kTorchModulePaths;
 
 constexpr uint32_t kFirstCompilingMajor = 2;
-constexpr uint32_t kFeatureCount = 18;
+constexpr uint32_t kFeatureCount = 21;
 static_assert((1u << kFeatureCount) - 1 == wire::kAllTorchFeatures);
 // As people read them, by bit.
 constexpr const char* kFeatureNames[kFeatureCount] = {
@@ -59,6 +60,9 @@ constexpr const char* kFeatureNames[kFeatureCount] = {
     "CUDA memory",
     "owners of memory",
     "notes of torch.compile",
+    "Python stacks",
+    "modules",
+    "paths of modules",
 };
 
 constinit std::atomic<bool> g_has_joined{false};
@@ -237,7 +241,7 @@ uint32_t Features() {
   if (features == 0) return 0;
   features |= wire::kTorchPresent;
   if (!collector::IsThere()) return features;
-  features |= wire::kTorchBlocks;
+  features |= wire::kTorchBlocks | wire::kTorchModulePaths;
   return g_version_major >= kFirstCompilingMajor ? features | wire::kTorchCompile : features;
 }
 
@@ -247,6 +251,11 @@ uint32_t FeaturesWanted(const wire::ArmTorchField& wanted) {
   if (wanted.operators >= static_cast<uint32_t>(OperatorsMode::kShapes)) {
     features |= kShapeFeatures;
     if ((wanted.flags & wire::kArmTorchStrides) != 0) features |= wire::kTorchStrides;
+  }
+  if (wanted.operators >= static_cast<uint32_t>(OperatorsMode::kNames)) {
+    if ((wanted.flags & wire::kArmTorchStacks) != 0) features |= wire::kTorchStacks;
+    if ((wanted.flags & wire::kArmTorchModules) != 0)
+      features |= wire::kTorchModules | wire::kTorchModulePaths;
   }
   if ((wanted.flags & wire::kArmTorchMemory) != 0) features |= kMemoryFeatures;
   if (g_version_major < kFirstCompilingMajor) features &= ~uint32_t{wire::kTorchCompile};

@@ -67,6 +67,8 @@ enum class EventKind : uint8_t {
   kNote = 33,         // NoteEvent
   kBlock = 34,        // BlockEvent
   kTorchStatus = 35,  // TorchStatusEvent
+  kStackFrame = 36,   // StackFrameEvent
+  kModule = 37,       // ModuleEvent
 };
 
 // EventHeader.flags. Bits not named are ignored by readers and zero from writers.
@@ -458,7 +460,7 @@ struct OperatorEvent {
   uint8_t scope;        // OperatorScope
   uint8_t input_count;  // As torch says, at most 255.
   uint32_t described_count;
-  uint32_t reserved;
+  uint32_t stack_id;  // StackFrameEvent.stack_id, of the same thread; kNoStackId: none.
 };
 static_assert(sizeof(OperatorEvent) == 48);
 
@@ -501,6 +503,35 @@ inline constexpr uint32_t kMaxInputStringBytes = 256;
 inline constexpr uint8_t kInputStorage = 1 << 0;  // The storage's address precedes the sizes.
 inline constexpr uint8_t kInputStrides = 1 << 1;  // Strides follow the sizes.
 inline constexpr uint8_t kInputCut = 1 << 2;      // A list or string that is longer in truth.
+
+// A Python stack, as its innermost frame and the stack below that one. A stack is defined on the
+// thread that uses it, before the first operator of the capture that does, and its parent before
+// it. So readers need no other thread's events, and a lost chunk loses no definition that a later
+// operator names: what found no chunk is defined again. An id of one thread stands for one stack
+// for as long as the capture lasts.
+//
+// A capture of modules alone has only the frames of calls of modules.
+struct StackFrameEvent {
+  EventHeader header;      // flags: kStackFlagCut
+  uint64_t module;         // Address of the module that the frame calls; 0: it calls none.
+  uint32_t stack_id;       // From 1, in [1, kMaxStackId].
+  uint32_t parent_id;      // The caller's stack, smaller than stack_id; kNoStackId: outermost.
+  uint32_t file_id;        // Names. The file as Python has it: "train.py", "<string>".
+  uint32_t name_id;        // Qualified name; before Python 3.11, the name.
+  uint32_t line;           // Of the call; 0: Python has none for it.
+  uint32_t first_line;     // Of the code.
+  uint32_t class_name_id;  // With `module`: its class. Else kNoNameId.
+  uint32_t depth;          // Frames below this one.
+};
+static_assert(sizeof(StackFrameEvent) == 48);
+
+inline constexpr uint32_t kNoStackId = 0;
+// Distinct stacks of one thread, its parents included. Operators beyond them have none.
+inline constexpr uint32_t kMaxStackId = 16384;
+// Deepest stack. Of a deeper one the innermost frames are kept, and the outermost of those has
+// kStackFlagCut.
+inline constexpr uint32_t kMaxStackDepth = 256;
+inline constexpr uint8_t kStackFlagCut = 1 << 0;
 
 // Something a framework tells of itself, in words. Rare.
 struct NoteEvent {
@@ -550,6 +581,18 @@ struct BlockEvent {
 };
 static_assert(sizeof(BlockEvent) == 40);
 
+// A module of the program, found among its objects after the window. `address` is what
+// StackFrameEvent.module has of it, unless it was made after one that was at the same address.
+struct ModuleEvent {
+  EventHeader header;
+  uint64_t address;
+  uint64_t root;     // Address of the outermost module that holds it; its own for that one.
+  uint32_t path_id;  // Below the root: "blocks.0.mlp"; kNoNameId: it is the root.
+  uint32_t class_name_id;
+  uint64_t reserved;
+};
+static_assert(sizeof(ModuleEvent) == 40);
+
 // What of torch could be recorded. Sent when the capture has been drained; the last one counts.
 struct TorchStatusEvent {
   EventHeader header;
@@ -579,10 +622,13 @@ enum TorchFeature : uint32_t {
   kTorchSteps = 1 << 13,  // Steps without marks of the program's own.
   kTorchCpuMemory = 1 << 14,
   kTorchCudaMemory = 1 << 15,
-  kTorchBlocks = 1 << 16,   // BlockEvents: a Python to look into.
-  kTorchCompile = 1 << 17,  // Notes of torch.compile.
+  kTorchBlocks = 1 << 16,       // BlockEvents: a Python to look into.
+  kTorchCompile = 1 << 17,      // Notes of torch.compile.
+  kTorchStacks = 1 << 18,       // OperatorEvent.stack_id, with every Python frame.
+  kTorchModules = 1 << 19,      // StackFrameEvent.module
+  kTorchModulePaths = 1 << 20,  // ModuleEvents: a Python to look into.
 };
-inline constexpr uint32_t kAllTorchFeatures = (1 << 18) - 1;
+inline constexpr uint32_t kAllTorchFeatures = (1 << 21) - 1;
 
 // Indexes TorchStatusEvent.counts.
 enum TorchCount : uint32_t {
@@ -591,6 +637,8 @@ enum TorchCount : uint32_t {
   kTorchOddTensors = 2,    // Tensors that did not look like one; given as kOther.
   kTorchLostNotes = 3,     // Notes and blocks for which there was no room.
   kTorchMissedMemory = 4,  // Memory events on threads that were inside our own code.
+  kTorchOddFrames = 5,     // Operators without a stack: a frame did not look like one.
+  kTorchFullStacks = 6,    // Operators without a stack: the thread has kMaxStackId of them.
 };
 
 static_assert(std::is_trivially_copyable_v<RangeEvent> &&

@@ -154,6 +154,8 @@ enum class OperatorsMode : uint32_t {
 
 inline constexpr uint32_t kArmTorchStrides = 1 << 0;  // And strides of inputs.
 inline constexpr uint32_t kArmTorchMemory = 1 << 1;   // The allocators' events, and who owns what.
+inline constexpr uint32_t kArmTorchStacks = 1 << 2;   // Python stacks of operators.
+inline constexpr uint32_t kArmTorchModules = 1 << 3;  // Modules that operators are in.
 
 // A field of ARM, since a body that grows is not understood by older libraries. Without it
 // nothing of torch is recorded. In a process without torch it changes nothing.

@@ -315,6 +315,18 @@ bool FakeCapture::ReadFrameworkEvent(const wire::ChunkHeader& chunk, const std::
       into->operators.push_back(std::move(op));
       return true;
     }
+    case wire::EventKind::kStackFrame: {
+      const auto event = RecordAs<wire::StackFrameEvent>(record, header.size_bytes);
+      into->stack_frames.push_back({NameOf(event.file_id), NameOf(event.name_id),
+                                    name_or_none(event.class_name_id), event, chunk.thread_serial});
+      return true;
+    }
+    case wire::EventKind::kModule: {
+      const auto event = RecordAs<wire::ModuleEvent>(record, header.size_bytes);
+      into->modules.push_back(
+          {name_or_none(event.path_id), name_or_none(event.class_name_id), event});
+      return true;
+    }
     case wire::EventKind::kNote: {
       const auto event = RecordAs<wire::NoteEvent>(record, header.size_bytes);
       into->notes.push_back({name_or_none(event.subject_id), name_or_none(event.text_id), event});

@@ -103,7 +103,21 @@ struct CaptureContents {
     std::string text;
     wire::NoteEvent event;
   };
+  struct StackFrame {
+    std::string file;
+    std::string name;
+    std::string class_name;  // "" for none
+    wire::StackFrameEvent event;
+    uint32_t thread_serial;
+  };
   std::vector<Operator> operators;
+  struct Module {
+    std::string path;  // "" for a root
+    std::string class_name;
+    wire::ModuleEvent event;
+  };
+  std::vector<StackFrame> stack_frames;
+  std::vector<Module> modules;
   std::vector<Note> notes;
   std::vector<Named<wire::BlockEvent>> blocks;
   std::vector<wire::TorchStatusEvent> torch_statuses;

@@ -97,6 +97,7 @@ class Operator(NamedTuple):
     torch_thread: int = 0
     forward_thread: int = 0
     inputs: tuple = ()  # (kind, value) each; see _inputs().
+    stack: int = 0  # StackFrame.stack of the same thread.
 
 
 class Note(NamedTuple):
@@ -121,6 +122,24 @@ class TorchStatus(NamedTuple):
     wanted: int
     recorded: int
     step_source: int
+
+
+class StackFrame(NamedTuple):
+    thread: int
+    stack: int
+    parent: int
+    file: Optional[str]
+    name: Optional[str]
+    line: int
+    module: int
+    class_name: Optional[str]
+
+
+class Module(NamedTuple):
+    address: int
+    root: int
+    path: Optional[str]  # None for the root.
+    class_name: Optional[str]
 
 
 class Events:
@@ -273,10 +292,10 @@ class CaptureMemory:
             return self.name(name_id) if name_id != 0 else None
 
         if kind == 32:
-            (start, sequence, forward_thread, torch_thread, depth, scope, inputs,
-             described) = struct.unpack_from("=QqQIHBBI", self._map, at)
+            (start, sequence, forward_thread, torch_thread, depth, scope, inputs, described,
+             stack) = struct.unpack_from("=QqQIHBBII", self._map, at)
             return Operator(start, sequence, depth, scope, inputs, thread, torch_thread,
-                            forward_thread, self._inputs(at + 40, described))
+                            forward_thread, self._inputs(at + 40, described), stack)
         if kind == 33:
             ticks, subject, text, value, note_kind = struct.unpack_from("=QIIqH", self._map, at)
             return Note(ticks, name_or_none(subject), name_or_none(text), value, note_kind)
@@ -286,6 +305,14 @@ class CaptureMemory:
         if kind == 35:
             version_id, *rest = struct.unpack_from("=IIII", self._map, at)
             return TorchStatus(name_or_none(version_id), *rest)
+        if kind == 36:
+            (module, stack, parent, file, name, line, _,
+             class_name) = struct.unpack_from("=QIIIIIII", self._map, at)
+            return StackFrame(thread, stack, parent, name_or_none(file), name_or_none(name), line,
+                              module, name_or_none(class_name))
+        if kind == 37:
+            address, root, path, class_name = struct.unpack_from("=QQII", self._map, at)
+            return Module(address, root, name_or_none(path), name_or_none(class_name))
         return None
 
     def _inputs(self, at: int, count: int) -> tuple:

@@ -13,7 +13,8 @@ profd_python_test(NAME gpu_ptx_test SCRIPT ${CMAKE_CURRENT_LIST_DIR}/ptx_test.py
 # Dumps of CUPTI's buffers, decoded again.
 add_executable(replay_dump ${CMAKE_CURRENT_LIST_DIR}/replay_dump.cc
   $<TARGET_OBJECTS:profd_client_core> $<TARGET_OBJECTS:profd_client_cupti>
-  $<TARGET_OBJECTS:profd_client_nvtx> $<TARGET_OBJECTS:profd_client_torch>)
+  $<TARGET_OBJECTS:profd_client_nvtx> $<TARGET_OBJECTS:profd_client_python_stack>
+  $<TARGET_OBJECTS:profd_client_torch>)
 target_link_libraries(replay_dump PRIVATE profd_options profd_client_include Threads::Threads ${CMAKE_DL_LIBS})
 target_compile_options(replay_dump PRIVATE -O1)
 set_target_properties(replay_dump PROPERTIES

@@ -26,7 +26,7 @@ os.environ["PROFD_DISABLE"] = "1"
 import torch  # noqa: E402
 
 from profd import (  # noqa: E402
-    _torch, _torch_blocks, _torch_compile, _torch_labels, _torch_optimizers)
+    _torch, _torch_blocks, _torch_compile, _torch_labels, _torch_modules, _torch_optimizers)
 from profd._objects import NotLooked, find_objects  # noqa: E402
 from profd._torch_blocks import (  # noqa: E402
     BUFFER, GRADIENT, OPTIMIZER_STATE, PARAMETER, UNKNOWN)
@@ -36,6 +36,38 @@ needs_objects = unittest.skipIf("t" in sys.abiflags, "a free-threaded Python")
 
 def storage_of(tensor):
     return _torch_blocks._storage(torch, tensor)
+
+
+@needs_objects
+class ModulesTest(unittest.TestCase):
+
+    def setUp(self):
+        gc.collect()  # The models of the test before.
+
+    def below(self, root):
+        return {module.path: module for module in _torch_modules.modules(torch)
+                if module.root == id(root)}
+
+    def test_paths_are_those_of_named_modules(self):
+        nn = torch.nn
+        shared = nn.Linear(2, 2)
+        model = nn.Sequential(nn.ModuleDict({"a": nn.Sequential(shared, nn.ReLU())}), shared)
+        other = nn.Sequential(nn.GELU())
+        for root in (model, other):
+            found = self.below(root)
+            self.assertEqual({path: module.address for path, module in found.items()},
+                             {path: id(module) for path, module in root.named_modules()})
+            self.assertEqual({path: module.class_name for path, module in found.items()},
+                             {path: type(module).__name__
+                              for path, module in root.named_modules()})
+
+    def test_modules_in_a_circle_are_told_once(self):
+        first, second = torch.nn.Module(), torch.nn.Module()
+        first.next, second.next = second, first
+        told = [module.address for module in _torch_modules.modules(torch)
+                if module.address in (id(first), id(second))]
+        self.assertEqual(sorted(told), sorted((id(first), id(second))))
+        del first.next
 
 
 @needs_objects

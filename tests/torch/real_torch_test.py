@@ -18,6 +18,7 @@ PYTHON = os.environ.get("PROFD_TORCH_PYTHON", sys.executable)
 SKIPPED = 77
 COMPARED = "what is compared"
 NAMES, SHAPES = 1, 2  # OperatorsMode
+STACKS_AND_MODULES = 1 << 2 | 1 << 3  # kArmTorch*
 BACKWARD = 1  # OperatorScope
 FEATURES = 0x1fff  # All of wire::TorchFeature that is about operators.
 
@@ -125,11 +126,11 @@ class RealTorchTest(unittest.TestCase):
         self.addCleanup(manager.__exit__, None, None, None)
         return result
 
-    def record(self, mode):
+    def record(self, mode, flags=0):
         """What torch.profiler says, and the ranges and operators of the same."""
         folder = self.enterContext(tempfile.TemporaryDirectory(prefix="profd-torch-"))
         process, target = self.start(folder)
-        capture = target.arm(64 << 20, torch=(mode, 0, 0))
+        capture = target.arm(64 << 20, torch=(mode, flags, 0))
         capture.fire()
         capture.wait_recording()
         process.stdin.write("\n")
@@ -199,6 +200,33 @@ class RealTorchTest(unittest.TestCase):
                          (("tensor", (6, (16, 16))), ("string", "none")))
         clamp = by_name["aten::clamp"].inputs
         self.assertEqual(clamp, (("tensor", (6, (16, 16))), ("double", -0.5), ("int", 3)))
+
+    def test_stacks_lead_to_the_line_and_to_the_layer(self):
+        from python_daemon import Module, StackFrame, TorchStatus
+        _, events = self.record(NAMES, STACKS_AND_MODULES)
+        status = events.of(TorchStatus)[-1]
+        wanted = status.wanted & 7 << 18
+        self.assertEqual(wanted, 7 << 18)  # Stacks, modules, paths.
+        self.assertEqual(status.recorded & wanted, wanted)
+        frames = {(each.thread, each.stack): each for each in events.of(StackFrame)}
+        paths = {each.address: each.path for each in events.of(Module)}
+        _, ours = self.below_compared(events)
+        layers = set()
+        for each, operator in ours:
+            stack, names, modules = operator.stack, [], []
+            while stack != 0:
+                frame = frames[operator.thread, stack]
+                names.append(frame.name.split(".")[-1])
+                if frame.module != 0:
+                    modules.append((paths[frame.module], frame.class_name))
+                stack = frame.parent
+            self.assertEqual(names[-2:], ["child", "<module>"], each.name)
+            if each.name == "aten::linear" or each.name == "aten::relu":
+                self.assertIn("work", names)
+                layers.add(tuple(modules))
+        self.assertEqual(layers, {(("0", "Linear"), (None, "Sequential")),
+                                  (("1", "ReLU"), (None, "Sequential")),
+                                  (("2", "Linear"), (None, "Sequential"))})
 
     def test_names_alone_have_no_inputs(self):
         rows, events = self.record(NAMES)

@@ -2,9 +2,9 @@
 
 attach() runs once, when `import torch` is done (see _inject/_profd_hook.py). The library then finds
 torch's symbols and proves what its objects look like; we give it tensors to look at. What it
-records from then on needs no Python: it asks for four things only, and a thread of ours, which
-sleeps without the GIL, answers: who owns which memory (_torch_blocks), what torch.compile did
-(_torch_compile), what frameworks on top call the step (_torch_labels), and, of loops that seem to
+records from then on needs no Python: it asks for five things only, and a thread of ours, which
+sleeps without the GIL, answers: who owns which memory (_torch_blocks), what modules are called
+(_torch_modules), what torch.compile did (_torch_compile), what frameworks on top call the step (_torch_labels), and, of loops that seem to
 have several optimizers of one class, how many there are (_torch_optimizers).
 
 Threads: attach() on the thread that imports torch. The answers are given on our own thread, which
@@ -28,6 +28,7 @@ from profd._objects import NotLooked
 # wire::TorchFeature in proto/wire/event.h.
 FEATURE_BLOCKS = 1 << 16
 FEATURE_COMPILE = 1 << 17
+FEATURE_MODULE_PATHS = 1 << 20
 
 # torch_api.h.
 _QUIT, _ARMED, _COLLECT, _IDLE, _COUNT = 0, 1, 2, 3, 4
@@ -73,6 +74,8 @@ _PROTOTYPES = {
     "profd_torch_compiling": (None, [ctypes.c_int]),
     "profd_torch_optimizers": (None, [ctypes.c_char_p, ctypes.c_uint32]),
     "profd_torch_optimizer_hook": (None, [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int]),
+    "profd_torch_module": (None, [
+        ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p]),
     "profd_torch_done": (None, []),
 }
 
@@ -314,6 +317,8 @@ class _Answers:
         self._try("labels of steps", self._tell_labels)
         if wanted & FEATURE_COMPILE:
             self._try("notes of torch.compile", self._tell_regions)
+        if wanted & FEATURE_MODULE_PATHS:
+            self._try("paths of modules", self._tell_modules)
         if wanted & FEATURE_BLOCKS:
             self._try("owners of memory", self._tell_blocks)
 
@@ -324,6 +329,13 @@ class _Answers:
     def _tell_regions(self) -> None:
         from profd import _torch_compile
         _torch_compile.tell_regions(note)
+
+    def _tell_modules(self) -> None:
+        from profd import _torch_modules
+        for module in _torch_modules.modules(self._torch):
+            _lib.profd_torch_module(module.address, module.root,
+                                    module.path.encode("utf-8", "replace") or None,
+                                    module.class_name.encode("utf-8", "replace"))
 
     def _tell_blocks(self) -> None:
         from profd import _torch_blocks

@@ -1,11 +1,11 @@
-#include "client_lib/torch/safe_memory.h"
+#include "client_lib/core/safe_memory.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace profd::client::torch {
+namespace profd::client {
 namespace {
 
 constexpr size_t kMostBytes = 4096;  // A pipe takes that much at once.
@@ -38,4 +38,4 @@ bool SafeMemory::IsText(uint64_t address, const char* text) {
   return bytes <= sizeof(found) && Read(address, found, bytes) && memcmp(found, text, bytes) == 0;
 }
 
-}  // namespace profd::client::torch
+}  // namespace profd::client

@@ -7,13 +7,13 @@
 // Ownership: owns a pipe while it lives.
 // Errors:    Read() says false for what cannot be read, and for everything where no pipe could be
 //            had.
-#ifndef PROFD_CLIENT_LIB_TORCH_SAFE_MEMORY_H_
-#define PROFD_CLIENT_LIB_TORCH_SAFE_MEMORY_H_
+#ifndef PROFD_CLIENT_LIB_CORE_SAFE_MEMORY_H_
+#define PROFD_CLIENT_LIB_CORE_SAFE_MEMORY_H_
 
 #include <cstddef>
 #include <cstdint>
 
-namespace profd::client::torch {
+namespace profd::client {
 
 class SafeMemory {
  public:
@@ -43,6 +43,6 @@ inline uint64_t WordAt(const uint8_t* bytes, size_t at) {
   return word;
 }
 
-}  // namespace profd::client::torch
+}  // namespace profd::client
 
-#endif  // PROFD_CLIENT_LIB_TORCH_SAFE_MEMORY_H_
+#endif  // PROFD_CLIENT_LIB_CORE_SAFE_MEMORY_H_

@@ -1,0 +1,218 @@
+// The raw walk of the calling thread's own Python frames, innermost first.
+//
+// The thread is inside a call of C, so nobody changes its frames, whether it holds Python's lock or
+// not, and each frame keeps its code alive. Whether a stack is the one of before has to be asked of
+// each frame: a function that is called again from another line has the same frame at the same
+// place. The frame walk itself costs a load that waits for the one before it, 1 to 2 ns a frame.
+//
+// An address says nothing of which code object is there: Python gives the memory of one that is
+// gone to the next. So each is told by its mark:
+//
+//   3.12 and later   co_version, which no two code objects share
+//   before, or 0     addresses of name, file and lines, the first line, the ends of both texts, and
+//                    four words of the lines. Code that agrees in all of these is taken for the one
+//                    of before, even where the rest of its file's name or of its lines differs.
+//                    Code that we keep alive has no mark.
+//
+// Threads:  the thread whose frames they are.
+// Hot path: loads only.
+// Errors:   an address that is none ends the walk: kOdd. So does kMaxStackDepth: kCut.
+#ifndef PROFD_CLIENT_LIB_PYTHON_STACK_FRAME_WALKER_H_
+#define PROFD_CLIENT_LIB_PYTHON_STACK_FRAME_WALKER_H_
+
+#include <cstdint>
+
+#include "client_lib/core/hot_state.h"
+#include "client_lib/python_stack/code_text.h"
+#include "client_lib/python_stack/interpreter_layout.h"
+#include "proto/wire/event.h"
+
+namespace profd::client::python_stack {
+
+// The code of torch.nn.Module's calls, which are kept alive for good. 0: there is none.
+struct ModuleCalls {
+  uint64_t outer;  // Called with each module as its first argument.
+  uint64_t inner;  // What that calls, if it is another.
+};
+
+// What a capture wants of stacks.
+enum class Wanted : uint8_t {
+  kNothing = 0,
+  kFrames = 1,   // Every frame.
+  kModules = 2,  // The calls of modules.
+  kBoth = 3,     // Every frame, and which module each of those calls is of.
+};
+
+struct WalkedFrame {
+  uint64_t code;
+  uint64_t instruction;  // As the frame has it: a pointer, or an index.
+  uint64_t mark;
+  uint64_t module;  // 0: not a call of a module.
+
+  friend bool operator==(const WalkedFrame&, const WalkedFrame&) = default;
+};
+
+enum class WalkEnd { kWhole, kCut, kOdd };
+
+class FrameWalker {
+ public:
+  // `calls`: of modules; 0: not known.
+  FrameWalker(const InterpreterLayout& layout, const ModuleCalls& calls)
+      : layout_(layout), module_call_(calls.outer), inner_call_(calls.inner) {}
+
+  // The thread's innermost frame; 0: it has none.
+  [[gnu::always_inline]] uint64_t FirstFrame() const {
+    const auto thread = reinterpret_cast<uint64_t>(layout_.thread_state());
+    if (thread == 0) return 0;
+    const uint64_t frame = LoadAt<uint64_t>(thread, layout_.thread_frame);
+    if (layout_.cframe_frame == kNowhere) return frame;
+    return frame != 0 ? LoadAt<uint64_t>(frame, layout_.cframe_frame) : 0;
+  }
+
+  [[gnu::always_inline]] static bool IsAddress(uint64_t address) {
+    return address % sizeof(uint64_t) == 0 && address != 0;
+  }
+
+  [[gnu::always_inline]] bool HasCode(uint64_t frame) const {
+    return layout_.frame_owner == kNowhere ||
+           LoadAt<uint8_t>(frame, layout_.frame_owner) < kFirstOwnerWithoutCode;
+  }
+
+  [[gnu::always_inline]] uint64_t CodeOf(uint64_t frame) const {
+    return LoadAt<uint64_t>(frame, layout_.frame_code) & ~kReferenceTags;
+  }
+
+  [[gnu::always_inline]] uint64_t InstructionOf(uint64_t frame) const {
+    if (layout_.has_instruction_index) {
+      return static_cast<uint64_t>(int64_t{LoadAt<int32_t>(frame, layout_.frame_instruction)});
+    }
+    return LoadAt<uint64_t>(frame, layout_.frame_instruction);
+  }
+
+  [[gnu::always_inline]] uint64_t MarkOf(uint64_t code) const {
+    if (PROFD_LIKELY(layout_.code_version != kNowhere)) {
+      const uint32_t version = LoadAt<uint32_t>(code, layout_.code_version);
+      if (PROFD_LIKELY(version != 0)) return version;
+    } else if (code == module_call_ || code == inner_call_) {
+      return 0;
+    }
+    return MarkOfContents(code);
+  }
+
+  // `frame` is one of calls of modules.
+  [[gnu::always_inline]] uint64_t ModuleOf(uint64_t frame) const {
+    const uint64_t first = LoadAt<uint64_t>(frame, layout_.frame_locals) & ~kReferenceTags;
+    if (!IsAddress(first)) return 0;
+    const uint64_t type = LoadAt<uint64_t>(first, kObjectType);
+    if (PROFD_LIKELY(type != reinterpret_cast<uint64_t>(layout_.cell_type))) return first;
+    return LoadAt<uint64_t>(first, kCellValue);
+  }
+
+  uint64_t PreviousOf(uint64_t frame) const {
+    return LoadAt<uint64_t>(frame, layout_.frame_previous);
+  }
+
+  // Bytes from the code's first instruction; negative: before it.
+  int64_t OffsetOf(const WalkedFrame& walked) const {
+    if (layout_.has_instruction_index) {
+      return static_cast<int64_t>(walked.instruction) * (int64_t{1} << layout_.index_shift);
+    }
+    return static_cast<int64_t>(walked.instruction - walked.code -
+                                static_cast<uint64_t>(layout_.code_instructions));
+  }
+
+  // Whether the stack from `frame` on is `depth` frames at `known`, of which `is_cut` says that
+  // more lay below.
+  template <Wanted kWanted>
+  [[gnu::always_inline]] bool IsSame(uint64_t frame, const WalkedFrame* known, uint32_t depth,
+                                     bool is_cut) const {
+    uint32_t at = 0;
+    for (; frame != 0; frame = PreviousOf(frame)) {
+      if (PROFD_UNLIKELY(frame % sizeof(uint64_t) != 0)) return false;
+      if (!HasCode(frame)) continue;
+      const uint64_t code = CodeOf(frame);
+      if (kWanted == Wanted::kModules && code != module_call_) continue;
+      if (PROFD_UNLIKELY(at == depth)) return is_cut;
+      const WalkedFrame& expected = known[at++];
+      if (code != expected.code) return false;
+      if (kWanted != Wanted::kModules) {
+        if (InstructionOf(frame) != expected.instruction) return false;
+        if (MarkOf(code) != expected.mark) return false;
+      }
+      if (kWanted != Wanted::kFrames && expected.module != 0 &&
+          ModuleOf(frame) != expected.module) {
+        return false;
+      }
+    }
+    return at == depth && !is_cut;
+  }
+
+  // Walks from `frame` on. At most wire::kMaxStackDepth frames; `depth` gets how many.
+  template <Wanted kWanted>
+  WalkEnd Walk(uint64_t frame, WalkedFrame* into, uint32_t* depth) const {
+    // The walk of modules passes many frames that it does not keep.
+    constexpr uint32_t kMostPassed = 64 * 1024;
+    uint32_t passed = 0;
+    *depth = 0;
+    for (; frame != 0; frame = PreviousOf(frame)) {
+      if (!IsAddress(frame) || ++passed > kMostPassed) return WalkEnd::kOdd;
+      if (!HasCode(frame)) continue;
+      const uint64_t code = CodeOf(frame);
+      if (!IsAddress(code)) return WalkEnd::kOdd;
+      if (kWanted == Wanted::kModules && code != module_call_) continue;
+      if (*depth == wire::kMaxStackDepth) return WalkEnd::kCut;
+      WalkedFrame& walked = into[(*depth)++];
+      walked = {.code = code, .instruction = 0, .mark = 0, .module = 0};
+      if (kWanted != Wanted::kModules) {
+        if (LoadAt<uint64_t>(code, kObjectType) != reinterpret_cast<uint64_t>(layout_.code_type)) {
+          return WalkEnd::kOdd;
+        }
+        walked.instruction = InstructionOf(frame);
+        walked.mark = MarkOf(code);
+      }
+      if (kWanted != Wanted::kFrames && code == module_call_) walked.module = ModuleOf(frame);
+    }
+    return WalkEnd::kWhole;
+  }
+
+  const InterpreterLayout& layout() const { return layout_; }
+
+ private:
+  // The last bytes of a text; of one that is not ASCII, bytes that depend on them.
+  [[gnu::always_inline]] uint64_t EndOf(uint64_t text, uint64_t length, uint64_t back) const {
+    const uint64_t data = text + static_cast<uint64_t>(layout_.ascii_bytes);
+    return LoadAt<uint64_t>(data + (length >= back ? length - back : 0), 0);
+  }
+
+  // Each word has a multiplier of its own, so that none waits for another.
+  [[gnu::always_inline]] uint64_t MarkOfContents(uint64_t code) const {
+    const uint64_t file = LoadAt<uint64_t>(code, layout_.code_file);
+    const uint64_t name = LoadAt<uint64_t>(code, layout_.code_name);
+    const uint64_t lines = LoadAt<uint64_t>(code, layout_.code_lines);
+    const uint64_t first_line = LoadAt<uint32_t>(code, layout_.code_first_line);
+    const uint64_t place = file ^ name << 20 ^ lines << 40 ^ first_line;
+    if (PROFD_UNLIKELY(!IsAddress(file) || !IsAddress(name) || !IsAddress(lines))) return place;
+    const uint64_t file_length = LoadAt<uint64_t>(file, kTextLength);
+    const uint64_t name_length = LoadAt<uint64_t>(name, kTextLength);
+    const uint64_t lines_length = LoadAt<uint64_t>(lines, kBytesLength);
+    // PyBytesObject ends with a zero byte, and its memory with a whole word.
+    const uint64_t last = lines_length >= sizeof(uint64_t) ? lines_length - sizeof(uint64_t) : 0;
+    const uint64_t lengths = file_length ^ name_length << 20 ^ lines_length << 40;
+    return (place ^ lengths) * 0x9e3779b97f4a7c15 +
+           EndOf(file, file_length, 8) * 0xbf58476d1ce4e5b9 +
+           EndOf(file, file_length, 16) * 0x94d049bb133111eb +
+           EndOf(name, name_length, 8) * 0x9fb21c651e98df25 +
+           LoadAt<uint64_t>(lines, kBytesData) * 0xd6e8feb86659fd93 +
+           LoadAt<uint64_t>(lines + last / 3, kBytesData) * 0xa24baed4963ee407 +
+           LoadAt<uint64_t>(lines + last * 2 / 3, kBytesData) * 0xc2b2ae3d27d4eb4f +
+           LoadAt<uint64_t>(lines + last, kBytesData) * 0x165667b19e3779f9;
+  }
+
+  const InterpreterLayout layout_;
+  const uint64_t module_call_;
+  const uint64_t inner_call_;
+};
+
+}  // namespace profd::client::python_stack
+
+#endif  // PROFD_CLIENT_LIB_PYTHON_STACK_FRAME_WALKER_H_

@@ -1,0 +1,581 @@
+"""Holds the Python stacks and modules of captured operators against sys._getframe() of the moment.
+
+Runs itself once in every CPython of 3.9 to 3.14 that it finds; the operators are those of the
+stand-in for torch, so that no interpreter needs torch. Without arguments: all. With --inside: the
+tests, in the interpreter that runs them.
+"""
+
+import asyncio
+import ctypes
+import functools
+import gc
+import glob
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+import types
+import unittest
+import weakref
+
+BUILD = pathlib.Path(os.environ.get("PROFD_BUILD_DIR", "build/release"))
+NEWEST_MINOR = 14
+MINORS = range(9, NEWEST_MINOR + 1)
+
+# proto/wire/frame.h, event.h
+STACKS, MODULES = 1 << 2, 1 << 3
+FEATURE_STACKS, FEATURE_MODULES = 1 << 18, 1 << 19
+MAX_DEPTH = 256
+COUNT_ODD_FRAMES = 5
+
+
+def name_of(code):
+    return getattr(code, "co_qualname", code.co_name)
+
+
+def stack_of(frame):
+    """(file, line, name) of each frame, innermost first."""
+    stack = []
+    while frame is not None:
+        stack.append((frame.f_code.co_filename, frame.f_lineno or 0, name_of(frame.f_code)))
+        frame = frame.f_back
+    return stack
+
+
+class Contents:
+    """What the daemon wrote of a capture."""
+
+    def __init__(self, path):
+        self.frames, self.ops, self.missing, self.counts = {}, [], {}, []
+        for line in path.read_text().splitlines():
+            kind, *words = line.split("\t")
+            if kind == "frame":
+                self._add_frame(words)
+            elif kind == "op":
+                self.ops.append((words[2], int(words[0]), int(words[1])))
+            elif kind == "missing":
+                self.missing[words[0]] = words[1]
+            elif kind == "status":
+                self.wanted, self.recorded = int(words[0]), int(words[1])
+                self.counts = [int(word) for word in words[2:]]
+            elif kind == "dropped":
+                self.dropped = int(words[0])
+
+    def _add_frame(self, words):
+        thread, stack, parent = int(words[0]), int(words[1]), int(words[2])
+        assert (thread, stack) not in self.frames, "a stack is defined twice"
+        assert parent == 0 or (thread, parent) in self.frames, "a parent comes late"
+        depth = self.frames[thread, parent]["depth"] + 1 if parent else 0
+        assert int(words[10]) == depth, "a depth is wrong"
+        self.frames[thread, stack] = {
+            "parent": parent, "frame": (words[3], int(words[4]), words[5]),
+            "first_line": int(words[6]), "module": int(words[7]), "class": words[8],
+            "is_cut": int(words[9]) != 0, "depth": depth}
+
+    def nodes(self, thread, stack):
+        while stack != 0:
+            node = self.frames[thread, stack]
+            yield node
+            stack = node["parent"]
+
+    def stack(self, thread, stack):
+        return [node["frame"] for node in self.nodes(thread, stack)]
+
+
+class Harness:
+    """The library and the stand-in, attached; one for the process."""
+
+    def __init__(self, directory, with_lock=True):
+        self.directory = pathlib.Path(directory)
+        path = str(BUILD / "tests" / "bin" / "stack_harness.so")
+        # Operators without Python's lock, as torch's are, and with it.
+        self.free = ctypes.CDLL(path)
+        self.locked = ctypes.PyDLL(path)
+        self.free.harness_start_daemon(directory.encode())
+        self.profd = ctypes.CDLL(str(BUILD / "lib" / "libprofd_client.so"))
+        self.torch = ctypes.CDLL(str(BUILD / "tests" / "torch" / "full" / "libtorch_cpu.so"))
+        attach = (self.locked if with_lock else self.free).harness_attach
+        attach.restype = ctypes.c_uint32
+        attach.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
+        self._attach = attach
+        self.body = ctypes.CFUNCTYPE(None)
+        self.free.harness_op_around.argtypes = [ctypes.c_char_p, self.body]
+        self.free.harness_begin.restype = ctypes.c_void_p
+        self.free.harness_end.argtypes = [ctypes.c_void_p]
+
+    def attach(self, version):
+        return self._attach(self.profd._handle, self.torch._handle, version.encode())
+
+
+class Capture:
+    """A window in which op() is compared with the stack that Python shows."""
+
+    def __init__(self, harness, flags=STACKS, memory_mib=64):
+        self.harness, self.flags, self.memory_mib = harness, flags, memory_mib
+        self.expected = {}
+        self.count = 0
+        self.contents = None
+
+    def __enter__(self):
+        self.harness.free.harness_arm(self.flags, self.memory_mib, 1)
+        return self
+
+    def __exit__(self, *_):
+        self.harness.free.harness_finish(1)
+        self.contents = Contents(self.harness.directory / "contents")
+
+    def _name(self):
+        self.count += 1
+        return "op%d" % self.count
+
+    # In each the stack is that of the line on which the operator is called, so that no other line
+    # is between them.
+    def op(self, *_):
+        name = self._name(); self.expected[name] = stack_of(sys._getframe()); self.harness.free.harness_op(name.encode())  # noqa
+
+    def op_locked(self):
+        name = self._name(); self.expected[name] = stack_of(sys._getframe()); self.harness.locked.harness_op(name.encode())  # noqa
+
+    def op_around(self, body):
+        name = self._name(); around = stack_of(sys._getframe()); self.expected[name] = self.expected[name + ".inner"] = around; self.harness.free.harness_op_around(name.encode(), self.harness.body(body))  # noqa
+
+    def begin(self):
+        name = self._name(); self.expected[name] = stack_of(sys._getframe()); return self.harness.free.harness_begin(name.encode())  # noqa
+
+
+class Module:
+    """As torch.nn.Module, as far as calls go."""
+
+    def _wrapped_call_impl(self, *args, **kwargs):
+        return self._call_impl(*args, **kwargs)
+
+    def _call_impl(self, *args, **kwargs):
+        def inner():
+            return self.forward(*args, **kwargs)
+        return inner()
+
+    __call__ = _wrapped_call_impl
+
+
+class Leaf(Module):
+    def forward(self, capture):
+        capture.op()
+
+
+class Pair(Module):
+    def __init__(self):
+        self.children = [Leaf(), Leaf(), Leaf()]
+
+    def forward(self, capture):
+        for child in self.children:
+            child(capture)
+        capture.op()
+
+
+def install_modules():
+    module = types.ModuleType("torch.nn.modules.module")
+    module.Module = Module
+    sys.modules["torch.nn.modules.module"] = module
+
+
+harness = None
+
+
+class StacksTest(unittest.TestCase):
+
+    def capture(self, **options):
+        return Capture(harness, **options)
+
+    def check(self, capture, least=1):
+        """Every operator has the stack that Python showed."""
+        contents = capture.contents
+        self.assertEqual(contents.dropped, 0)
+        self.assertEqual(contents.missing.get("Python stacks"), None)
+        self.assertGreaterEqual(len(contents.ops), max(least, len(capture.expected)))
+        self.assertEqual(contents.counts[COUNT_ODD_FRAMES], 0)
+        for name, thread, stack in contents.ops:
+            expected = capture.expected[name]
+            found = contents.stack(thread, stack)
+            if len(expected) > MAX_DEPTH:
+                self.assertTrue(list(contents.nodes(thread, stack))[-1]["is_cut"])
+                expected = expected[:MAX_DEPTH]
+            self.assertEqual(found, expected, "%s" % name)
+
+    def test_functions_and_lines(self):
+        with self.capture() as capture:
+            def inner():
+                capture.op()
+                capture.op_locked()
+                (lambda: capture.op())()
+                (capture
+                 .op(
+                     1))
+
+            def outer():
+                inner()
+                for _ in range(3):
+                    inner()
+                    capture.op()
+            outer()
+            outer()
+        self.check(capture, 30)
+
+    def test_the_same_function_from_another_line_is_another_stack(self):
+        with self.capture() as capture:
+            def helper():
+                capture.op()
+            for _ in range(5):
+                helper()
+                helper()
+        self.check(capture, 10)
+        self.assertEqual(len({stack for _, _, stack in capture.contents.ops}), 2)
+
+    def test_comprehensions_generators_and_coroutines(self):
+        with self.capture() as capture:
+            def numbers():
+                for i in range(3):
+                    capture.op()
+                    yield i
+
+            def chained():
+                yield from numbers()
+                capture.op()
+                yield from (capture.op() for _ in range(2))
+
+            async def deepest():
+                await asyncio.sleep(0)
+                capture.op()
+
+            async def numbers_later():
+                for i in range(3):
+                    await deepest()
+                    yield i
+
+            async def task():
+                async for _ in numbers_later():
+                    capture.op()
+                await asyncio.gather(deepest(), deepest())
+
+            list(numbers())
+            list(chained())
+            [capture.op() for _ in range(3)]
+            {capture.op(): [capture.op() for _ in range(2)] for _ in range(2)}
+            asyncio.run(task())
+            started = [numbers() for _ in range(3)]
+            for generator in started + started:
+                next(generator)
+                capture.op()
+        self.check(capture, 30)
+
+    def test_calls_through_c(self):
+        with self.capture() as capture:
+            class Item:
+                def __init__(self, value):
+                    self.value = value
+
+                def __lt__(self, other):
+                    capture.op()
+                    return self.value < other.value
+
+                def __del__(self):
+                    capture.op()
+
+                @property
+                def shown(self):
+                    capture.op()
+                    return self.value
+
+                def __call__(self):
+                    capture.op()
+
+            sorted([3, 1, 2], key=lambda value: capture.op() or value)
+            functools.reduce(lambda a, b: capture.op() or a, [1, 2, 3])
+            list(map(capture.op, [1, 2]))
+            items = [Item(value) for value in (2, 1)]
+            sorted(items)
+            getattr(items[0], "shown")
+            functools.partial(items[0])()
+            capture.op_around(capture.op)
+            capture.op_around(lambda: capture.op_around(capture.op))
+            token = Item(0)
+            watcher = weakref.ref(token, capture.op)
+            del token
+            del items
+            gc.collect()
+            self.assertIsNone(watcher())
+        self.check(capture, 20)
+
+    def test_operators_in_operators_that_stay_open(self):
+        with self.capture() as capture:
+            def f(depth):
+                opened = capture.begin()
+                capture.op()
+                if depth > 0:
+                    f(depth - 1)
+                capture.op()
+                harness.free.harness_end(opened)
+                capture.op()
+            for _ in range(3):
+                f(3)
+        self.check(capture, 40)
+
+    def test_deep_recursion_keeps_the_innermost_frames(self):
+        with self.capture() as capture:
+            def down(left):
+                if left % 50 == 0:
+                    capture.op()
+                if left > 0:
+                    down(left - 1)
+                    if left % 70 == 0:
+                        capture.op()
+            down(600)
+            capture.op()
+        self.check(capture, 20)
+
+    def test_code_that_comes_and_goes(self):
+        with self.capture() as capture:
+            for i in range(600):
+                space = {"op": capture.op}
+                exec(compile("def f%03d():\n    op()\nf%03d()" % (i, i), "<s>", "exec"), space)
+                exec(compile("def f():\n%s    op()\nf()" % ("\n" * (i % 7)), "<s>", "exec"), space)
+                exec(compile("def f():\n    op()\nf()", "<generated %03d>" % i, "exec"), space)
+                exec(compile("op()", "<generated %03d.py>" % i, "exec"), {"op": capture.op})
+                eval("op()", {"op": capture.op})
+                del space
+        self.check(capture, 2400)
+
+    def test_threads(self):
+        with self.capture() as capture:
+            lock = threading.Lock()
+
+            def op():
+                with lock:
+                    capture.op()
+
+            def work(count):
+                for i in range(count):
+                    op()
+                    if i % 3 == 0:
+                        [op() for _ in range(2)]
+            for _ in range(3):
+                threads = [threading.Thread(target=work, args=(20 + i,)) for i in range(4)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+        self.check(capture, 300)
+        self.assertGreaterEqual(len({thread for _, thread, _ in capture.contents.ops}), 4)
+
+    def test_names_in_other_alphabets(self):
+        with self.capture() as capture:
+            for name in ("größe", "функция", "関数", "f\U00020000"):
+                exec(compile("def %s():\n  op()\n%s()" % (name, name), "/tmp/%s.py" % name, "exec"),
+                     {"op": capture.op})
+        self.check(capture, 4)
+
+    def test_beside_the_programs_own_tracing(self):
+        def trace(*_):
+            return trace
+        with self.capture() as capture:
+            def f():
+                capture.op()
+                return [capture.op() for _ in range(2)]
+            sys.settrace(trace)
+            try:
+                f()
+                f()
+            finally:
+                sys.settrace(None)
+            f()
+        self.check(capture, 9)
+
+    def test_errors_on_the_way(self):
+        with self.capture() as capture:
+            class Context:
+                def __enter__(self):
+                    capture.op()
+
+                def __exit__(self, *_):
+                    capture.op()
+                    return True
+
+            def fail():
+                try:
+                    capture.op()
+                    raise ValueError
+                finally:
+                    capture.op()
+
+            for _ in range(2):
+                with Context():
+                    fail()
+                    capture.op()
+        self.check(capture, 8)
+
+    def test_it_is_what_a_traceback_shows(self):
+        with self.capture() as capture:
+            def f():
+                shown = traceback.extract_stack(); capture.op(); return shown  # noqa
+            shown = f()
+        (_, thread, stack), = capture.contents.ops
+        found = capture.contents.stack(thread, stack)[1:]
+        self.assertEqual([(file, line) for file, line, _ in reversed(found)],
+                         [(entry.filename, entry.lineno) for entry in shown])
+
+    def test_more_captures(self):
+        space = {}
+        for i in range(60):
+            with self.capture(memory_mib=16) as capture:
+                space["op"] = capture.op
+                exec("def f():\n    op()\n    [op() for _ in range(2)]\n" + "\n" * (i % 5) + "f()",
+                     space)
+                thread = threading.Thread(target=capture.op)
+                thread.start()
+                thread.join()
+            self.check(capture, 4)
+
+    def test_a_full_table_is_counted(self):
+        with self.capture(memory_mib=64) as capture:
+            source = "def f():\n" + "    op()\n" * 3000 + "f()"
+            for i in range(7):
+                exec(compile(source, "<%d>" % i, "exec"), {"op": capture.op})
+        without = [name for name, _, stack in capture.contents.ops if stack == 0]
+        self.assertGreater(len(without), 1000)
+        self.assertEqual(capture.contents.counts[6], len(without))
+        for name, thread, stack in capture.contents.ops:
+            if stack != 0:
+                self.assertEqual(capture.contents.stack(thread, stack), capture.expected[name])
+        with self.capture() as capture:
+            capture.op()
+        self.check(capture)
+
+    # ---- Modules.
+
+    def modules_of(self, capture, flags):
+        for name, thread, stack in capture.contents.ops:
+            yield name, [(node["module"], node["class"])
+                         for node in capture.contents.nodes(thread, stack) if node["module"]]
+
+    def run_modules(self, flags):
+        install_modules()
+        pair = Pair()
+        with self.capture(flags=flags) as capture:
+            for _ in range(2):
+                pair(capture)
+                capture.op()
+        expected = []
+        for child in pair.children:
+            expected.append([(id(child), "Leaf"), (id(pair), "Pair")])
+        expected += [[(id(pair), "Pair")], []]
+        self.assertEqual([modules for _, modules in self.modules_of(capture, flags)], expected * 2)
+        return capture
+
+    def test_modules_and_stacks(self):
+        self.check(self.run_modules(STACKS | MODULES), 10)
+
+    def test_modules_alone(self):
+        capture = self.run_modules(MODULES)
+        for _, thread, stack in capture.contents.ops:
+            for node in capture.contents.nodes(thread, stack):
+                self.assertEqual(node["frame"][2].split(".")[-1], "_wrapped_call_impl")
+                self.assertNotEqual(node["module"], 0)
+
+    def test_stacks_alone_have_no_modules(self):
+        pair = Pair()
+        with self.capture() as capture:
+            pair(capture)
+        self.check(capture, 4)
+        self.assertEqual([modules for _, modules in self.modules_of(capture, STACKS)], [[]] * 4)
+
+    def test_a_capture_without_stacks_has_none(self):
+        with self.capture(flags=0) as capture:
+            capture.op()
+        self.assertEqual([stack for _, _, stack in capture.contents.ops], [0])
+        self.assertEqual(capture.contents.frames, {})
+        self.assertEqual(capture.contents.wanted & (FEATURE_STACKS | FEATURE_MODULES), 0)
+
+
+class LeavingTest(unittest.TestCase):
+    """Last: nothing is read after it."""
+
+    def test_python_that_ends_is_left_alone(self):
+        harness.locked.harness_leave()
+        with Capture(harness) as capture:
+            pass
+        self.assertEqual(capture.contents.missing.get("Python stacks"), "Python is ending")
+
+
+class ForeignTest(unittest.TestCase):
+
+    def test_attached_without_the_lock(self):
+        with Capture(harness, flags=STACKS | MODULES) as capture:
+            capture.op()
+        self.assertEqual(capture.contents.recorded & (FEATURE_STACKS | FEATURE_MODULES), 0)
+        for feature in ("Python stacks", "modules"):
+            self.assertEqual(capture.contents.missing[feature],
+                             "the library was attached outside of Python")
+
+
+def run_inside(mode):
+    global harness
+    sys.setrecursionlimit(5000)
+    install_modules()
+    with tempfile.TemporaryDirectory() as directory:
+        harness = Harness(directory, with_lock=mode != "foreign")
+        features = harness.attach("2.6.0")
+        if mode == "stacks":
+            wanted = FEATURE_STACKS | FEATURE_MODULES
+            assert features & wanted == wanted, "stacks or modules do not work: %x" % features
+        cases = [ForeignTest] if mode == "foreign" else [StacksTest, LeavingTest]
+        suite = unittest.TestSuite(
+            unittest.defaultTestLoader.loadTestsFromTestCase(case) for case in cases)
+        result = unittest.TextTestRunner(verbosity=1).run(suite)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0 if result.wasSuccessful() else 1)
+
+
+def interpreter(minor):
+    """The path of that CPython, or None."""
+    names = [shutil.which("python3.%d" % minor), "/usr/bin/python3.%d" % minor]
+    names += sorted(glob.glob(os.path.expanduser(
+        "~/.pyenv/versions/3.%d.*/bin/python3.%d" % (minor, minor))))
+    for name in names:
+        if name is None or not os.path.exists(name):
+            continue
+        asked = subprocess.run(
+            [name, "-c", "import sys; print(sys.implementation.name, sys.version_info[1],"
+             " getattr(sys, '_is_gil_enabled', lambda: True)())"],
+            capture_output=True, text=True)
+        if asked.stdout.split() == ["cpython", str(minor), "True"]:
+            return name
+    return None
+
+
+def main():
+    failed, ran = [], 0
+    for minor in MINORS:
+        path = interpreter(minor)
+        if path is None:
+            print("SKIP: no Python 3.%d, so its stacks are not tested" % minor)
+            continue
+        for mode in ("stacks", "foreign"):
+            print("Python 3.%d (%s): %s" % (minor, path, mode), flush=True)
+            ran += 1
+            if subprocess.run([path, __file__, "--inside", mode]).returncode != 0:
+                failed.append("3.%d %s" % (minor, mode))
+    if failed:
+        sys.exit("failed: " + ", ".join(failed))
+    if ran == 0:
+        sys.exit(77)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2 and sys.argv[1] == "--inside":
+        run_inside(sys.argv[2])
+    else:
+        main()
