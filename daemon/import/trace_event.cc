@@ -150,6 +150,8 @@ size_t ByteOfDamage(std::string_view text) {
     if (parsed.is_discarded()) return 1;
   } catch (const nlohmann::json::parse_error& error) {
     return error.byte == 0 ? 0 : error.byte - 1;
+  } catch (const nlohmann::json::exception&) {
+    return 1;  // A number that no double can hold.
   }
   return 1;
 }

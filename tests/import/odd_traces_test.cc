@@ -180,6 +180,16 @@ TEST_F(OddTracesTest, TheByteOfTheDamageIsNamed) {
               Contains(Key(StrCat("event damaged at byte ", before.size()))));
 }
 
+TEST_F(OddTracesTest, ANumberThatNoDoubleCanHoldLosesItsEventAlone) {
+  const auto reader = Read(
+      R"({"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","pid":7,"tid":9,"ts":1,"dur":40},)"
+      R"({"ph":"X","cat":"cpu_op","name":"b","pid":7,"tid":9,"ts":{"a":1e400]},"dur":4},)"
+      R"({"ph":"X","cat":"cpu_op","name":"c","pid":7,"tid":9,"ts":1e400,"dur":4},)"
+      R"({"ph":"X","cat":"cpu_op","name":"d","pid":7,"tid":9,"ts":50,"dur":4}]})");
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(reader->record().torch.operator_count, 2);
+}
+
 TEST_F(OddTracesTest, ATraceOfDamagedEventsOnlyIsRefusedWithTheByte) {
   EXPECT_THAT(ImportText(R"({"traceEvents":[{"ph" "X"},{"ph":"X",}]})"),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("damaged at byte")));

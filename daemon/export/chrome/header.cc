@@ -187,7 +187,8 @@ std::string DistributedInfo(const CaptureRecord& record, const TraceLayout& layo
   }
   const auto found = record.imported.members.find("distributedInfo");
   if (found != record.imported.members.end() && IsPlainJson(found->second)) {
-    const nlohmann::ordered_json source = nlohmann::ordered_json::parse(found->second);
+    const nlohmann::ordered_json source =
+        nlohmann::ordered_json::parse(found->second, nullptr, /*allow_exceptions=*/false);
     if (!source.is_object()) return StrCat("\"distributedInfo\": ", found->second, ",\n");
     for (const auto& [key, value] : source.items()) {
       if (key == "rank" && layout.rank.has_value()) continue;
