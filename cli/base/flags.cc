@@ -117,9 +117,16 @@ class FlagParser {
   static absl::Status CheckChoice(const Flag& flag, const std::string& spelled,
                                   std::string_view value) {
     if (flag.choices.empty() || flag.repeated) return absl::OkStatus();
-    if (std::find(flag.choices.begin(), flag.choices.end(), value) != flag.choices.end()) {
-      return absl::OkStatus();
-    }
+    const auto is = [value](std::string_view choice) {
+      if (choice == value) return true;
+      // "stack:N": any number, whose range its reader checks.
+      constexpr std::string_view kNumber = ":N";
+      const size_t name_bytes = choice.size() - kNumber.size() + 1;
+      return choice.ends_with(kNumber) && value.size() > name_bytes &&
+             value.substr(0, name_bytes) == choice.substr(0, name_bytes) &&
+             value.find_first_not_of("0123456789", name_bytes) == value.npos;
+    };
+    if (std::ranges::any_of(flag.choices, is)) return absl::OkStatus();
     std::string known;
     for (const std::string_view choice : flag.choices) {
       StrAppend(&known, known.empty() ? "" : ", ", choice);

@@ -83,6 +83,8 @@ TorchSpec TorchSpecOf(const v1::TorchSpec& message) {
   }
   spec.strides = message.strides();
   spec.memory = message.memory();
+  spec.stacks = message.stacks();
+  spec.modules = message.modules();
   spec.step_source = StepSourceFromString(message.step_source()).value_or(StepSource::kNone);
   return spec;
 }
@@ -115,6 +117,8 @@ TorchRecord TorchRecordOf(const v1::TorchInfo& message) {
   torch.odd_tensor_count = message.odd_tensor_count();
   torch.lost_note_count = message.lost_note_count();
   torch.missed_memory_count = message.missed_memory_count();
+  torch.stack_count = message.stack_count();
+  torch.missing_stack_count = message.missing_stack_count();
   return torch;
 }
 
@@ -370,6 +374,8 @@ v1::TorchSpec ToProto(const TorchSpec& spec) {
   message.set_operators(static_cast<v1::TorchSpec::Operators>(spec.operators));
   message.set_strides(spec.strides);
   message.set_memory(spec.memory);
+  message.set_stacks(spec.stacks);
+  message.set_modules(spec.modules);
   if (spec.step_source != StepSource::kNone) {
     message.set_step_source(std::string(ToString(spec.step_source)));
   }

@@ -64,23 +64,27 @@ absl::StatusOr<OpsRequest> ParseOpsRequest(const Invocation& invocation) {
 }
 
 // Says on stderr why a column of groups is empty.
-void NoteMissingModules(Invocation& invocation, const table::Report& report,
-                        const OpsRequest& wanted) {
-  if (wanted.Option("group_by") != report::ToString(report::OpGroup::kModule)) return;
+void NoteMissingPlaces(Invocation& invocation, const table::Report& report,
+                       const OpsRequest& wanted) {
+  const std::string_view by = wanted.Option("group_by");
+  const std::string_view column = by.substr(0, by.find(':'));
+  if (column != "module" && column != "source" && column != "stack") return;
   const table::Table& rows = report.tables.front();
-  const size_t module = rows.Find("module");
-  if (module != table::Table::npos && !table::IsUnset(rows.columns[module], rows.cells[module])) {
+  const size_t place = rows.Find(column);
+  if (place != table::Table::npos && !table::IsUnset(rows.columns[place], rows.cells[place])) {
     return;
   }
-  invocation.Note(
-      "No modules are in this capture: torch.profiler records them with with_stack=True.\n");
+  invocation.Note(StrCat("No ", column == "module" ? "modules" : "Python lines",
+                         " are in this capture: `profctl trace --with ",
+                         column == "module" ? "modules" : "stacks",
+                         "` records them, and torch.profiler with with_stack=True.\n"));
 }
 
 absl::StatusOr<int> ShowOpsOfOne(Invocation& invocation, const OpsRequest& wanted,
                                  CaptureSource& source) {
   ASSIGN_OR_RETURN(const table::Report report, source.Report(wanted.report));
   PrintReport(invocation, source.view(), report);
-  NoteMissingModules(invocation, report, wanted);
+  NoteMissingPlaces(invocation, report, wanted);
   return 0;
 }
 
@@ -145,6 +149,12 @@ absl::StatusOr<int> ShowOpsByRank(Invocation& invocation, const OpsRequest& want
   return ExitCodeOf(set);
 }
 
+// "stack" also of "stack:3".
+std::optional<report::OpGroup> OpGroupOf(const OpsRequest& wanted) {
+  const std::string_view by = wanted.Option("group_by");
+  return report::OpGroupFromString(by.substr(0, by.find(':')));
+}
+
 // The options of the report that compares ranks: it knows fewer columns and groups.
 absl::StatusOr<report::OpOptions> GroupOptions(const Invocation& invocation,
                                                const OpsRequest& wanted) {
@@ -153,9 +163,9 @@ absl::StatusOr<report::OpOptions> GroupOptions(const Invocation& invocation,
   report::OpOptions options;
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
   options.limit = limit.value_or(invocation.json() ? 0 : kRowsForPeople);
-  const report::OpGroup group =
-      report::OpGroupFromString(wanted.Option("group_by")).value_or(report::OpGroup::kName);
-  if (group == report::OpGroup::kModule || group == report::OpGroup::kThread) {
+  const report::OpGroup group = OpGroupOf(wanted).value_or(report::OpGroup::kName);
+  if (group == report::OpGroup::kModule || group == report::OpGroup::kSource ||
+      group == report::OpGroup::kStack || group == report::OpGroup::kThread) {
     return UsageError(
         "a group is compared by name, input_shape, or step, or shown by rank; name one of its "
         "captures "
@@ -274,10 +284,12 @@ Command OpsCommand() {
            {.name = "group-by",
             .value_name = "WHAT",
             .help = "One row for each name (default), or for each name and the shapes and types "
-                    "of its inputs, the module that it ran in, the step, thread, or rank: name, "
-                    "input_shape, module, step, thread, or rank",
+                    "of its inputs, the module that it ran in, the line of Python that called it, "
+                    "the stack (stack:N has N lines, default 8), the step, thread, or rank: name, "
+                    "input_shape, module, source, stack, step, thread, or rank",
             .completes = Completes::kChoice,
-            .choices = {"name", "input_shape", "module", "step", "thread", "rank"}},
+            .choices = {"name", "input_shape", "module", "source", "stack", "stack:N", "step",
+                        "thread", "rank"}},
            {.name = "by-step",
             .help = "One row for each step, too, whatever else rows are grouped by"},
            {.name = "step", .value_name = "K", .help = "Only ranges that begin inside step K"},
@@ -291,6 +303,8 @@ Command OpsCommand() {
       .examples = {{"profctl ops 01J9ZK", "Where the time went"},
                    {"profctl ops 01J9ZK --group-by input_shape",
                     "Which sizes of an operator took it"},
+                   {"profctl ops 01J9ZK --group-by source",
+                    "Which lines of the program; recorded with `trace --with stacks`"},
                    {"profctl ops run.profd --sort cpu_total --step 120",
                     "One step of a fetched capture"},
                    {"profctl ops run.profd --torch=2.6 --sort cuda_time_total",

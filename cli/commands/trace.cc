@@ -151,10 +151,18 @@ absl::Status ParseTorch(const ParsedFlags& flags, CaptureSpec& spec) {
       torch.memory = true;
     } else if (word == "strides") {
       torch.strides = true;
+    } else if (word == "stacks") {
+      torch.stacks = true;
+    } else if (word == "modules") {
+      torch.modules = true;
     } else {
-      return UsageError(
-          StrCat("--with '", ForDisplay(word, 80), "' is none of memory and strides"));
+      return UsageError(StrCat("--with '", ForDisplay(word, 80),
+                               "' is none of memory, modules, stacks, and strides"));
     }
+  }
+  if ((torch.stacks || torch.modules) && torch.operators == OperatorMode::kOff) {
+    return UsageError(StrCat("--with ", torch.stacks ? "stacks" : "modules",
+                             " and --ops off are mutually exclusive"));
   }
   if (torch.strides && torch.operators == OperatorMode::kOff) {
     return UsageError("--with strides and --ops off are mutually exclusive");
@@ -536,11 +544,12 @@ std::vector<Flag> TraceFlags() {
        .choices = {"off", "names", "shapes"}},
       {.name = "with",
        .value_name = "WHAT",
-       .help = "Also record, for PyTorch: memory (allocator events and owners of memory); strides "
-               "(of inputs). Repeatable, or a comma-separated list",
+       .help = "Also record, for PyTorch: memory (allocator events and owners of memory); modules "
+               "(which torch.nn.Module each operator ran in); stacks (the Python lines that called "
+               "each operator); strides (of inputs). Repeatable, or a comma-separated list",
        .repeated = true,
        .completes = Completes::kChoice,
-       .choices = {"memory", "strides"}},
+       .choices = {"memory", "modules", "stacks", "strides"}},
       {.name = "gpu",
        .value_name = "MODE",
        .help = "How much to record of the GPU: off; light (kernels and copies, without their "

@@ -148,6 +148,7 @@ std::string TorchSummary(const CaptureRecord& record) {
                torch.operators == OperatorMode::kShapes ? " with shapes" : ""));
   }
   if (torch.memory) add("memory");
+  if (torch.stack_count > 0) add(StrCat(FormatCount(torch.stack_count), " Python stacks"));
   return text;
 }
 
@@ -162,6 +163,7 @@ std::string TorchCounts(const TorchRecord& torch) {
   add(torch.odd_tensor_count, " odd tensors");
   add(torch.lost_note_count, " notes and blocks lost");
   add(torch.missed_memory_count, " memory events missed");
+  add(torch.missing_stack_count, " stacks incomplete");
   return text;
 }
 

@@ -38,6 +38,10 @@ const ObjectDescription<TorchSpec>& TorchSpecObject() {
         {.key = "operators", .doc = "Operator recording mode: auto, off, names, shapes"}},
        {&TorchSpec::strides, {.key = "strides", .doc = "Whether to record strides of inputs"}},
        {&TorchSpec::memory, {.key = "memory", .doc = "Whether to record allocations"}},
+       {&TorchSpec::stacks,
+        {.key = "stacks", .doc = "Whether to record Python stacks of operators"}},
+       {&TorchSpec::modules,
+        {.key = "modules", .doc = "Whether to record the modules that operators ran in"}},
        {[](const TorchSpec& row) { return std::string(ToString(row.step_source)); },
         {.key = "step_source", .doc = "Step source to use; none: the target's own"}}});
   return object;
@@ -133,6 +137,14 @@ const ObjectDescription<TorchRecord>& TorchRecordObject() {
        {&TorchRecord::missed_memory_count,
         {.key = "missed_memory_count",
          .doc = "Allocations missed while the library was recording another one",
+         .unit = table::Unit::kCount}},
+       {&TorchRecord::stack_count,
+        {.key = "stack_count",
+         .doc = "Distinct Python stacks, those of callers included",
+         .unit = table::Unit::kCount}},
+       {&TorchRecord::missing_stack_count,
+        {.key = "missing_stack_count",
+         .doc = "Operators and stacks whose Python frames are not all there",
          .unit = table::Unit::kCount}}},
       {ListOf<TorchRecord>(
           "missing", "Requested features that were not recorded", &TorchMissingObject,

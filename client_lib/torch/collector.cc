@@ -15,7 +15,8 @@
 namespace profd::client::torch::collector {
 namespace {
 
-// A wire::BlockEvent, ModuleEvent or NoteEvent. The header is stored last: 0 is a record that is still to come.
+// A wire::BlockEvent, ModuleEvent or NoteEvent. The header is stored last: 0 is a record that is
+// still to come.
 struct Record {
   std::atomic<uint64_t> header;
   uint64_t body[4];

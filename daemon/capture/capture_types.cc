@@ -178,6 +178,10 @@ absl::Status ValidateTorch(const CaptureSpec& spec) {
     return absl::InvalidArgumentError(
         StrCat("torch.strides goes with torch.operators shapes, not ", ToString(torch.operators)));
   }
+  if ((torch.stacks || torch.modules) && torch.operators == OperatorMode::kOff) {
+    return absl::InvalidArgumentError(
+        "torch.stacks and torch.modules are of operators: not with torch.operators off");
+  }
   if (torch.step_source == StepSource::kNone) return absl::OkStatus();
   if (spec.steps == 0 || spec.start_step >= 0 || !spec.step_marker.empty()) {
     return absl::InvalidArgumentError(

@@ -149,6 +149,8 @@ struct TorchSpec {
   OperatorMode operators = OperatorMode::kAuto;
   bool strides = false;  // Strides of inputs. With kShapes.
   bool memory = false;   // Events of torch's allocators, and whose blocks they are.
+  bool stacks = false;   // Python stacks of operators. Not with kOff.
+  bool modules = false;  // The torch.nn.Module that operators ran in. Not with kOff.
   // Count these as steps in this capture, whatever the target's own are; kNone: the target's
   // own. With `steps`, without `start_step` and `step_marker`; steps then count from 0.
   StepSource step_source = StepSource::kNone;
@@ -373,6 +375,8 @@ struct TorchRecord {
   int64_t odd_tensor_count = 0;     // Inputs that did not look like the tensor they should be.
   int64_t lost_note_count = 0;      // Notes and blocks for which there was no room.
   int64_t missed_memory_count = 0;  // Events of allocators that came while the library recorded.
+  int64_t stack_count = 0;          // Distinct Python stacks, those of callers included.
+  int64_t missing_stack_count = 0;  // Operators and stacks whose frames are not all there.
 };
 
 // How long the threads of the target ran, and were ready to run but waited for a CPU, while its

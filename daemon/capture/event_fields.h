@@ -100,6 +100,9 @@ struct ColumnRule {
   uint32_t groups = kEveryColumn;
   // For these bits they only decode it, because a column that they give follows from it.
   uint32_t needed_for = 0;
+  // Files of earlier versions lack the column, and a chunk whose values are all 0 is written
+  // without it: its values are then 0. After such columns there are no others.
+  bool is_added = false;
 
   constexpr bool IsGiven(uint32_t columns) const { return (columns & groups) != 0; }
   constexpr bool IsDecoded(uint32_t columns) const {
@@ -131,6 +134,11 @@ constexpr auto Offset(T& values) {
 template <uint32_t kGroups = kEveryColumn, typename T>
 constexpr auto Delta(T& values) {
   return Column<ColumnRule{.transform = ColumnTransform::kDelta, .groups = kGroups}, T>{values};
+}
+// Added to a kind that files already had: see ColumnRule::is_added.
+template <typename T>
+constexpr auto Added(T& values) {
+  return Column<ColumnRule{.is_added = true}, T>{values};
 }
 // Only the values from kLow to kHigh.
 template <int64_t kLow, int64_t kHigh, uint32_t kGroups = kEveryColumn, typename T>

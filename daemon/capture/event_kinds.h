@@ -5,8 +5,10 @@
 // in EventTypes. Ingest then appends rows (CaptureSink::Append), the store writes and reads them,
 // and reports read them (CaptureReader::ForEach).
 //
-// How do I add a column?  As a new kind with all its columns, because files already written must
-// stay readable. Readers skip kinds that they do not know. Numbers are never reused.
+// How do I add a column?  At the end, with column::Added(), if 0 means that nothing is known;
+// readers of earlier versions ignore it. Otherwise as a new kind with all its columns, because
+// files already written must stay readable. Readers skip kinds that they do not know. Numbers are
+// never reused.
 //
 // Times of rows are ns since the capture's epoch: an instant the daemon picked when arming. They
 // may be negative for what began earlier. Readers count from the start of the first window instead.
@@ -42,6 +44,8 @@ enum class RowKind : uint8_t {  // Kept in files: never change or reuse a number
   kBlock = 14,
   kArgument = 15,
   kGpuAnnotation = 16,
+  kStack = 17,
+  kModule = 18,
 };
 
 // Returns whether the rows of a kind are framework rows: they belong to ranges and memory events.
@@ -50,7 +54,7 @@ constexpr bool AreFrameworkRows(RowKind kind) {
 }
 // Returns whether the rows of a kind count as events.
 constexpr bool AreEvents(RowKind kind) {
-  return kind < RowKind::kOperator || kind > RowKind::kGpuAnnotation;
+  return kind < RowKind::kOperator || kind > RowKind::kModule;
 }
 
 inline constexpr uint8_t kRangeOpen = 1 << 0;       // Still open at the window's end.
@@ -385,14 +389,15 @@ struct OperatorFields {
   F<uint32_t> torch_thread;    // torch's number of the thread; 0: not known
   F<uint32_t> inputs;          // 0: not recorded
   F<uint32_t> scalars;         // 0: not recorded
+  F<uint32_t> stack;           // The number of its StackRow; 0: none.
 
   template <typename Self>
   static constexpr auto Columns(Self& self) {
-    return std::tuple(column::Time(self.start_ns), column::Depth(self.depth),
-                      column::Offset(self.scope),
-                      column::DeltaWithin<-1, column::kAnyNumber>(self.sequence),
-                      column::Offset(self.forward_thread), column::Offset(self.torch_thread),
-                      column::Inputs(self.inputs), column::Scalars(self.scalars));
+    return std::tuple(
+        column::Time(self.start_ns), column::Depth(self.depth), column::Offset(self.scope),
+        column::DeltaWithin<-1, column::kAnyNumber>(self.sequence),
+        column::Offset(self.forward_thread), column::Offset(self.torch_thread),
+        column::Inputs(self.inputs), column::Scalars(self.scalars), column::Added(self.stack));
   }
   friend bool operator==(const OperatorFields&, const OperatorFields&) = default;
 };
@@ -487,6 +492,57 @@ struct BlockFields {
 using BlockRow = BlockFields<RowField>;
 using BlockBatch = BatchOf<BlockFields>;
 
+// A Python stack: its innermost frame, and the stack of the caller. Equal stacks of a capture are
+// one. Rows count from 1, in the order of the file, and callers come first; in a hostile file
+// `caller` may be any number.
+template <template <typename> class F>
+struct StackFields {
+  static constexpr RowKind kKind = RowKind::kStack;
+  static constexpr bool kHasThread = false;
+
+  F<uint32_t> caller;      // 0: none. The outermost frame, or with `is_cut` the outermost one kept.
+  F<uint32_t> file;        // A name: "train.py", "<string>"
+  F<uint32_t> function;    // A name, qualified since Python 3.11: "Net.forward"
+  F<uint32_t> line;        // Of the call; 0: not known
+  F<uint32_t> first_line;  // Of the function
+  F<uint64_t> module;      // Address of the torch.nn.Module that the frame calls; 0: it calls none.
+  F<uint32_t> class_name;  // A name: the module's class; 0: not known
+  F<bool> is_cut;
+
+  template <typename Self>
+  static constexpr auto Columns(Self& self) {
+    return std::tuple(column::Delta(self.caller), column::Name(self.file),
+                      column::Name(self.function), column::Offset(self.line),
+                      column::Offset(self.first_line), column::Offset(self.module),
+                      column::Name(self.class_name), column::Within<0, 1>(self.is_cut));
+  }
+  friend bool operator==(const StackFields&, const StackFields&) = default;
+};
+using StackRow = StackFields<RowField>;
+using StackBatch = BatchOf<StackFields>;
+
+// Where a torch.nn.Module is in the model. Found after the window: of modules that were at one
+// address one after the other, only the last.
+template <template <typename> class F>
+struct ModuleFields {
+  static constexpr RowKind kKind = RowKind::kModule;
+  static constexpr bool kHasThread = false;
+
+  F<uint64_t> address;     // As StackRow::module.
+  F<uint64_t> root;        // Address of the outermost module that holds it; its own for that one.
+  F<uint32_t> path;        // A name, below the root: "blocks.0.mlp"; 0: it is the root.
+  F<uint32_t> class_name;  // A name; 0: not known
+
+  template <typename Self>
+  static constexpr auto Columns(Self& self) {
+    return std::tuple(column::Delta(self.address), column::Offset(self.root),
+                      column::Name(self.path), column::Name(self.class_name));
+  }
+  friend bool operator==(const ModuleFields&, const ModuleFields&) = default;
+};
+using ModuleRow = ModuleFields<RowField>;
+using ModuleBatch = BatchOf<ModuleFields>;
+
 // ---- rows of imported traces ----
 
 enum class ArgumentType : uint8_t {  // Kept in files: never change or reuse a number.
@@ -576,9 +632,10 @@ struct EventTypeList {
     (f.template operator()<Rows>(), ...);
   }
 };
-using EventTypes = EventTypeList<RangeRow, InstantRow, CounterRow, MemoryRow, StepRow, ApiRow,
-                                 GpuRow, SyncRow, OverheadRow, CudaEventRow, OperatorRow,
-                                 TensorUseRow, NoteRow, BlockRow, ArgumentRow, GpuAnnotationRow>;
+using EventTypes =
+    EventTypeList<RangeRow, InstantRow, CounterRow, MemoryRow, StepRow, ApiRow, GpuRow, SyncRow,
+                  OverheadRow, CudaEventRow, OperatorRow, TensorUseRow, NoteRow, BlockRow,
+                  ArgumentRow, GpuAnnotationRow, StackRow, ModuleRow>;
 
 constexpr bool IsKnown(RowKind kind) {
   return EventTypes::Visit(kind, []<typename>() {});

@@ -92,7 +92,9 @@ wire::OperatorsMode WireMode(OperatorMode mode) {
 wire::ArmTorchField TorchField(const TorchSpec& torch) {
   return {.operators = static_cast<uint32_t>(WireMode(torch.operators)),
           .flags = (torch.strides ? wire::kArmTorchStrides : 0) |
-                   (torch.memory ? wire::kArmTorchMemory : 0),
+                   (torch.memory ? wire::kArmTorchMemory : 0) |
+                   (torch.stacks ? wire::kArmTorchStacks : 0) |
+                   (torch.modules ? wire::kArmTorchModules : 0),
           .step_source = static_cast<uint32_t>(torch.step_source),
           .reserved = 0};
 }

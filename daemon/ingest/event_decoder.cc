@@ -179,6 +179,11 @@ bool EventDecoder::DecodeTorch(const wire::EventHeader& header, const std::byte*
     case wire::EventKind::kBlock:
       thread_->writes_behind = true;
       return torch_.DecodeBlock(record, size);
+    case wire::EventKind::kStackFrame:
+      return torch_.DecodeStackFrame(record, size, thread_->operators);
+    case wire::EventKind::kModule:
+      thread_->writes_behind = true;
+      return torch_.DecodeModule(record, size);
     default:
       thread_->writes_behind = true;
       return torch_.DecodeStatus(record, size);

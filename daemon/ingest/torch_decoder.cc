@@ -43,7 +43,26 @@ TorchDecoder::TorchDecoder(const TorchSpec& spec, const Context& context)
       names_(context.names),
       sink_(context.sink),
       earliest_ticks_(context.earliest_ticks),
-      inputs_(spec.strides, context.sink) {}
+      inputs_(spec.strides, context.sink),
+      stack_decoder_(context.names, *this) {}
+
+void TorchDecoder::AddStack(uint32_t /*stack*/, const StackNode& node) {
+  stacks_.push_back({.caller = node.caller,
+                     .file = node.file,
+                     .function = node.name,
+                     .line = node.line,
+                     .first_line = node.first_line,
+                     .module = node.module,
+                     .class_name = node.class_name,
+                     .is_cut = node.is_cut});
+}
+
+void TorchDecoder::AddModule(const ModulePath& module) {
+  modules_.push_back({.address = module.address,
+                      .root = module.root,
+                      .path = module.path,
+                      .class_name = module.class_name});
+}
 
 bool TorchDecoder::FindName(uint32_t wire_id, uint32_t& name) const {
   name = wire_id == wire::kNoNameId ? 0 : names_.Find(wire_id);
@@ -54,6 +73,8 @@ bool TorchDecoder::DecodeOperator(const std::byte* record, uint32_t size, uint64
                                   bool in_window, OpenOperators& open) {
   wire::OperatorEvent event;
   if (!Load(record, size, event) || event.depth >= wire::kMaxRangeDepth) return false;
+  const std::optional<uint32_t> stack = stack_decoder_.Find(open.stacks, event.stack_id);
+  if (!stack.has_value()) return false;
   if (event.depth >= open.by_depth.size()) open.by_depth.resize(event.depth + 1u);
   OpenOperators::Operator& begun = open.by_depth[event.depth];
   begun.start_ticks = 0;
@@ -69,7 +90,8 @@ bool TorchDecoder::DecodeOperator(const std::byte* record, uint32_t size, uint64
                .forward_thread = event.forward_thread,
                .torch_thread = event.torch_thread,
                .inputs = 0,
-               .scalars = 0};
+               .scalars = 0,
+               .stack = *stack};
   if (!in_window) return true;
   for (const InputKeys::Tensor& tensor : begun.inputs.tensors) {
     uses_.push_back({.time_ns = line_.ToNs(time_ticks),
@@ -167,6 +189,9 @@ void TorchDecoder::Flush(uint32_t sink_thread) {
     rows.clear();
     return sink_.status().ok() ? count : 0;
   };
+  // Of no thread; operators name them, so they come first.
+  stack_count_ += give(stacks_, [&](CaptureSink& sink) { return sink.Append(stacks_); });
+  give(modules_, [&](CaptureSink& sink) { return sink.Append(modules_); });
   operator_count_ +=
       give(operators_, [&](CaptureSink& sink) { return sink.Append(sink_thread, operators_); });
   tensor_use_count_ +=
@@ -187,6 +212,8 @@ void TorchDecoder::Describe(TorchRecord& record) const {
   record.block_count = block_count_;
   record.cut_input_count = cut_input_count_;
   record.lost_note_count = lost_note_count_;
+  record.stack_count = stack_count_;
+  record.missing_stack_count = stack_decoder_.full_count();
   if (!is_wanted_) return;
   record.missing = missing_;
   if (!status_.has_value()) {
@@ -207,6 +234,7 @@ void TorchDecoder::Describe(TorchRecord& record) const {
   record.odd_tensor_count = count(wire::kTorchOddTensors);
   record.lost_note_count += count(wire::kTorchLostNotes);
   record.missed_memory_count = count(wire::kTorchMissedMemory);
+  record.missing_stack_count += count(wire::kTorchOddFrames) + count(wire::kTorchFullStacks);
 }
 
 }  // namespace profd

@@ -26,6 +26,7 @@
 #include "daemon/capture/ports.h"
 #include "daemon/ingest/decode_context.h"
 #include "daemon/ingest/operator_inputs.h"
+#include "daemon/ingest/stack_decoder.h"
 #include "daemon/ingest/tick_clock.h"
 #include "proto/wire/event.h"
 
@@ -39,9 +40,10 @@ struct OpenOperators {
     InputKeys inputs;
   };
   std::vector<Operator> by_depth;
+  ThreadStackIds stacks;  // That the thread has defined.
 };
 
-class TorchDecoder {
+class TorchDecoder final : private StackSink {
  public:
   struct Context {
     const TickLine& line;
@@ -53,7 +55,7 @@ class TorchDecoder {
 
   static bool IsTorchKind(uint8_t kind) {
     return kind >= static_cast<uint8_t>(wire::EventKind::kOperator) &&
-           kind <= static_cast<uint8_t>(wire::EventKind::kTorchStatus);
+           kind <= static_cast<uint8_t>(wire::EventKind::kModule);
   }
   // Whether the capture asked for anything of this.
   bool is_wanted() const { return is_wanted_; }
@@ -64,6 +66,12 @@ class TorchDecoder {
   // the window.
   bool DecodeOperator(const std::byte* record, uint32_t size, uint64_t time_ticks, bool in_window,
                       OpenOperators& open);
+  bool DecodeStackFrame(const std::byte* record, uint32_t size, OpenOperators& open) {
+    return stack_decoder_.Decode(record, size, open.stacks);
+  }
+  bool DecodeModule(const std::byte* record, uint32_t size) {
+    return stack_decoder_.DecodeModule(record, size);
+  }
   bool DecodeNote(const std::byte* record, uint32_t size, uint64_t latest_ticks);
   bool DecodeBlock(const std::byte* record, uint32_t size);
   bool DecodeStatus(const std::byte* record, uint32_t size);
@@ -84,6 +92,9 @@ class TorchDecoder {
   // A name, or 0 for none. False: it is not there.
   bool FindName(uint32_t wire_id, uint32_t& name) const;
   void AddMissing(const wire::NoteEvent& note);
+  // StackSink
+  void AddStack(uint32_t stack, const StackNode& node) override;
+  void AddModule(const ModulePath& module) override;
 
   const bool is_wanted_;
   const TickLine& line_;
@@ -92,10 +103,13 @@ class TorchDecoder {
   const uint64_t earliest_ticks_;
 
   InputTable inputs_;
+  StackDecoder stack_decoder_;
   std::vector<OperatorRow> operators_;
   std::vector<TensorUseRow> uses_;
   std::vector<NoteRow> notes_;
   std::vector<BlockRow> blocks_;
+  std::vector<StackRow> stacks_;
+  std::vector<ModuleRow> modules_;
 
   std::optional<wire::TorchStatusEvent> status_;
   std::string version_;
@@ -107,6 +121,7 @@ class TorchDecoder {
   int64_t block_count_ = 0;
   int64_t lost_note_count_ = 0;  // That the sink did not take.
   int64_t unknown_kind_count_ = 0;
+  int64_t stack_count_ = 0;
 };
 
 }  // namespace profd

@@ -42,7 +42,8 @@ struct Remains {
 bool HasTimes(RowKind kind) {
   bool has_times = false;
   EventTypes::Visit(kind, [&has_times]<typename Row>() {
-    has_times = requires(Row row) { row.start_ns; } || requires(Row row) { row.time_ns; };
+    has_times = requires(Row row) { row.start_ns; }
+    || requires(Row row) { row.time_ns; };
   });
   return has_times;
 }

@@ -259,6 +259,44 @@ FakeCaptureReader& FakeCaptureReader::Note(uint32_t thread, int64_t time_ns, uin
   return *this;
 }
 
+uint32_t FakeCaptureReader::PutStack(const StackRow& row) {
+  Put(0, row);
+  return static_cast<uint32_t>(RowsOf(RowKind::kStack));
+}
+
+uint32_t FakeCaptureReader::Stack(uint32_t caller, std::string_view file, uint32_t line,
+                                  std::string_view function) {
+  return PutStack({.caller = caller,
+                   .file = Name(file),
+                   .function = Name(function),
+                   .line = line,
+                   .first_line = line,
+                   .module = 0,
+                   .class_name = 0,
+                   .is_cut = false});
+}
+
+uint32_t FakeCaptureReader::ModuleStack(uint32_t caller, uint64_t module,
+                                        std::string_view class_name) {
+  return PutStack({.caller = caller,
+                   .file = Name("/site-packages/torch/nn/modules/module.py"),
+                   .function = Name("Module._call_impl"),
+                   .line = 1750,
+                   .first_line = 1740,
+                   .module = module,
+                   .class_name = Name(class_name),
+                   .is_cut = false});
+}
+
+FakeCaptureReader& FakeCaptureReader::Module(uint64_t address, uint64_t root, std::string_view path,
+                                             std::string_view class_name) {
+  Put(0, ModuleRow{.address = address,
+                   .root = root,
+                   .path = path.empty() ? 0 : Name(path),
+                   .class_name = Name(class_name)});
+  return *this;
+}
+
 FakeCaptureReader& FakeCaptureReader::Argument(const ArgumentRow& row) {
   Put(0, row);
   return *this;
@@ -333,7 +371,8 @@ void FakeCaptureReader::MakeRanges() {
                                            .forward_thread = range.op->forward_thread,
                                            .torch_thread = range.op->torch_thread,
                                            .inputs = range.op->inputs,
-                                           .scalars = range.op->scalars});
+                                           .scalars = range.op->scalars,
+                                           .stack = range.op->stack});
     }
     operators.threads[thread].insert(operators.threads[thread].end(),
                                      loose_operators_[thread].begin(),

@@ -92,6 +92,7 @@ struct FakeOperator {
   uint32_t torch_thread = 0;
   uint32_t inputs = 0;   // Of FakeCaptureReader::Inputs.
   uint32_t scalars = 0;  // Of FakeCaptureReader::Scalars.
+  uint32_t stack = 0;    // Of FakeCaptureReader::Stack.
 };
 
 struct FakeTensorUse {
@@ -159,6 +160,14 @@ class FakeCaptureReader : public store::CaptureReader {
   // `kind`: wire::NoteKind, or any other. An empty text is none.
   FakeCaptureReader& Note(uint32_t thread, int64_t time_ns, uint16_t kind, std::string_view subject,
                           std::string_view text, int64_t value);
+  // A stack whose innermost frame is FILE(LINE): FUNCTION; returns its number. `caller`: of
+  // another.
+  uint32_t Stack(uint32_t caller, std::string_view file, uint32_t line, std::string_view function);
+  // The same, calling the module at that address.
+  uint32_t ModuleStack(uint32_t caller, uint64_t module, std::string_view class_name);
+  // An empty path is none: the outermost module.
+  FakeCaptureReader& Module(uint64_t address, uint64_t root, std::string_view path,
+                            std::string_view class_name);
   FakeCaptureReader& Argument(const ArgumentRow& row);
   FakeCaptureReader& Block(uint64_t address, int64_t bytes, const FakeBlock& block = {});
 
@@ -207,6 +216,7 @@ class FakeCaptureReader : public store::CaptureReader {
   static void PutInEndOrder(std::vector<PendingRange>& ranges);
   // Makes the rows of ranges and operators from the pending ranges.
   void MakeRanges();
+  uint32_t PutStack(const StackRow& row);
   template <typename Row>
   void Put(uint32_t thread, const Row& row);
   template <typename Row>

@@ -106,6 +106,7 @@ class StrictSink final : public CaptureSink {
       Require(row.depth < wire::kMaxRangeDepth && row.scope <= wire::kMaxOperatorScope);
       Require(row.sequence >= -1);
       Require(row.inputs <= inputs_count_ && row.scalars <= scalars_count_);
+      Require(row.stack <= stack_count_);
     }
   }
   void Take(uint32_t thread, std::span<const TensorUseRow> rows) {
@@ -125,8 +126,24 @@ class StrictSink final : public CaptureSink {
       Require(row.device_type <= 1 && row.category <= wire::kMaxMemoryCategory);
     }
   }
+  void Take(uint32_t, std::span<const StackRow> rows) {
+    for (const StackRow& row : rows) {
+      Require(row.caller <= stack_count_ && row.file >= 1 && row.file <= name_count_);
+      Require(row.function >= 1 && row.function <= name_count_ && row.class_name <= name_count_);
+      ++stack_count_;
+    }
+  }
+  void Take(uint32_t, std::span<const ModuleRow> rows) {
+    for (const ModuleRow& row : rows) {
+      Require(row.address != 0 && row.root != 0 && row.path <= name_count_);
+      Require(row.class_name >= 1 && row.class_name <= name_count_);
+    }
+  }
+  // Kinds that only imports have.
   template <typename Row>
-  void Take(uint32_t, std::span<const Row>) {}
+  void Take(uint32_t, std::span<const Row>) {
+    Require(false);
+  }
 
   // Brackets in pairs, outside of what is quoted.
   static bool IsList(std::string_view text) {
@@ -148,6 +165,7 @@ class StrictSink final : public CaptureSink {
   uint32_t name_count_ = 0;
   uint32_t inputs_count_ = 0;
   uint32_t scalars_count_ = 0;
+  uint32_t stack_count_ = 0;
   int64_t last_step_ = -1;
   std::vector<int64_t> last_end_;  // By thread.
 };

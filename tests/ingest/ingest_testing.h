@@ -123,6 +123,8 @@ class RecordingSink final : public CaptureSink {
   std::vector<TensorUseRow> tensor_uses() const { return Copy(tensor_uses_); }
   std::vector<Note> notes() const { return Copy(notes_); }
   std::vector<Block> blocks() const { return Copy(blocks_); }
+  std::vector<StackRow> stacks() const { return Copy(stacks_); }
+  std::vector<ModuleRow> modules() const { return Copy(modules_); }
   size_t inputs_count() const { return Copy(inputs_).size(); }
   std::map<uint32_t, ThreadRow> threads() const { return Copy(threads_); }
 
@@ -219,6 +221,15 @@ class RecordingSink final : public CaptureSink {
       blocks_.push_back({row.name == 0 ? "" : NameOf(row.name), row});
     }
   }
+  void Take(uint32_t, std::span<const StackRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (const StackRow& row : rows) {
+      EXPECT_LE(row.caller, stacks_.size()) << "a stack before its caller";
+      stacks_.push_back(row);
+    }
+  }
+  void Take(uint32_t, std::span<const ModuleRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    modules_.insert(modules_.end(), rows.begin(), rows.end());
+  }
   // Kinds that only imports have.
   template <typename Row>
   void Take(uint32_t, std::span<const Row>) {
@@ -247,6 +258,8 @@ class RecordingSink final : public CaptureSink {
   std::vector<TensorUseRow> tensor_uses_;
   std::vector<Note> notes_;
   std::vector<Block> blocks_;
+  std::vector<StackRow> stacks_;
+  std::vector<ModuleRow> modules_;
 };
 
 // Remembers what it is told, and waits for it.

@@ -60,6 +60,79 @@ class TorchDecoderTest : public testing::Test {
   std::optional<EventDecoder> decoder_;
 };
 
+// The stack of `caller` (0: none) below a frame at `line`, of a file and function that are name 2.
+wire::StackFrameEvent FrameOf(uint32_t stack_id, uint32_t caller, uint32_t depth, uint32_t line) {
+  return {.header = {},
+          .module = 0,
+          .stack_id = stack_id,
+          .parent_id = caller,
+          .file_id = 2,
+          .name_id = 2,
+          .line = line,
+          .first_line = 1,
+          .class_name_id = wire::kNoNameId,
+          .depth = depth};
+}
+
+TEST_F(TorchDecoderTest, EqualStacksOfThreadsAreOneAndComeBeforeTheirOperators) {
+  OperatorBuilder of_main(kStart + 10, 0);
+  of_main.event().stack_id = 2;
+  ChunkBuilder main;
+  main.Head(1);
+  main.Add(FrameOf(1, 0, 0, 12), wire::EventKind::kStackFrame);
+  main.Add(FrameOf(2, 1, 1, 30), wire::EventKind::kStackFrame);
+  AddOperator(of_main, kStart + 40, 2, main);
+  Decode(main);
+
+  OperatorBuilder of_other(kStart + 50, 0);
+  of_other.event().stack_id = 7;
+  ChunkBuilder other;
+  other.Head(2);
+  other.Add(FrameOf(3, 0, 0, 12), wire::EventKind::kStackFrame);
+  other.Add(FrameOf(7, 3, 1, 30), wire::EventKind::kStackFrame);
+  AddOperator(of_other, kStart + 60, 2, other);
+  Decode(other);
+
+  EXPECT_EQ(counts().invalid_count, 0);
+  ASSERT_THAT(sink_.stacks(), SizeIs(2));
+  EXPECT_EQ(sink_.stacks()[0].caller, 0u);
+  EXPECT_EQ(sink_.stacks()[0].line, 12u);
+  EXPECT_EQ(sink_.stacks()[1].caller, 1u);
+  EXPECT_EQ(sink_.stacks()[1].line, 30u);
+  ASSERT_THAT(sink_.operators(), SizeIs(2));
+  EXPECT_EQ(sink_.operators()[0].row.stack, 2u);
+  EXPECT_EQ(sink_.operators()[1].row.stack, 2u);
+  EXPECT_EQ(Described().stack_count, 2);
+}
+
+TEST_F(TorchDecoderTest, AnOperatorOfAStackThatItsThreadHasNotDefinedIsRefused) {
+  OperatorBuilder builder(kStart + 10, 0);
+  builder.event().stack_id = 5;
+  ChunkBuilder chunk;
+  AddOperator(builder, kStart + 40, 2, chunk.Head(1));
+  Decode(chunk);
+  EXPECT_EQ(counts().invalid_count, 1);
+  EXPECT_THAT(sink_.operators(), IsEmpty());
+  EXPECT_THAT(sink_.ranges(), SizeIs(1)) << "the range itself is kept";
+}
+
+TEST_F(TorchDecoderTest, ModulesHaveTheirPlaceInTheModel) {
+  ChunkBuilder chunk;
+  chunk.Head(1);
+  chunk.Add(wire::ModuleEvent{.header = {},
+                              .address = 0x2000,
+                              .root = 0x1000,
+                              .path_id = 3,
+                              .class_name_id = 2,
+                              .reserved = 0},
+            wire::EventKind::kModule);
+  Decode(chunk);
+  ASSERT_THAT(sink_.modules(), SizeIs(1));
+  EXPECT_EQ(sink_.modules()[0].address, 0x2000u);
+  EXPECT_EQ(sink_.modules()[0].root, 0x1000u);
+  EXPECT_NE(sink_.modules()[0].path, 0u);
+}
+
 TEST_F(TorchDecoderTest, AnOperatorComesBehindItsRange) {
   OperatorBuilder builder(kStart + 10, 2);
   builder.Tensor(kFloat, {16, 64}).Tensor(kFloat, {64}).None().Int(1);

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -45,6 +46,18 @@ class RealTraceTest : public testing::TestWithParam<const char*> {
     }),
                 IsOk());
     return count > 0;
+  }
+
+  // It knows the kernels of NCCL alone, and takes those of symmetric memory for computation.
+  static bool IsUnknownToHta(std::string_view kernel) {
+    return kernel.find("multimem_all_reduce_kernel") != std::string_view::npos;
+  }
+  bool HasCollectivesThatHtaDoesNotKnow() {
+    const auto& names = trace_.reader().names();
+    return std::any_of(names.begin(), names.end(), IsUnknownToHta);
+  }
+  static int64_t NanosecondsOf(const nlohmann::json& us) {
+    return static_cast<int64_t>(us.get<double>() * 1000);
   }
 
   // Holistic Trace Analysis cuts every activity to whole microseconds, begin and end; and what
@@ -91,8 +104,14 @@ TEST_P(RealTraceTest, BusyAndIdleTimesAreThoseOfHolisticTraceAnalysis) {
   // It takes waits in the trace for work of the GPU, so that only this can be compared there.
   const nlohmann::json& temporal = expected["temporal"];
   if (temporal.is_array()) {
-    ExpectMicroseconds(whole.compute_ns, temporal[0]["compute_time(us)"], activities);
-    if (!HasWaits()) {
+    if (HasCollectivesThatHtaDoesNotKnow()) {
+      EXPECT_LT(whole.compute_ns, NanosecondsOf(temporal[0]["compute_time(us)"]));
+      ExpectMicroseconds(whole.kernel_time_ns, temporal[0]["kernel_time(us)"], activities);
+      ExpectMicroseconds(whole.idle_ns, temporal[0]["idle_time(us)"], activities);
+    } else {
+      ExpectMicroseconds(whole.compute_ns, temporal[0]["compute_time(us)"], activities);
+    }
+    if (!HasWaits() && !HasCollectivesThatHtaDoesNotKnow()) {
       ExpectMicroseconds(whole.kernel_time_ns, temporal[0]["kernel_time(us)"], activities);
       ExpectMicroseconds(whole.idle_ns, temporal[0]["idle_time(us)"], activities);
       ExpectMicroseconds(whole.busy_ns - whole.compute_ns, temporal[0]["non_compute_time(us)"],
@@ -240,7 +259,8 @@ TEST_P(RealTraceTest, TotalsOfKernelsAreThoseOfHolisticTraceAnalysis) {
       if (row.name != top["name"]) continue;
       SCOPED_TRACE(row.name);
       ExpectMicroseconds(row.total_ns, top["sum (us)"], row.count);
-      EXPECT_EQ(row.is_communication, top["kernel_type"] == "COMMUNICATION");
+      EXPECT_EQ(row.is_communication,
+                top["kernel_type"] == "COMMUNICATION" || IsUnknownToHta(row.name));
       ++compared;
     }
   }

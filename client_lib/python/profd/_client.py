@@ -379,6 +379,8 @@ def capture(*, steps: Optional[int] = None, duration: Union[float, str, None] = 
                 at most an hour.
     ops         what of PyTorch's operators: "auto", "off", "names", "shapes".
     memory, strides   also events of torch's allocators; also strides of inputs.
+    stacks, modules   also the Python lines that called each operator; also the torch.nn.Module
+                that it ran in.
     gpu         "auto", "off", "light", "default", "full".
     warmup      steps recorded and thrown away first; default 1.
     step_marker, step_source   what a step is, where it is not what the process says: the name
@@ -433,7 +435,8 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def _spec(api: Api, steps: Optional[int], duration: Union[float, str, None], *, ops: str = "auto",
-          memory: bool = False, strides: bool = False, gpu: str = "auto",
+          memory: bool = False, strides: bool = False, stacks: bool = False,
+          modules: bool = False, gpu: str = "auto",
           warmup: Optional[int] = None, step_marker: str = "", step_source: str = "",
           name: str = "", labels: Optional[Mapping[str, str]] = None,
           timeout: Union[float, str, None] = None) -> Any:
@@ -451,7 +454,8 @@ def _spec(api: Api, steps: Optional[int], duration: Union[float, str, None], *, 
     return api.message(
         "CaptureSpec", display_name=name, labels=dict(labels or {}), step_marker=step_marker,
         torch=api.message("TorchSpec", operators=_choice("ops", ops, _OPERATORS), memory=memory,
-                          strides=strides, step_source=step_source),
+                          strides=strides, stacks=stacks, modules=modules,
+                          step_source=step_source),
         gpu=api.message("GpuSpec", mode=_choice("gpu", gpu, _GPU_MODES)), **given)
 
 

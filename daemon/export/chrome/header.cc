@@ -98,6 +98,8 @@ std::string AboutTorch(const TorchRecord& torch, int64_t inputs_left_out) {
       .Number("odd_tensor_count", torch.odd_tensor_count)
       .Number("lost_note_count", torch.lost_note_count)
       .Number("missed_memory_count", torch.missed_memory_count)
+      .Number("stack_count", torch.stack_count)
+      .Number("missing_stack_count", torch.missing_stack_count)
       .Object("missing", missing);
   if (inputs_left_out > 0) object.Number("inputs_left_out", inputs_left_out);
   return object.Take();

@@ -24,21 +24,21 @@ std::vector<uint32_t> FirstInputs(std::span<const OperatorInputs> inputs) {
 
 }  // namespace
 
-absl::StatusOr<OpKinds> OpKinds::Build(store::CaptureReader& reader, bool by_inputs, Group group) {
+absl::StatusOr<OpKinds> OpKinds::Build(store::CaptureReader& reader, const Options& options) {
   OpKinds kinds;
-  kinds.group_ = group;
+  kinds.group_ = options.group;
   const std::vector<uint32_t> first_names = FirstIds(reader.names());
   kinds.kinds_.reserve(first_names.size());
   for (uint32_t name = 0; name < first_names.size(); ++name) {
     kinds.kinds_.push_back({first_names[name], name, 0, 0});
   }
-  if (by_inputs) {
+  if (options.by_inputs) {
     ASSIGN_OR_RETURN(kinds.operators_, OperatorIndex::Build(reader));
     kinds.first_inputs_ = FirstInputs(reader.inputs());
     kinds.by_inputs_ = !kinds.first_inputs_.empty();
   }
-  if (group == Group::kModule) {
-    ASSIGN_OR_RETURN(kinds.modules_, ModuleIndex::Build(reader));
+  if (options.group == Group::kPlace) {
+    ASSIGN_OR_RETURN(kinds.places_, PlaceIndex::Build(reader, options.place, options.frames));
   }
   return kinds;
 }
@@ -46,7 +46,7 @@ absl::StatusOr<OpKinds> OpKinds::Build(store::CaptureReader& reader, bool by_inp
 uint32_t OpKinds::columns() const {
   uint32_t columns = kRangeName;
   if (by_inputs_) columns |= kRangeStart | kRangeDepth;
-  if (group_ == Group::kModule) columns |= kRangeStart;
+  if (group_ == Group::kPlace) columns |= kRangeStart;
   return columns;
 }
 
@@ -56,7 +56,7 @@ std::span<const uint32_t> OpKinds::Of(const RangeBatch& batch) {
   for (size_t i = 0; i < batch.size; ++i) {
     const OperatorIndex::Entry* op =
         by_inputs_ ? operators_.Find(batch.thread, batch.start_ns[i], batch.depth[i]) : nullptr;
-    const int64_t start_ns = group_ == Group::kModule ? batch.start_ns[i] : 0;
+    const int64_t start_ns = group_ == Group::kPlace ? batch.start_ns[i] : 0;
     of_batch_.push_back(KindOf(batch.name[i], op == nullptr ? 0 : first_inputs_[op->inputs],
                                GroupAt(batch.thread, start_ns)));
   }
@@ -73,8 +73,8 @@ uint32_t OpKinds::GroupAt(uint32_t thread, int64_t start_ns) {
       return 0;
     case Group::kThread:
       return thread;
-    case Group::kModule:
-      return modules_.At(thread, start_ns);
+    case Group::kPlace:
+      return places_.At(thread, start_ns);
   }
   return 0;
 }

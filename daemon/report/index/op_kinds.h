@@ -1,5 +1,5 @@
 // OpKinds assigns numbers to the rows of the operator table. A kind is a name; by inputs, a name
-// with the sizes and types of its inputs; in groups, also the thread or module that it ran in.
+// with the sizes and types of its inputs; in groups, also the thread or place that it ran in.
 //
 // A kind below the number of names is that name without inputs and group. Other kinds get the next
 // number at their first use. Equal texts are one name; inputs that differ only in strides are
@@ -18,18 +18,23 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "daemon/report/index/module_index.h"
 #include "daemon/report/index/operator_index.h"
+#include "daemon/report/index/place_index.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
 
 class OpKinds {
  public:
-  enum class Group { kNone, kThread, kModule };
+  enum class Group { kNone, kThread, kPlace };
+  struct Options {
+    bool by_inputs = false;
+    Group group = Group::kNone;
+    PlaceKind place = PlaceKind::kModule;  // With kPlace.
+    uint32_t frames = PlaceIndex::kDefaultFrames;
+  };
 
-  static absl::StatusOr<OpKinds> Build(store::CaptureReader& reader, bool by_inputs,
-                                       Group group = Group::kNone);
+  static absl::StatusOr<OpKinds> Build(store::CaptureReader& reader, const Options& options);
 
   // The columns that Of() reads.
   uint32_t columns() const;
@@ -45,9 +50,9 @@ class OpKinds {
   uint32_t FirstOf(uint32_t kind) const { return kinds_[kind].first; }
   uint32_t NameOf(uint32_t kind) const { return kinds_[kind].name; }      // Index into names().
   uint32_t InputsOf(uint32_t kind) const { return kinds_[kind].inputs; }  // Into inputs(); 0: none.
-  // Index into threads(), or of modules(); 0 without groups.
+  // Index into threads(), or of places(); 0 without groups.
   uint32_t GroupOf(uint32_t kind) const { return kinds_[kind].group; }
-  const ModuleIndex& modules() const { return modules_; }
+  const PlaceIndex& places() const { return places_; }
 
  private:
   struct Kind {
@@ -63,7 +68,7 @@ class OpKinds {
 
   bool by_inputs_ = false;
   Group group_ = Group::kNone;
-  ModuleIndex modules_;
+  PlaceIndex places_;
   OperatorIndex operators_;
   std::vector<Kind> kinds_;
   std::vector<uint32_t> first_inputs_;  // For each of inputs(), the first equal one.

@@ -4,7 +4,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/report/index/end_of.h"
-#include "daemon/report/index/module_index.h"
+#include "daemon/report/index/place_index.h"
 #include "proto/wire/event.h"
 
 namespace profd::report {

@@ -74,6 +74,12 @@ const table::Description<OpProfileRow>& OpColumns() {
       KeyColumn(&OpProfileRow::rank, "rank", "Rank", "Rank, from the program's metadata"),
       KeyColumn(&OpProfileRow::module, "module", "Module",
                 "The innermost torch.nn.Module around the row's calls, on their thread"),
+      KeyColumn(
+          &OpProfileRow::source, "source", "Source",
+          "The line of Python that the row's calls came from: the innermost one that is not in "
+          "torch or in Python's own library"),
+      KeyColumn(&OpProfileRow::stack, "stack", "Stack",
+                "The lines of Python that the row's calls came from, the innermost first"),
       KeyColumn(&OpProfileRow::thread, "thread", "Thread",
                 "The thread that the row's calls began on: its number and name"),
       {&OpProfileRow::step,

@@ -517,7 +517,7 @@ std::optional<OpSort> OpSortFromString(std::string_view text) {
 absl::StatusOr<OpTable> SummarizeOps(store::CaptureReader& recorded, const OpOptions& options) {
   BelievedReader reader(recorded);
   if (options.limit < 0) return absl::InvalidArgumentError("limit must be 0 (all rows) or more");
-  ASSIGN_OR_RETURN(OpKinds kinds, OpKinds::Build(reader, options.by_inputs));
+  ASSIGN_OR_RETURN(OpKinds kinds, OpKinds::Build(reader, {.by_inputs = options.by_inputs}));
   ASSIGN_OR_RETURN(OpSummaryTable summary, SummarizeOpsByKind(reader, options, kinds));
   OpTable table = std::move(summary.table);
   SortRows(options.sort, table.rows);

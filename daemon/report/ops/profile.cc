@@ -22,10 +22,12 @@
 namespace profd::report {
 namespace {
 
-constexpr std::array<std::pair<OpGroup, std::string_view>, 5> kGroupNames = {{
+constexpr std::array<std::pair<OpGroup, std::string_view>, 7> kGroupNames = {{
     {OpGroup::kName, "name"},
     {OpGroup::kInputs, "input_shape"},
     {OpGroup::kModule, "module"},
+    {OpGroup::kSource, "source"},
+    {OpGroup::kStack, "stack"},
     {OpGroup::kStep, "step"},
     {OpGroup::kThread, "thread"},
 }};
@@ -305,8 +307,13 @@ class OpProfiler {
   }
 
   void SetGroup(uint32_t kind, OpProfileRow& row) const {
+    const auto place = [&] { return kinds_.places().NameOf(kinds_.GroupOf(kind)); };
     if (options_.group == OpGroup::kModule) {
-      row.module = kinds_.modules().NameOf(kinds_.GroupOf(kind));
+      row.module = place();
+    } else if (options_.group == OpGroup::kSource) {
+      row.source = place();
+    } else if (options_.group == OpGroup::kStack) {
+      row.stack = place();
     } else if (options_.group == OpGroup::kThread) {
       const store::ReaderThread& thread = reader_.threads()[kinds_.GroupOf(kind)];
       row.thread = thread.name.empty() ? StrCat(thread.os_thread)
@@ -328,18 +335,31 @@ class OpProfiler {
   std::optional<GpuPeaks> peaks_;
 };
 
-OpKinds::Group KindsGroupOf(OpGroup group) {
-  switch (group) {
+OpKinds::Options KindsOf(const OpProfileOptions& options) {
+  OpKinds::Options kinds = {.by_inputs = options.group == OpGroup::kInputs,
+                            .frames = options.frames};
+  switch (options.group) {
     case OpGroup::kModule:
-      return OpKinds::Group::kModule;
+      kinds.group = OpKinds::Group::kPlace;
+      kinds.place = PlaceKind::kModule;
+      break;
+    case OpGroup::kSource:
+      kinds.group = OpKinds::Group::kPlace;
+      kinds.place = PlaceKind::kSource;
+      break;
+    case OpGroup::kStack:
+      kinds.group = OpKinds::Group::kPlace;
+      kinds.place = PlaceKind::kStack;
+      break;
     case OpGroup::kThread:
-      return OpKinds::Group::kThread;
+      kinds.group = OpKinds::Group::kThread;
+      break;
     case OpGroup::kName:
     case OpGroup::kInputs:
     case OpGroup::kStep:
       break;
   }
-  return OpKinds::Group::kNone;
+  return kinds;
 }
 
 }  // namespace
@@ -361,9 +381,9 @@ std::optional<OpGroup> OpGroupFromString(std::string_view text) {
 void SortBySelfTime(OpProfile& profile) {
   const auto key = [&](const OpProfileRow& row) {
     // Negative: more time comes first.
-    return std::tuple(
-        profile.has_device ? -row.self_device_ns : 0, -row.self_cpu_ns,
-        std::tie(row.name, row.step, row.dims, row.types, row.module, row.thread, row.rank));
+    return std::tuple(profile.has_device ? -row.self_device_ns : 0, -row.self_cpu_ns,
+                      std::tie(row.name, row.step, row.dims, row.types, row.module, row.source,
+                               row.stack, row.thread, row.rank));
   };
   std::ranges::sort(profile.rows, std::less<>(), key);
 }
@@ -371,8 +391,7 @@ void SortBySelfTime(OpProfile& profile) {
 absl::StatusOr<OpProfile> SummarizeOpProfile(store::CaptureReader& recorded,
                                              const OpProfileOptions& options) {
   BelievedReader reader(recorded);
-  ASSIGN_OR_RETURN(OpKinds kinds, OpKinds::Build(reader, options.group == OpGroup::kInputs,
-                                                 KindsGroupOf(options.group)));
+  ASSIGN_OR_RETURN(OpKinds kinds, OpKinds::Build(reader, KindsOf(options)));
   ASSIGN_OR_RETURN(OpProfile profile, OpProfiler(reader, options, kinds).Build());
   SortBySelfTime(profile);
   return profile;

@@ -1,6 +1,6 @@
 // The operator table of `profctl ops` and `trace`, Python, and the report "ops": the figures of
 // op_table.h and, for each row, percentiles of its calls, the steps that it ran in, and the FLOPs
-// that it computed. A row is a name, or a name by inputs, step, thread, or module. Its columns are
+// that it computed. A row is a name, or a name by inputs, step, thread, or place. Its columns are
 // in columns.cc.
 //
 // Threads: any, one reader each.
@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/base/table/table.h"
+#include "daemon/report/index/place_index.h"
 #include "daemon/report/ops/op_table.h"
 #include "daemon/store/file/capture_reader.h"
 
@@ -27,7 +28,10 @@ namespace profd::report {
 enum class OpGroup {
   kName,
   kInputs,  // Sizes and types of inputs.
-  kModule,  // The torch.nn.Module around it (module_index.h).
+  // Where in the program's Python it ran (place_index.h).
+  kModule,
+  kSource,
+  kStack,
   kStep,
   kThread,
 };
@@ -41,8 +45,9 @@ inline constexpr std::string_view kSlowerInFirstStep =
 
 struct OpProfileOptions {
   OpGroup group = OpGroup::kName;
-  bool by_step = false;         // One row per step, too.
-  std::optional<int64_t> step;  // Only ranges that begin inside this step.
+  uint32_t frames = PlaceIndex::kDefaultFrames;  // With OpGroup::kStack.
+  bool by_step = false;                          // One row per step, too.
+  std::optional<int64_t> step;                   // Only ranges that begin inside this step.
   // Only figures that are sums over calls: the others (percentiles, FLOPs, steps) are not known.
   // Of large captures that takes an eighth of the time (tests/bench/README.md). Imports have all
   // figures nevertheless.
@@ -52,6 +57,8 @@ struct OpProfileOptions {
 // A negative figure is not known.
 struct OpProfileRow : OpRow {
   std::string module;  // With OpGroup::kModule; empty: in none.
+  std::string source;  // With OpGroup::kSource: "train.py(12): step"; empty: not known.
+  std::string stack;   // With OpGroup::kStack
   std::string thread;  // With OpGroup::kThread: "4711 autograd".
   std::string rank;    // In a table of several captures.
   // Of CPU total, over calls: durations that occurred (nearest rank).
@@ -84,7 +91,7 @@ struct OpProfile {
   int64_t unattributed_device_ns = 0;  // Of that: orphans, and launches outside any range.
   int64_t busy_device_ns = -1;         // Union over streams, devices added; negative: not known.
   int64_t step_count = 0;              // In the window, or 1 of one.
-  // Python functions (RangeCategory::kPython) are not rows, except by module.
+  // Python functions (RangeCategory::kPython) are not rows; modules are.
   int64_t frame_row_count = 0;
   bool is_simulated = false;  // The GPU is.
 };

@@ -232,6 +232,8 @@ absl::StatusOr<TorchSpec> TorchSpecFromProto(const v1::TorchSpec& spec) {
   out.operators = static_cast<OperatorMode>(spec.operators());
   out.strides = spec.strides();
   out.memory = spec.memory();
+  out.stacks = spec.stacks();
+  out.modules = spec.modules();
   if (spec.step_source().empty()) return out;
   const auto source = StepSourceFromString(spec.step_source());
   if (!source.has_value() || *source == StepSource::kNone) {
@@ -247,6 +249,8 @@ void TorchSpecToProto(const TorchSpec& spec, v1::TorchSpec& out) {
   out.set_operators(static_cast<v1::TorchSpec::Operators>(spec.operators));
   out.set_strides(spec.strides);
   out.set_memory(spec.memory);
+  out.set_stacks(spec.stacks);
+  out.set_modules(spec.modules);
   if (spec.step_source != StepSource::kNone) {
     out.set_step_source(std::string(ToString(spec.step_source)));
   }
@@ -272,6 +276,8 @@ void TorchToProto(const TorchRecord& torch, v1::TorchInfo& out) {
   out.set_odd_tensor_count(torch.odd_tensor_count);
   out.set_lost_note_count(torch.lost_note_count);
   out.set_missed_memory_count(torch.missed_memory_count);
+  out.set_stack_count(torch.stack_count);
+  out.set_missing_stack_count(torch.missing_stack_count);
 }
 
 void ImportToProto(const ImportRecord& imported, v1::Capture& out) {

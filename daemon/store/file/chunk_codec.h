@@ -66,9 +66,11 @@ ChunkSummary EncodeChunk(EventTable<Row>& table, const TimeSpan& span, ColumnEnc
                          std::string& out) {
   const ChunkSummary summary = {Row::kKind, static_cast<uint32_t>(table.size()), span};
   Pack(table);
-  out.assign(kChunkHeaderBytes + 4 * EventTable<Row>::kColumnCount, '\0');
+  const size_t column_count = StoredColumns(table);
+  out.assign(kChunkHeaderBytes + 4 * column_count, '\0');
   std::array<size_t, EventTable<Row>::kColumnCount> columns;
   VisitColumns(table, [&](const auto& column, ColumnTransform transform, size_t number) {
+    if (number >= column_count) return;
     columns[number] = out.size();
     if constexpr (std::is_same_v<decltype(column), const std::vector<double>&>) {
       std::vector<uint64_t> bits(column.size());
@@ -78,13 +80,14 @@ ChunkSummary EncodeChunk(EventTable<Row>& table, const TimeSpan& span, ColumnEnc
       encoder.Encode(std::span(column), transform, out);
     }
   });
-  chunk_internal::WriteHeader(summary, columns, out);
+  chunk_internal::WriteHeader(summary, std::span(columns).first(column_count), out);
   return summary;
 }
 
 // Decodes the columns whose bit (1 << number) is set in `wanted` into `table`, leaving the
-// others as they are; the values are those of the file. `bytes` are those of the chunk from the
-// first wanted column's offset to the last one's end, at least.
+// others as they are; the values are those of the file. Added columns that the chunk lacks are 0.
+// `bytes` are those of the chunk from the first wanted column's offset to the last one's end, at
+// least.
 template <typename Row>
 absl::Status DecodeChunk(const ChunkLayout& layout, uint32_t wanted, std::string_view bytes,
                          size_t bytes_offset, ColumnDecoder& decoder, EventTable<Row>& table) {
@@ -92,7 +95,11 @@ absl::Status DecodeChunk(const ChunkLayout& layout, uint32_t wanted, std::string
   VisitColumns(table, [&](auto& column, ColumnTransform, size_t number) {
     if ((wanted & (1u << number)) == 0 || !status.ok()) return;
     if (number >= layout.column_count) {
-      status = absl::DataLossError("damaged chunk: a column is missing");
+      if ((AddedColumns<Row>() & (1u << number)) == 0) {
+        status = absl::DataLossError("damaged chunk: a column is missing");
+      } else {
+        column.assign(layout.summary.rows, {});
+      }
       return;
     }
     column.resize(layout.summary.rows);

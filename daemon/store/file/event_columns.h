@@ -184,6 +184,34 @@ void VisitColumns(Table& table, F&& f) {
                 [&](const auto& column) { f(column.values, column.kRule.transform, number++); });
 }
 
+// Returns how many columns the chunk for `table` has: not the added ones at the end that say
+// nothing.
+template <typename Row>
+size_t StoredColumns(const EventTable<Row>& table) {
+  size_t count = 0;
+  size_t number = EventTable<Row>::kFirstColumn;
+  ForEachColumn(table.columns, [&](const auto& column) {
+    ++number;
+    const bool says_nothing =
+        column.kRule.is_added && std::ranges::all_of(column.values, [](auto v) { return v == 0; });
+    if (!says_nothing) count = number;
+  });
+  return count;
+}
+
+// Returns the columns, as bits, that a chunk may lack.
+template <typename Row>
+uint32_t AddedColumns() {
+  uint32_t added = 0;
+  size_t number = EventTable<Row>::kFirstColumn;
+  Row row;
+  ForEachColumn(row, [&](const auto& column) {
+    if (column.kRule.is_added) added |= 1u << number;
+    ++number;
+  });
+  return added;
+}
+
 // Returns the columns of a chunk, as bits, that are decoded for a reader who asked for `columns`.
 template <typename Row>
 uint32_t WantedColumns(uint32_t columns) {

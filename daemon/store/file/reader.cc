@@ -29,9 +29,13 @@ bool AllWithin(const std::vector<T>& values, int64_t lowest, int64_t highest) {
   return values.empty() ||
          (std::cmp_greater_equal(low, lowest) && std::cmp_less_equal(high, highest));
 }
+// One comparison per value, and not two: most columns are such.
 template <typename T>
+requires std::is_unsigned_v<T>
 bool AllBelow(const std::vector<T>& values, size_t bound) {
-  return AllWithin(values, 0, static_cast<int64_t>(bound) - 1);
+  T high = 0;
+  for (const T value : values) high = std::max(high, value);
+  return values.empty() || high < bound;
 }
 bool AreTimes(const std::vector<int64_t>& values) {
   return AllWithin(values, -kMaxTimeNs, kMaxTimeNs);
@@ -197,10 +201,14 @@ absl::Status CaptureFileReader::LoadChunk(const ChunkEntry& entry, uint32_t want
   ReportProgress();
   ASSIGN_OR_RETURN(const ChunkLayout layout, OpenChunk(entry));
   if (wanted == 0) return absl::OkStatus();
-  // Between the first and the last wanted column, in one piece.
+  // Between the first and the last wanted column that is there, in one piece.
+  const uint32_t stored = ~uint32_t{0} >> (kMaxChunkColumns - layout.column_count);
+  if (layout.column_count == 0 || (wanted & ~stored & ~AddedColumns<Row>()) != 0 ||
+      (wanted & stored) == 0) {
+    return DamagedCapture("a chunk lacks a column");
+  }
   const auto first = static_cast<size_t>(std::countr_zero(wanted));
-  const auto last = static_cast<size_t>(std::bit_width(wanted)) - 1;
-  if (last >= layout.column_count) return DamagedCapture("a chunk lacks a column");
+  const auto last = static_cast<size_t>(std::bit_width(wanted & stored)) - 1;
   const size_t begin = layout.offsets[first];
   const size_t size = layout.offsets[last + 1] - begin;
   RETURN_IF_ERROR(ReadBlob(begin, size, bytes_));
@@ -231,7 +239,11 @@ absl::Status CaptureFileReader::CheckColumns(const EventTable<Row>& table, uint3
     } else if constexpr (kRule.meaning == kArgumentValue) {
       valid = AreArgumentValues(table.columns.type, column.values, contents_.names.size());
     } else if constexpr (kRule.meaning == kNumber && kRule.has_bounds()) {
-      valid = AllWithin(column.values, kRule.low, kRule.high);
+      if constexpr (kRule.low == 0 && std::is_unsigned_v<columns_internal::ValueOf<T>>) {
+        valid = AllBelow(column.values, static_cast<size_t>(kRule.high) + 1);
+      } else {
+        valid = AllWithin(column.values, kRule.low, kRule.high);
+      }
     }
     if (!valid) status = DamagedCapture(Complaint(kRule.meaning));
   });

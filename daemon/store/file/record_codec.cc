@@ -44,6 +44,8 @@ void Visit(Archive& archive, T& spec) {
   archive("operators", spec.operators);
   archive("strides", spec.strides);
   archive("memory", spec.memory);
+  archive("stacks", spec.stacks);
+  archive("modules", spec.modules);
   archive("step_source", spec.step_source);
 }
 
@@ -204,6 +206,8 @@ void Visit(Archive& archive, T& torch) {
   archive("odd_tensor_count", torch.odd_tensor_count);
   archive("lost_note_count", torch.lost_note_count);
   archive("missed_memory_count", torch.missed_memory_count);
+  archive("stack_count", torch.stack_count);
+  archive("missing_stack_count", torch.missing_stack_count);
 }
 
 template <typename Archive, typename T>

@@ -152,9 +152,10 @@ TEST_F(OpsTest, GroupsAndKeysAreAllTaken) {
 TEST_F(OpsTest, CsvQuotesWhatIsInNames) {
   const RunResult result = Run({"ops", file_, "--csv", "--sort", "calls"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out,
-              StartsWith("name,rank,module,thread,step,dims,types,busy_device_ns,share,"));
-  EXPECT_THAT(result.out, HasSubstr("\"aten::mm\\u001b[2J\xEF\xBF\xBD,\"\"\n\",,,,,,,0,0,"));
+  EXPECT_THAT(
+      result.out,
+      StartsWith("name,rank,module,source,stack,thread,step,dims,types,busy_device_ns,share,"));
+  EXPECT_THAT(result.out, HasSubstr("\"aten::mm\\u001b[2J\xEF\xBF\xBD,\"\"\n\",,,,,,,,,0,0,"));
   EXPECT_EQ(Run({"ops", file_, "--csv", "--json"}).exit_code, 2);
   EXPECT_EQ(Run({"ops", file_, "--csv", "--torch"}).exit_code, 2);
 }

@@ -127,8 +127,9 @@ TEST_F(TraceTest, WhatIsAskedOfTorchReachesTheDaemon) {
   RunJson({"trace", "--ops=names", "--with=memory"});
   RunJson({"trace", "--ops=off"});
   RunJson({"trace", "--with", "strides", "--with", "memory"});
+  RunJson({"trace", "--with", "stacks,modules"});
   const auto creates = profd_.creates();
-  ASSERT_THAT(creates, SizeIs(5));
+  ASSERT_THAT(creates, SizeIs(6));
   const auto torch = [&](size_t index) { return creates[index].spec().torch(); };
   EXPECT_EQ(torch(0).operators(), v1::TorchSpec::AUTO);
   EXPECT_FALSE(torch(0).memory() || torch(0).strides());
@@ -140,6 +141,8 @@ TEST_F(TraceTest, WhatIsAskedOfTorchReachesTheDaemon) {
   EXPECT_TRUE(torch(2).memory());
   EXPECT_EQ(torch(3).operators(), v1::TorchSpec::OFF);
   EXPECT_TRUE(torch(4).memory() && torch(4).strides());
+  EXPECT_FALSE(torch(4).stacks() || torch(4).modules());
+  EXPECT_TRUE(torch(5).stacks() && torch(5).modules());
 }
 
 TEST_F(TraceTest, AStepMarkerReachesTheDaemon) {

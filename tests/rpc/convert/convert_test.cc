@@ -113,16 +113,29 @@ TEST(SpecTest, WhatToRecordOfTorchGoesBothWays) {
   spec.mutable_torch()->set_operators(v1::TorchSpec::SHAPES);
   spec.mutable_torch()->set_strides(true);
   spec.mutable_torch()->set_memory(true);
+  spec.mutable_torch()->set_stacks(true);
+  spec.mutable_torch()->set_modules(true);
   spec.mutable_torch()->set_step_source("dataloader");
   const auto out = SpecFromProto(spec);
   ASSERT_THAT(out, IsOk());
   EXPECT_EQ(out->torch, (TorchSpec{.operators = OperatorMode::kShapes,
                                    .strides = true,
                                    .memory = true,
+                                   .stacks = true,
+                                   .modules = true,
                                    .step_source = StepSource::kDataLoader}));
   v1::CaptureSpec back;
   SpecToProto(*out, back);
   EXPECT_THAT(SpecFromProto(back), IsOkAndHolds(*out));
+}
+
+TEST(SpecTest, StacksWithoutOperatorsAreRefused) {
+  v1::CaptureSpec spec = FiveSteps();
+  spec.mutable_torch()->set_operators(v1::TorchSpec::OFF);
+  spec.mutable_torch()->set_stacks(true);
+  EXPECT_THAT(SpecFromProto(spec), StatusIs(absl::StatusCode::kInvalidArgument));
+  spec.mutable_torch()->set_operators(v1::TorchSpec::NAMES);
+  EXPECT_THAT(SpecFromProto(spec), IsOk());
 }
 
 TEST(SpecTest, WhatIsNotSaidOfTorchIsTheDefault) {
@@ -306,7 +319,9 @@ TEST(CaptureTest, WhatIsKnownOfTorchIsSaid) {
                   .cut_input_count = 7,
                   .odd_tensor_count = 8,
                   .lost_note_count = 9,
-                  .missed_memory_count = 10};
+                  .missed_memory_count = 10,
+                  .stack_count = 11,
+                  .missing_stack_count = 12};
   v1::Capture message;
   CaptureToProto(record, message);
   EXPECT_EQ(message.target().step_source(), "dataloader");
@@ -329,6 +344,8 @@ TEST(CaptureTest, WhatIsKnownOfTorchIsSaid) {
   EXPECT_EQ(torch.odd_tensor_count(), 8);
   EXPECT_EQ(torch.lost_note_count(), 9);
   EXPECT_EQ(torch.missed_memory_count(), 10);
+  EXPECT_EQ(torch.stack_count(), 11);
+  EXPECT_EQ(torch.missing_stack_count(), 12);
 }
 
 TEST(CaptureTest, WhatIsNotSetIsAbsent) {

@@ -260,6 +260,8 @@ absl::StatusOr<ReadBack> ReadAll(CaptureReader& reader) {
   RETURN_IF_ERROR(ReadKind(reader, all.tensor_uses));
   RETURN_IF_ERROR(ReadKind(reader, all.notes));
   RETURN_IF_ERROR(ReadKind(reader, all.blocks));
+  RETURN_IF_ERROR(ReadKind(reader, all.stacks));
+  RETURN_IF_ERROR(ReadKind(reader, all.modules));
   RETURN_IF_ERROR(ReadKind(reader, all.arguments));
   RETURN_IF_ERROR(ReadKind(reader, all.gpu_annotations));
   return all;

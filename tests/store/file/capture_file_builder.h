@@ -130,6 +130,8 @@ struct ReadBack {
   std::vector<std::vector<TensorUseRow>> tensor_uses;
   std::vector<std::vector<NoteRow>> notes;
   std::vector<BlockRow> blocks;
+  std::vector<StackRow> stacks;
+  std::vector<ModuleRow> modules;
   // Of imported traces.
   std::vector<ArgumentRow> arguments;
   std::vector<GpuAnnotationRow> gpu_annotations;

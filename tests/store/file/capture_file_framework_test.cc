@@ -25,7 +25,18 @@ constexpr OperatorRow kOperator = {.start_ns = 5'000,
                                    .forward_thread = uint64_t{1} << 40,
                                    .torch_thread = 7,
                                    .inputs = 2,
-                                   .scalars = 1};
+                                   .scalars = 1,
+                                   .stack = 9};
+constexpr StackRow kStack = {.caller = 8,
+                             .file = 1,
+                             .function = 2,
+                             .line = 120,
+                             .first_line = 100,
+                             .module = uint64_t{0xfe} << 56,
+                             .class_name = 1,
+                             .is_cut = true};
+constexpr ModuleRow kModule = {
+    .address = uint64_t{0xfe} << 56, .root = 0x7f0000002000, .path = 2, .class_name = 1};
 constexpr TensorUseRow kUse = {
     .time_ns = 5'000, .address = 0x7f0000001000, .depth = 3, .scope = 1, .input = 255};
 constexpr NoteRow kNote = {.time_ns = 5'100, .kind = 2, .subject = 1, .text = 2, .value = -9};
@@ -105,6 +116,8 @@ TEST_F(CaptureFileFrameworkTest, GivesBackEveryFieldSinceTheCapturesStart) {
   ASSERT_THAT(sink->Append(1, kUse), IsOk());
   ASSERT_THAT(sink->Append(0, notes), IsOk());
   ASSERT_THAT(sink->Append(kBlock), IsOk());
+  ASSERT_THAT(sink->Append(kStack), IsOk());
+  ASSERT_THAT(sink->Append(kModule), IsOk());
   Finish(*sink, /*start_ns=*/1'000);
 
   const ReadBack all = ReadStored();
@@ -118,6 +131,37 @@ TEST_F(CaptureFileFrameworkTest, GivesBackEveryFieldSinceTheCapturesStart) {
   note_since.time_ns -= 1'000;
   EXPECT_THAT(all.notes, ElementsAre(ElementsAre(note_since, timeless)));
   EXPECT_THAT(all.blocks, ElementsAre(kBlock));
+  EXPECT_THAT(all.stacks, ElementsAre(kStack));
+  EXPECT_THAT(all.modules, ElementsAre(kModule));
+}
+
+TEST_F(CaptureFileFrameworkTest, WithoutStacksOperatorsHaveTheColumnsThatTheyAlwaysHad) {
+  const auto column_count = [this] {
+    auto db = Database::Open(File(id_, ".profd"), Database::Mode::kImmutableUntrusted);
+    EXPECT_THAT(db, IsOk());
+    StatementLease chunk = (*db)->Use("SELECT hex(substr(data, 8, 1)) FROM chunks WHERE kind = 11");
+    EXPECT_THAT(chunk->Step(), IsOkAndHolds(true));
+    return chunk->Text(0);
+  };
+  OperatorRow row = kOperator;
+  row.inputs = row.scalars = row.stack = 0;
+  {
+    auto sink = CreateSink();
+    ASSERT_THAT(sink->Append(0, row), IsOk());
+    Finish(*sink);
+  }
+  EXPECT_EQ(column_count(), "09");
+  EXPECT_THAT(ReadStored().operators, ElementsAre(ElementsAre(row)));
+
+  id_ = IdOf(2);
+  row.stack = 1;
+  {
+    auto sink = CreateSink();
+    ASSERT_THAT(sink->Append(0, row), IsOk());
+    Finish(*sink);
+  }
+  EXPECT_EQ(column_count(), "0A");
+  EXPECT_THAT(ReadStored().operators, ElementsAre(ElementsAre(row)));
 }
 
 TEST_F(CaptureFileFrameworkTest, RowsOfImportedTracesAreNeitherEventsNorFrameworkRows) {

@@ -41,6 +41,8 @@ CaptureRecord FullRecord() {
             .torch = {.operators = OperatorMode::kShapes,
                       .strides = true,
                       .memory = true,
+                      .stacks = true,
+                      .modules = true,
                       .step_source = StepSource::kOptimizer},
             .step_marker = "train_step",
             .display_name = "a \"name\"\n",
@@ -151,7 +153,9 @@ CaptureRecord FullRecord() {
              .cut_input_count = 142,
              .odd_tensor_count = 143,
              .lost_note_count = 144,
-             .missed_memory_count = 145};
+             .missed_memory_count = 145,
+             .stack_count = 146,
+             .missing_stack_count = 147};
   r.cpu = {.watched_ns = 156,
            .thread_count = 157,
            .ran_ns = 158,
@@ -210,20 +214,20 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full["graded"], empty["graded"]);
   expect_all_differ(full["cpu"], empty["cpu"]);
   EXPECT_THAT(full, SizeIs(45));
-  EXPECT_THAT(full["cpu"], SizeIs(5));
+  EXPECT_THAT(full["cpu"], SizeIs(7));
   EXPECT_THAT(full["cpu"]["threads"][0], SizeIs(3));
   EXPECT_THAT(full["slowdown"], SizeIs(8));
   EXPECT_THAT(full["graded"]["checks"][0], SizeIs(7));
   EXPECT_THAT(full["spec"], SizeIs(15));
   EXPECT_THAT(full["spec"]["gpu"], SizeIs(5));
-  EXPECT_THAT(full["spec"]["torch"], SizeIs(4));
+  EXPECT_THAT(full["spec"]["torch"], SizeIs(6));
   EXPECT_THAT(full["target"], SizeIs(24));
   EXPECT_THAT(full["windows"][0], SizeIs(4));
   EXPECT_THAT(full["gpu"], SizeIs(21));
   EXPECT_THAT(full["gpu"]["devices"][0], SizeIs(16));
   EXPECT_THAT(full["gpu"]["streams"][0], SizeIs(5));
   EXPECT_THAT(full["gpu"]["kind_failures"][0], SizeIs(2));
-  EXPECT_THAT(full["torch"], SizeIs(15));
+  EXPECT_THAT(full["torch"], SizeIs(17));
   EXPECT_THAT(full["torch"]["missing"][0], SizeIs(2));
 }
 

@@ -1,0 +1,100 @@
+#include "daemon/report/index/stack_table.h"
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+
+namespace profd::report {
+
+absl::StatusOr<StackTable> StackTable::Build(store::CaptureReader& reader) {
+  StackTable table;
+  table.names_ = reader.names();
+  table.stacks_.emplace_back();
+  RETURN_IF_ERROR(reader.ForEach<StackRow>([&table](const StackBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      // A hostile file may name a caller that comes later: there are no circles.
+      const bool is_known = batch.caller[i] < table.stacks_.size();
+      table.stacks_.push_back({.module = batch.module[i],
+                               .caller = is_known ? batch.caller[i] : 0,
+                               .file = batch.file[i],
+                               .function = batch.function[i],
+                               .line = batch.line[i],
+                               .class_name = batch.class_name[i]});
+    }
+    return absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(reader.ForEach<ModuleRow>([&table](const ModuleBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      table.modules_[batch.address[i]] = {
+          .root = batch.root[i], .path = batch.path[i], .class_name = batch.class_name[i]};
+    }
+    return absl::OkStatus();
+  }));
+  // Only of modules that ran: a program may hold models that it does not use.
+  uint64_t model = 0;
+  for (const Stack& stack : table.stacks_) {
+    const auto module = table.modules_.find(stack.module);
+    if (stack.module == 0 || module == table.modules_.end()) continue;
+    table.has_several_models_ |= model != 0 && module->second.root != model;
+    model = module->second.root;
+  }
+  return table;
+}
+
+std::string StackTable::NameOf(const Stack& stack) const {
+  const auto module = modules_.find(stack.module);
+  const std::string& class_name = names_[stack.class_name];
+  // After another one was at that address its class tells them apart, most of the time.
+  if (module == modules_.end() || names_[module->second.class_name] != class_name) {
+    return class_name;
+  }
+  if (module->second.path == 0) return class_name;
+  const std::string& path = names_[module->second.path];
+  const auto root = modules_.find(module->second.root);
+  if (!has_several_models_ || root == modules_.end()) return path;
+  return StrCat(names_[root->second.class_name], ": ", path);
+}
+
+std::string StackTable::ModuleOf(uint32_t stack) const {
+  while (stack != 0 && stack < stacks_.size()) {
+    if (stacks_[stack].module != 0) return NameOf(stacks_[stack]);
+    stack = stacks_[stack].caller;
+  }
+  return "";
+}
+
+std::string StackTable::LineOf(const Stack& stack) const {
+  if (stack.line == 0) return StrCat(names_[stack.file], ": ", names_[stack.function]);
+  return StrCat(names_[stack.file], "(", stack.line, "): ", names_[stack.function]);
+}
+
+std::string StackTable::SourceOf(uint32_t stack) const {
+  if (stack == 0 || stack >= stacks_.size()) return "";
+  for (uint32_t at = stack; at != 0; at = stacks_[at].caller) {
+    if (!IsLibrary(names_[stacks_[at].file])) return LineOf(stacks_[at]);
+  }
+  return LineOf(stacks_[stack]);
+}
+
+std::string StackTable::TextOf(uint32_t stack, size_t frames) const {
+  std::string text;
+  for (; frames > 0 && stack != 0 && stack < stacks_.size(); --frames) {
+    StrAppend(&text, text.empty() ? "" : kCallerSeparator, LineOf(stacks_[stack]));
+    stack = stacks_[stack].caller;
+  }
+  return text;
+}
+
+// The files of live captures have whole names, those of torch.profiler begin in the folder of a
+// package. A user's folder may be called torch, too.
+bool StackTable::IsLibrary(std::string_view file) {
+  if (file.starts_with("<frozen ")) return true;
+  for (const std::string_view packages : {"/site-packages/", "/dist-packages/"}) {
+    const size_t at = file.find(packages);
+    if (at == file.npos) continue;
+    const std::string_view package = file.substr(at + packages.size());
+    return package.starts_with("torch/") || package.starts_with("profd/");
+  }
+  return file.starts_with("torch/") || file.find("/lib/python3.") != file.npos;
+}
+
+}  // namespace profd::report

@@ -1,0 +1,164 @@
+// Where in the program's Python operators ran, of captures with stacks and of imported traces.
+#include "daemon/report/index/place_index.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "daemon/report/index/stack_table.h"
+#include "proto/wire/event.h"
+#include "tests/fakes/fake_capture_reader.h"
+#include "tests/fakes/status_matchers.h"
+
+namespace profd::report {
+namespace {
+
+constexpr auto kBackward = static_cast<uint8_t>(wire::OperatorScope::kBackwardFunction);
+constexpr auto kPython = static_cast<uint8_t>(wire::RangeCategory::kPython);
+
+class PlaceIndexTest : public testing::Test {
+ protected:
+  std::string PlaceAt(PlaceKind kind, int64_t time_ns, uint32_t frames = 8, uint32_t thread = 0) {
+    auto index = PlaceIndex::Build(reader_, kind, frames);
+    EXPECT_THAT(index, IsOk());
+    return index->NameOf(index->At(thread, time_ns));
+  }
+
+  FakeCaptureReader reader_;
+  const uint32_t main_ = reader_.AddThread(1, "main");
+};
+
+TEST_F(PlaceIndexTest, TheSourceIsTheInnermostLineOutsideOfLibraries) {
+  const uint32_t train = reader_.Stack(0, "/home/me/train.py", 12, "main");
+  const uint32_t net = reader_.Stack(train, "/home/me/net.py", 30, "Net.forward");
+  const uint32_t linear =
+      reader_.Stack(net, "/usr/lib/site-packages/torch/nn/modules/linear.py", 125, "forward");
+  reader_.Operator(main_, "aten::linear", 10, 50, {.stack = linear});
+  reader_.Operator(main_, "aten::add", 60, 70, {.stack = train});
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 20), "/home/me/net.py(30): Net.forward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 60), "/home/me/train.py(12): main");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 55), "") << "between operators";
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 5), "");
+}
+
+TEST_F(PlaceIndexTest, WhereAllLinesAreOfLibrariesTheSourceIsTheInnermost) {
+  const uint32_t stack = reader_.Stack(0, "/usr/lib/python3.11/threading.py", 982, "run");
+  reader_.Operator(main_, "aten::add", 10, 20, {.stack = stack});
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 10), "/usr/lib/python3.11/threading.py(982): run");
+}
+
+TEST_F(PlaceIndexTest, AStackHasAsManyLinesAsAreAskedFor) {
+  const uint32_t outer = reader_.Stack(0, "a.py", 1, "main");
+  const uint32_t middle = reader_.Stack(outer, "b.py", 2, "f");
+  const uint32_t inner = reader_.Stack(middle, "c.py", 3, "g");
+  reader_.Operator(main_, "aten::add", 10, 20, {.stack = inner});
+  EXPECT_EQ(PlaceAt(PlaceKind::kStack, 15, 2), "c.py(3): g < b.py(2): f");
+  EXPECT_EQ(PlaceAt(PlaceKind::kStack, 15, 8), "c.py(3): g < b.py(2): f < a.py(1): main");
+}
+
+TEST_F(PlaceIndexTest, AModuleIsNamedByItsPlaceInTheModel) {
+  reader_.Module(0x1000, 0x1000, "", "Net").Module(0x2000, 0x1000, "blocks.0.mlp", "Mlp");
+  const uint32_t root = reader_.ModuleStack(0, 0x1000, "Net");
+  const uint32_t mlp = reader_.ModuleStack(root, 0x2000, "Mlp");
+  const uint32_t line = reader_.Stack(mlp, "net.py", 9, "Mlp.forward");
+  reader_.Operator(main_, "aten::gelu", 10, 20, {.stack = line});
+  reader_.Operator(main_, "aten::add", 30, 40, {.stack = root});
+  EXPECT_EQ(PlaceAt(PlaceKind::kModule, 10), "blocks.0.mlp");
+  EXPECT_EQ(PlaceAt(PlaceKind::kModule, 30), "Net");
+}
+
+TEST_F(PlaceIndexTest, OfSeveralModelsThePlaceNamesTheModel) {
+  reader_.Module(1, 1, "", "Generator").Module(2, 1, "conv", "Conv2d");
+  reader_.Module(3, 3, "", "Critic").Module(4, 3, "conv", "Conv2d");
+  const uint32_t one = reader_.ModuleStack(0, 2, "Conv2d");
+  const uint32_t other = reader_.ModuleStack(0, 4, "Conv2d");
+  reader_.Operator(main_, "aten::conv2d", 10, 20, {.stack = one});
+  reader_.Operator(main_, "aten::conv2d", 30, 40, {.stack = other});
+  EXPECT_EQ(PlaceAt(PlaceKind::kModule, 10), "Generator: conv");
+  EXPECT_EQ(PlaceAt(PlaceKind::kModule, 30), "Critic: conv");
+}
+
+TEST_F(PlaceIndexTest, AModuleWhoseAddressIsAnotherModulesNowIsNamedByItsClass) {
+  reader_.Module(1, 1, "", "Net").Module(2, 1, "head", "Linear");
+  const uint32_t stack = reader_.ModuleStack(0, 2, "Dropout");
+  reader_.Operator(main_, "aten::dropout", 10, 20, {.stack = stack});
+  EXPECT_EQ(PlaceAt(PlaceKind::kModule, 10), "Dropout");
+}
+
+TEST_F(PlaceIndexTest, ABackwardOperatorIsWhereItsForwardOperatorWas) {
+  const uint32_t autograd = reader_.AddThread(2, "autograd");
+  const uint32_t line = reader_.Stack(0, "net.py", 9, "forward");
+  const uint32_t backward = reader_.Stack(0, "train.py", 20, "main");
+  reader_.Operator(main_, "aten::mm", 10, 20, {.sequence = 7, .torch_thread = 1, .stack = line});
+  const FakeOperator of = {
+      .scope = kBackward, .sequence = 7, .forward_thread = 1, .torch_thread = 2};
+  reader_.Operator(autograd, "MmBackward0", 100, 140, of);
+  reader_.Operator(autograd, "aten::mm", 110, 120);
+  FakeOperator on_main = of;
+  on_main.stack = backward;
+  reader_.Operator(main_, "MmBackward0", 200, 240, on_main);
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 105, 8, autograd), "net.py(9): forward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 115, 8, autograd), "net.py(9): forward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 210), "net.py(9): forward") << "not backward()'s line";
+}
+
+TEST_F(PlaceIndexTest, WhatTheEngineRunsInsideOfABackwardOperatorIsWhereThatIs) {
+  const uint32_t line = reader_.Stack(0, "net.py", 9, "forward");
+  const uint32_t backward = reader_.Stack(0, "train.py", 20, "main");
+  const uint32_t custom = reader_.Stack(backward, "ops.py", 5, "Mine.backward");
+  reader_.Operator(main_, "aten::mm", 10, 20, {.sequence = 7, .torch_thread = 1, .stack = line});
+  reader_.Operator(main_, "evaluate_function: MmBackward0", 100, 200, {.stack = backward});
+  reader_.Operator(main_, "MmBackward0", 110, 190,
+                   {.scope = kBackward,
+                    .sequence = 7,
+                    .forward_thread = 1,
+                    .torch_thread = 1,
+                    .stack = backward});
+  reader_.Operator(main_, "aten::mm", 120, 130, {.stack = backward});
+  reader_.Operator(main_, "aten::mul", 140, 150, {.stack = custom});
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 105), "train.py(20): main");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 115), "net.py(9): forward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 125), "net.py(9): forward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 145), "ops.py(5): Mine.backward");
+}
+
+TEST_F(PlaceIndexTest, AStackThatIsItsOwnCallerEnds) {
+  const uint32_t stack = reader_.Stack(/*caller=*/1, "a.py", 1, "f");
+  ASSERT_EQ(stack, 1u);
+  const uint32_t later = reader_.Stack(/*caller=*/7, "b.py", 2, "g");
+  reader_.Operator(main_, "aten::add", 10, 20, {.stack = stack});
+  reader_.Operator(main_, "aten::add", 30, 40, {.stack = later});
+  reader_.Operator(main_, "aten::add", 50, 60, {.stack = 999});
+  EXPECT_EQ(PlaceAt(PlaceKind::kStack, 10), "a.py(1): f");
+  EXPECT_EQ(PlaceAt(PlaceKind::kStack, 30), "b.py(2): g");
+  EXPECT_EQ(PlaceAt(PlaceKind::kStack, 50), "");
+}
+
+TEST_F(PlaceIndexTest, PythonFunctionsOfAnImportedTraceArePlaces) {
+  const uint32_t python = reader_.AddThread(1, "Python functions");
+  reader_.Range(python, "train.py(10): main", 0, 100, {.category = kPython})
+      .Range(python, "nn.Module: Linear_0", 10, 50, {.category = kPython})
+      .Range(python, "torch/nn/modules/linear.py(124): forward", 15, 45, {.category = kPython})
+      .Range(python, "<built-in function linear>", 20, 40, {.category = kPython});
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 30), "train.py(10): main");
+  EXPECT_EQ(PlaceAt(PlaceKind::kModule, 30), "Linear_0");
+  EXPECT_EQ(PlaceAt(PlaceKind::kStack, 30),
+            "torch/nn/modules/linear.py(124): forward < train.py(10): main");
+  EXPECT_EQ(PlaceAt(PlaceKind::kStack, 30, 1), "torch/nn/modules/linear.py(124): forward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kModule, 60), "");
+}
+
+TEST(StackTableTest, LibrariesAreTorchPythonsOwnAndProfd) {
+  for (const char* file : {"/opt/venv/lib/python3.11/site-packages/torch/optim/adamw.py",
+                           "torch/nn/functional.py", "/usr/lib/python3.11/contextlib.py",
+                           "<frozen runpy>", "/opt/site-packages/profd/_client.py"}) {
+    EXPECT_TRUE(StackTable::IsLibrary(file)) << file;
+  }
+  for (const char* file : {"train.py", "/home/me/torch_model.py", "/home/me/torch/train.py",
+                           "/opt/venv/lib/python3.11/site-packages/transformers/trainer.py"}) {
+    EXPECT_FALSE(StackTable::IsLibrary(file)) << file;
+  }
+}
+
+}  // namespace
+}  // namespace profd::report
