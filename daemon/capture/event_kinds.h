@@ -275,7 +275,7 @@ struct GpuFields {
 
   template <typename Self>
   static constexpr auto Columns(Self& self) {
-    using namespace column;
+    using namespace column;  // NOLINT(google-build-using-namespace): 32 columns.
     return std::tuple(
         // Leads count back from the start.
         Time<kGpuTime, kGpuLaunch>(self.start_ns), Duration<kGpuTime>(self.duration_ns),

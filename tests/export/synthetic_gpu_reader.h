@@ -16,6 +16,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/store/file/event_columns.h"
 #include "tests/export/gpu_capture.h"
+#include "tests/fakes/repeat_row.h"
 #include "tests/fakes/synthetic_capture_reader.h"
 
 namespace profd {
@@ -50,16 +51,18 @@ class SyntheticGpuReader : public SyntheticCaptureReader {
   absl::Status ScanApiCalls(absl::FunctionRef<absl::Status(const EventBatch&)> fn) const {
     for (uint32_t first = 0; first < rows_; first += kBatchRows) {
       const uint32_t size = std::min(kBatchRows, rows_ - first);
+      const ApiRow call = {.start_ns = 0,
+                           .duration_ns = 500,
+                           .name = 1,
+                           .correlation = 0,
+                           .cbid = 1,
+                           .result = 0,
+                           .is_driver = false};
       store::EventTable<ApiRow> table;
-      for (uint32_t i = first; i < first + size; ++i) {
-        const ApiRow call = {.start_ns = int64_t{i} * 1'000,
-                             .duration_ns = 500,
-                             .name = 1,
-                             .correlation = i + 1,
-                             .cbid = 1,
-                             .result = 0,
-                             .is_driver = false};
-        table.Append({&call, 1});
+      RepeatRow(call, size, table);
+      for (uint32_t i = 0; i < size; ++i) {
+        table.columns.start_ns[i] = int64_t{first + i} * 1'000;
+        table.columns.correlation[i] = first + i + 1;
       }
       on_batch();
       RETURN_IF_ERROR(fn(store::ToBatch(table, kEveryColumn, 0, 0, size)));
@@ -79,24 +82,25 @@ class SyntheticGpuReader : public SyntheticCaptureReader {
       ++gpu_batches_given_;
       on_batch();
       store::EventTable<GpuRow> table;
-      for (uint32_t row = first + size; row-- > first;) {
-        const GpuRow work = RowOf(row);
-        table.Append({&work, 1});
+      RepeatRow(Work(), size, table);
+      for (uint32_t at = 0; at < size; ++at) {
+        const uint32_t row = first + size - 1 - at;
+        table.columns.start_ns[at] = TimeOf(row);
+        table.columns.correlation[at] = row + 1;
       }
       RETURN_IF_ERROR(fn(store::ToBatch(table, columns, 0, 0, size)));
     }
     return absl::OkStatus();
   }
 
-  GpuRow RowOf(uint32_t row) const {
+  // But for its start and correlation.
+  GpuRow Work() const {
     GpuRow work = {};
-    work.start_ns = TimeOf(row);
     work.duration_ns = 900;
     work.kind = kind_;
     work.name = 1;
     work.context = 1;
     work.stream = 7;
-    work.correlation = row + 1;
     work.queued_ns = kNoGpuTime;
     work.submitted_ns = kNoGpuTime;
     work.grid = {1, 1, 1};

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "daemon/store/file/event_columns.h"
 #include "tests/fakes/empty_capture_reader.h"
+#include "tests/fakes/repeat_row.h"
 
 namespace profd {
 
@@ -71,11 +72,17 @@ class GeneratedMemoryReader : public EmptyCaptureReader {
         clamp(filter.end_ns == store::TimeFilter().end_ns ? TimeOf(event_count()) : filter.end_ns);
     for (int64_t begin = first; begin < event_count() && begin <= last; begin += kBatchRows) {
       const int64_t size = std::min(kBatchRows, event_count() - begin);
-      store::ClearRows(table_);
-      for (int64_t event = begin; event < begin + size; ++event) {
-        const MemoryRow row = RowOf(event);
-        table_.Append({&row, 1});
-      }
+      const MemoryRow allocation = {.time_ns = 0,
+                                    .address = 0,
+                                    .bytes = 64,
+                                    .total_allocated_bytes = -1,
+                                    .total_reserved_bytes = -1,
+                                    .device_type = 0,
+                                    .device_index = -1,
+                                    .category = 0,
+                                    .is_free = false};
+      RepeatRow(allocation, static_cast<size_t>(size), table_);
+      for (int64_t i = 0; i < size; ++i) SetRow(begin + i, static_cast<size_t>(i));
       const absl::Status status =
           fn(store::ToBatch(table_, columns, 0, 0, static_cast<size_t>(size)));
       if (!status.ok()) return status;
@@ -83,17 +90,13 @@ class GeneratedMemoryReader : public EmptyCaptureReader {
     return absl::OkStatus();
   }
 
-  MemoryRow RowOf(int64_t event) const {
+  void SetRow(int64_t event, size_t at) {
     const bool is_free = event == options_.allocations;
-    return {.time_ns = TimeOf(event),
-            .address = 64 * static_cast<uint64_t>(is_free ? event : event + 1),
-            .bytes = is_free ? 0 : 64,
-            .total_allocated_bytes = -1,
-            .total_reserved_bytes = -1,
-            .device_type = 0,
-            .device_index = -1,
-            .category = 0,
-            .is_free = is_free};
+    table_.columns.time_ns[at] = TimeOf(event);
+    table_.columns.address[at] = 64 * static_cast<uint64_t>(is_free ? event : event + 1);
+    if (!is_free) return;
+    table_.columns.bytes[at] = 0;
+    table_.columns.is_free[at] = 1;
   }
 
   const Options options_;
