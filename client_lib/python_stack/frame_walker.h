@@ -1,17 +1,17 @@
 // The raw walk of the calling thread's own Python frames, innermost first.
 //
 // The thread is inside a call of C, so nobody changes its frames, whether it holds Python's lock or
-// not, and each frame keeps its code alive. Whether a stack is the one of before has to be asked of
-// each frame: a function that is called again from another line has the same frame at the same
-// place. The frame walk itself costs a load that waits for the one before it, 1 to 2 ns a frame.
+// not, and each frame keeps its code alive. To see whether the stack has changed, every frame is
+// compared: a function that is called again from another line has its frame at the same address.
+// The walk itself costs a load that waits for the one before it, 1 to 2 ns a frame.
 //
-// An address says nothing of which code object is there: Python gives the memory of one that is
-// gone to the next. So each is told by its mark:
+// An address does not identify a code object, because Python reuses the memory of freed ones. So
+// each has a mark:
 //
 //   3.12 and later   co_version, which no two code objects share
 //   before, or 0     addresses of name, file and lines, the first line, the ends of both texts, and
-//                    four words of the lines. Code that agrees in all of these is taken for the one
-//                    of before, even where the rest of its file's name or of its lines differs.
+//                    four words of the lines. Code that agrees in all of these counts as the
+//                    same, even where the rest of its file's name or of its lines differs.
 //                    Code that we keep alive has no mark.
 //
 // Threads:  the thread whose frames they are.

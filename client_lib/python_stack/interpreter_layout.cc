@@ -142,7 +142,7 @@ constexpr char kCookie[] = "xdebugpy";
 // co_version follows co_firstlineno by six ints in 3.13 and 3.14; proved before it is used.
 constexpr int32_t kVersionAfterFirstLine = 24;
 
-// Sizes behind which no honest offset is.
+// No real offset is larger.
 constexpr uint64_t kMostOffset = 1u << 16;
 
 bool ReadPublished(uint32_t minor, InterpreterLayout* layout, char* why, size_t why_bytes) {

@@ -74,7 +74,7 @@ inline constexpr int32_t kCodeBytes = 168;   // No field above but instructions 
 // pycore_interpframe_structs.h)
 inline constexpr uint8_t kFirstOwnerWithoutCode = 3;
 
-// Low bits of a reference that are no part of the address: _PyStackRef of 3.14; 0 before.
+// Low bits of a reference that hold tags, not address bits: _PyStackRef of 3.14; 0 before.
 inline constexpr uint64_t kReferenceTags = 3;
 
 // Finds the interpreter of this process and what is known of its version. False: `why` says why

@@ -373,7 +373,7 @@ using CudaEventBatch = BatchOf<CudaEventFields>;
 
 // ---- framework rows ----
 
-// What is known of an operator, or of a user's range with inputs (scope kUserScope), beside its
+// Details of an operator, or of a user's range with inputs (scope kUserScope), in addition to its
 // RangeRow, which has the same thread, start and depth. Comes with it, in the same order. A hostile
 // file may have some without a range.
 template <template <typename> class F>

@@ -263,8 +263,8 @@ struct EventParser::Impl {
     return simdjson::SUCCESS;
   }
 
-  // Gives the events of "[{...},{...}]" until one of them is no JSON. Returns how far it got:
-  // behind the last event that was given.
+  // Gives the events of "[{...},{...}]" until one of them is no JSON. Returns where it
+  // stopped: after the last event that it gave.
   absl::StatusOr<size_t> ParseRun(std::string_view array, OnEvent on_event,
                                   OnUnknownArgument on_unknown) {
     const simdjson::padded_string_view padded(array.data(), array.size(),

@@ -1,12 +1,12 @@
-"""What the program's modules are called: one look at those that are alive, behind a capture's window.
+"""Names the modules of the program that are alive after a capture's window.
 
 A module's path is that of named_modules(): from the outermost module that holds it, by the names
 in the tables of submodules. Nothing of the program's is called.
 
 Threads: any, with the GIL, which is given up after each millisecond of walking; the list of the
     program's objects is made before that (see _objects).
-Known gaps: a module that two others hold is told once. One that died before the window's end is
-    not there; one that was made since may have its address.
+Known gaps: a module that two others hold has one path. One that died before the window's end is
+    missing, and one that was made since may have its address.
 """
 
 import time
