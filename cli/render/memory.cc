@@ -127,23 +127,29 @@ std::string RenderMemorySteps(const std::vector<report::MemoryStepRow>& steps, i
   return StrCat("\n", table.Render(style), MoreRows(shown, steps.size()));
 }
 
-std::string RenderGrowth(const report::MemoryGrowth& growth, int64_t limit, const Style& style) {
+// Empty: too few steps were recorded to say it.
+std::string GrowthSentence(const report::MemoryGrowth& growth) {
   if (!growth.unknown_because.empty()) {
     return StrCat("Whether it grows from step to step is not known: ", growth.unknown_because,
                   ".\n");
   }
   if (growth.step_count < report::MemoryGrowth::kFewestSteps) return "";
-  std::string text = growth.bytes_per_step == 0
-                         ? std::string("Steady from step to step: ")
-                         : StrCat(growth.bytes_per_step > 0 ? "Grows by " : "Shrinks by ",
-                                  FormatBytes(std::abs(growth.bytes_per_step)), " per step: ");
-  StrAppend(&text, growth.rising_count, " of ", growth.step_count - 1,
-            growth.step_count == 2 ? " step" : " steps", " ended with more than the one before.\n");
+  return StrCat(growth.bytes_per_step == 0
+                    ? std::string("Steady from step to step: ")
+                    : StrCat(growth.bytes_per_step > 0 ? "Grows by " : "Shrinks by ",
+                             FormatBytes(std::abs(growth.bytes_per_step)), " per step: "),
+                growth.rising_count, " of ", growth.step_count - 1,
+                growth.step_count == 2 ? " step" : " steps",
+                " ended with more than the one before.\n");
+}
+
+std::string RenderGrowth(const report::MemoryGrowth& growth, int64_t limit, const Style& style) {
+  const std::string sentence = GrowthSentence(growth);
+  if (sentence.empty()) return "";
   int64_t whole = 0;
   for (const report::MemoryShare& share : growth.suspects_by_op) whole += share.bytes;
-  StrAppend(&text, RenderShares("Left by all steps but the last, by operator",
-                                growth.suspects_by_op, whole, limit, style));
-  return text;
+  return StrCat(sentence, RenderShares("Left by all steps but the last, by operator",
+                                       growth.suspects_by_op, whole, limit, style));
 }
 
 std::string RenderFailed(const CaptureView& view,

@@ -58,11 +58,17 @@ class MemoryTimelineTest(unittest.TestCase):
 
     def test_what_each_step_keeps_is_found_with_the_operator_that_made_it(self):
         growth = self.device["growth"]
-        self.assertEqual(growth["bytes_per_step"], LEFT_BEHIND)
-        self.assertEqual(growth["rising_count"], growth["step_count"] - 1)
+        kept = [step["kept_bytes"] for step in self.device["steps"]]
+        self.assertEqual(kept[1:-1], [LEFT_BEHIND] * (len(kept) - 2))
         suspect, = growth["suspects_by_op"]
         self.assertEqual(suspect["name"], "aten::mul")
-        self.assertEqual(suspect["bytes"], LEFT_BEHIND * (growth["step_count"] - 1))
+        self.assertEqual(suspect["bytes"], LEFT_BEHIND * (len(kept) - 1))
+
+    def test_what_torch_does_not_record_is_not_called_growth(self):
+        growth = self.device["growth"]
+        self.assertIsNone(growth["bytes_per_step"])
+        self.assertIn("frees of blocks from before the window are not recorded on the CPU",
+                      growth["unknown_because"])
 
     def test_gradients_and_activations_are_told_without_tensors(self):
         categories = {use["name"] for use in self.device["categories"]}

@@ -68,6 +68,7 @@ void WriteGrowth(const DeviceMemoryReport& device, JsonWriter& json) {
   const report::MemoryGrowth& growth = device.growth;
   json.Key("growth").BeginObject();
   json.Field("known", growth.step_count >= report::MemoryGrowth::kFewestSteps);
+  json.Field("unknown_because", growth.unknown_because);
   json.Field("step_count", growth.step_count);
   json.Field("rising_count", growth.rising_count);
   json.Field("bytes_per_step", growth.bytes_per_step);

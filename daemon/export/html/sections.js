@@ -281,6 +281,7 @@ const Sections = (() => {
     const notes = [];
     if (device.relative) notes.push(`Relative to the window start: the total of the process was not recorded. Of earlier allocations, only blocks of known size count (${Format.bytes(device.start_bytes)}); the rest is not included.`);
     if (device.unknown_free_count > 0) notes.push(`${Format.count(device.unknown_free_count)} frees (${Format.bytes(device.unknown_free_bytes)}) were of blocks allocated before the window.`);
+    if (device.growth.unknown_because) notes.push(`Whether it grows from step to step is not known: ${device.growth.unknown_because}.`);
     if (device.repeated_free_count > 0) notes.push(`${Format.count(device.repeated_free_count)} frees were of addresses that were freed already: double frees, or allocations that were lost.`);
     return notes.map((note) => el("p", { class: "note" }, note));
   }

@@ -184,6 +184,7 @@ class Reporter {
     device.allocated_at_peak_reserved_bytes = tracker.allocated_at_peak_reserved_bytes();
     recorder.TakeInto(tracker, device);
     device.growth = GrowthOf(device.steps);
+    const bool has_steps = device.growth.step_count >= MemoryGrowth::kFewestSteps;
     if (tracker.counts_from_recording() && device.growth.bytes_per_step > 0) {
       std::string unknown_because = WhyGrowthIsUnknown(reader_.record().cpu, device.growth);
       if (!unknown_because.empty()) {
@@ -197,9 +198,7 @@ class Reporter {
               [](const TrackedBlock& a, const TrackedBlock& b) {
                 return a.bytes != b.bytes ? a.bytes > b.bytes : a.number < b.number;
               });
-    if (device.growth.step_count >= MemoryGrowth::kFewestSteps) {
-      blocks.suspects = Suspects(tracker.LiveBlocks());
-    }
+    if (has_steps) blocks.suspects = Suspects(tracker.LiveBlocks());
     blocks.first_origin = origin_count_;
     origin_count_ += blocks.at_peak.size() + blocks.suspects.size();
     if (!options_.peak_by_op) return;

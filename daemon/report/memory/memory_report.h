@@ -95,12 +95,13 @@ struct MemoryStepRow {
 struct MemoryGrowth {
   static constexpr int64_t kFewestSteps = 3;
 
-  int64_t step_count = 0;                   // Below kFewestSteps, the other fields are empty.
+  int64_t step_count = 0;                   // Below kFewestSteps, the next two are 0.
   int64_t rising_count = 0;                 // Steps that ended higher than the step before.
   int64_t bytes_per_step = 0;               // The slope; may be negative.
-  std::vector<MemoryShare> suspects_by_op;  // Largest first.
-  // Not empty: the level rises, but need not have: the other fields are empty. "frees of blocks
-  // from before the window are not recorded on the CPU, and ..."
+  std::vector<MemoryShare> suspects_by_op;  // Largest first; empty if fewer steps were recorded.
+  // Not empty: the level rises, but the memory need not have grown: the numbers above are 0, and
+  // the suspects known. "frees of blocks from before the window are not recorded on the CPU, and
+  // ..."
   std::string unknown_because;
 };
 
