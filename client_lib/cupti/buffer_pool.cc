@@ -218,6 +218,7 @@ bool BufferPool::Open(uint64_t cap_bytes, const uint16_t* record_bytes, bool may
   peak_bytes_.store(0, std::memory_order_relaxed);
   foreign_.store(0, std::memory_order_relaxed);
   discarded_.store(0, std::memory_order_relaxed);
+  earlier_strays_ = strays_.load(std::memory_order_relaxed);
   marked_ = 0;
   current_.store(arena, std::memory_order_seq_cst);
   PopulateAhead();
@@ -405,7 +406,8 @@ void BufferPool::MarkOutstanding() {
 }
 
 uint32_t BufferPool::outstanding() const {
-  uint32_t count = 0;
+  const Arena* reserve = reserve_.load(std::memory_order_acquire);
+  uint32_t count = reserve != nullptr ? reserve->out.load(std::memory_order_acquire) : 0;
   for (const Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
        arena = arena->next_arena.load(std::memory_order_relaxed)) {
     count += arena->out.load(std::memory_order_acquire);
@@ -414,14 +416,22 @@ uint32_t BufferPool::outstanding() const {
 }
 
 uint32_t BufferPool::CountHoldingRecords() const {
-  uint32_t count = 0;
+  Arena* reserve = reserve_.load(std::memory_order_acquire);
+  uint32_t count = reserve != nullptr ? CountHolding(reserve) : 0;
   for (Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
        arena = arena->next_arena.load(std::memory_order_relaxed)) {
-    if (arena->out.load(std::memory_order_acquire) == 0) continue;
-    for (uint32_t slot = 0; slot < arena->buffer_count; ++slot) {
-      if (arena->slots()[slot].is_out.load(std::memory_order_acquire) == 0) continue;
-      count += HoldsRecords(arena->BytesOf(slot)) ? 1 : 0;
-    }
+    count += CountHolding(arena);
+  }
+  return count;
+}
+
+uint32_t BufferPool::CountHolding(Arena* arena) {
+  if (arena->out.load(std::memory_order_acquire) == 0) return 0;
+  const uint32_t lent = arena->buffer_count + arena->fresh_discards.load(std::memory_order_acquire);
+  uint32_t count = 0;
+  for (uint32_t slot = 0; slot < lent; ++slot) {
+    if (arena->slots()[slot].is_out.load(std::memory_order_acquire) == 0) continue;
+    count += HoldsRecords(arena->BytesOf(slot)) ? 1 : 0;
   }
   return count;
 }

@@ -72,7 +72,8 @@ class BufferPool {
   // Marked buffers that have not been taken yet.
   uint32_t marked() const { return marked_; }
 
-  // Counts the buffers that CUPTI has, and those of them whose memory shows records.
+  // Counts the buffers that CUPTI has, discard buffers among them, and those whose memory shows
+  // records.
   uint32_t outstanding() const;
   uint32_t CountHoldingRecords() const;
   uint64_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
@@ -81,6 +82,9 @@ class BufferPool {
   uint64_t CountSignsOfLife() const;
   // Records in discard buffers that came back since Open().
   uint64_t discarded_count() const { return discarded_.load(std::memory_order_relaxed); }
+  // Buffers since Open() that were lent beyond all limits, to a CUPTI that accepts no null. They
+  // are lost with whatever CUPTI writes there.
+  uint64_t stray_count() const { return strays_.load(std::memory_order_relaxed) - earlier_strays_; }
   // Returned buffers that are not ours: another tool's callbacks are mixed with ours.
   uint64_t foreign_count() const { return foreign_.load(std::memory_order_relaxed); }
 
@@ -98,6 +102,7 @@ class BufferPool {
   void Discard(Arena* arena, uint32_t slot, uint64_t valid_bytes);
   bool CompleteIn(Arena* arena, uint8_t* buffer, size_t valid_bytes);
   bool PopReturned(Arena* arena, Returned* returned);
+  static uint32_t CountHolding(Arena* arena);
   bool WaitForUsers() const;
   void UnmapReturned();
   Arena* FindKept(uint64_t cap_bytes) const;
@@ -120,7 +125,8 @@ class BufferPool {
   std::atomic<uint64_t> kept_bytes_{0};  // What CUPTI had of other arenas at Open().
   std::atomic<uint64_t> foreign_{0};
   std::atomic<uint64_t> strays_{0};  // Buffers lent out that belong to no arena.
-  uint32_t marked_ = 0;              // The GPU thread's.
+  uint64_t earlier_strays_ = 0;      // At Open(). The GPU thread's, as is the next.
+  uint32_t marked_ = 0;
 };
 
 }  // namespace profd::client

@@ -605,7 +605,8 @@ void AwaitLaunches(Work* work) {
 
 // What CUPTI has not returned; it may write there whenever it likes.
 void CountLostBuffers(Work* work) {
-  work->decoder.counts()[wire::kGpuLostBuffers] += g_pool.CountHoldingRecords();
+  work->decoder.counts()[wire::kGpuLostBuffers] +=
+      g_pool.CountHoldingRecords() + g_pool.stray_count();
 }
 
 // Has CUPTI hand over everything, and turns the kinds off.

@@ -254,6 +254,25 @@ TEST_F(BufferPoolTest, ABufferThatIsOutAndEmptyHoldsNoRecords) {
   Complete(empty.bytes, 0);
 }
 
+TEST_F(BufferPoolTest, ADiscardBufferThatIsOutCounts) {
+  std::vector<Lent> all = TakeAll();
+  const Lent discard = Request();
+  ASSERT_LT(discard.size, all[0].size);
+  while (!all.empty()) {
+    Complete(all.back().bytes, 0);
+    all.pop_back();
+  }
+  EXPECT_EQ(pool_.outstanding(), 1u);
+  EXPECT_EQ(pool_.CountHoldingRecords(), 0u);
+  discard.bytes[0] = cupti::kKindRuntime;
+  EXPECT_EQ(pool_.CountHoldingRecords(), 1u);
+  EXPECT_EQ(pool_.discarded_count(), 0u);
+  Complete(discard.bytes, sizes_[cupti::kKindRuntime]);
+  EXPECT_EQ(pool_.outstanding(), 0u);
+  EXPECT_EQ(pool_.CountHoldingRecords(), 0u);
+  EXPECT_EQ(pool_.discarded_count(), 1u);
+}
+
 TEST_F(BufferPoolTest, BetweenCapturesSmallBuffersAreLentAndTakenBack) {
   ASSERT_TRUE(pool_.Close());
   std::set<uint8_t*> seen;
