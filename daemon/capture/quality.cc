@@ -136,7 +136,7 @@ QualityCheck Orphans(const Subject& subject) {
           .sentence = std::move(sentence)};
 }
 
-QualityCheck SilentLaunches(const Subject& subject) {
+QualityCheck SilentLaunchesCheck(const Subject& subject) {
   const EventChecks* events = subject.events;
   if (events == nullptr || events->launch_count == 0) {
     return {
@@ -149,16 +149,14 @@ QualityCheck SilentLaunches(const Subject& subject) {
             .is_share = true,
             .sentence = "the program captured CUDA graphs, whose launches may not run"};
   }
-  // Work that is there without its launch was recorded, but does not name its call.
-  const int64_t unlinked = std::max<int64_t>(events->orphan_count - events->earlier_work_count, 0);
-  const int64_t silent = std::max<int64_t>(events->silent_launch_count - unlinked, 0);
-  const double share = Share(silent, events->launch_count);
-  return {.grade = GradeOf(share, kFewOrphans, kWithholdSharesFrom, kManySilent),
+  const SilentLaunches silent = SilentLaunchesOf(*events);
+  return {.grade = GradeOf(silent.share, kFewOrphans, kWithholdSharesFrom, kManySilent),
           .is_share = true,
-          .value = share,
+          .value = silent.share,
           .bound = kFewOrphans,
-          .sentence = StrCat(Of(silent, events->launch_count),
-                             " launches have no GPU work in the recording")};
+          .sentence =
+              StrCat(Of(silent.count, silent.of), " launches ",
+                     silent.are_graphs ? "of graphs " : "", "have no GPU work in the recording")};
 }
 
 QualityCheck Inversions(const Subject& subject) {
@@ -350,7 +348,7 @@ constexpr std::array<std::pair<std::string_view, Check>, 13> kChecks = {{
     {"loss", &Loss},
     {"coverage", &Coverage},
     {"orphans", &Orphans},
-    {"silent_launches", &SilentLaunches},
+    {"silent_launches", &SilentLaunchesCheck},
     {"inversions", &Inversions},
     {"impossible_times", &ImpossibleTimes},
     {"truncation", &Truncation},
@@ -379,6 +377,21 @@ std::string_view ToString(ShareTrust trust) {
       return "withheld";
   }
   return "whole";
+}
+
+SilentLaunches SilentLaunchesOf(const EventChecks& events) {
+  if (events.captures_graphs) return {};
+  // Work that is there without its launch was recorded, but does not name its call.
+  const int64_t unlinked = std::max<int64_t>(events.orphan_count - events.earlier_work_count, 0);
+  const auto share_of = [&](int64_t silent, int64_t launches, bool are_graphs) {
+    const int64_t count = std::max<int64_t>(silent - unlinked, 0);
+    return SilentLaunches{
+        .count = count, .of = launches, .share = Share(count, launches), .are_graphs = are_graphs};
+  };
+  const SilentLaunches all = share_of(events.silent_launch_count, events.launch_count, false);
+  const SilentLaunches graphs =
+      share_of(events.silent_graph_count, events.graph_launch_count, true);
+  return graphs.share > all.share ? graphs : all;
 }
 
 ShareTrust TrustOfShares(double lost_share) {

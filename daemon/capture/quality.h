@@ -51,6 +51,8 @@ struct EventChecks {
   int64_t earlier_work_count = 0;   // Of the orphans: launched before the window.
   int64_t launch_count = 0;         // Calls that launch kernels or graphs.
   int64_t silent_launch_count = 0;  // Of those: no work on the GPU followed.
+  int64_t graph_launch_count = 0;   // Calls that launch whole graphs, which are many kernels.
+  int64_t silent_graph_count = 0;   // Of those: no work on the GPU followed.
   bool captures_graphs = false;     // Some are made for a CUDA graph, and run later or never.
   int64_t inversion_count = 0;      // GPU rows that begin before the call that launched them.
   int64_t worst_inversion_ns = 0;
@@ -67,6 +69,17 @@ struct EventChecks {
   int64_t unended_range_count = 0;   // Ranges that a thread left open when it ended.
   std::string unended_range_name;    // That of most of those.
 };
+
+// Launches without work in the recording. A launch of a graph is as much as all other launches of
+// its step, so that the larger share of the two counts. Zero while graphs are captured, whose
+// launches may not run.
+struct SilentLaunches {
+  int64_t count = 0;
+  int64_t of = 0;
+  double share = 0;         // 0..1
+  bool are_graphs = false;  // Both count launches of graphs.
+};
+SilentLaunches SilentLaunchesOf(const EventChecks& events);
 
 struct Quality {
   std::string grade;  // "A".."D", "-"

@@ -136,6 +136,19 @@ TEST_F(QualityTest, LaunchesWithoutWorkAreMissed) {
   EXPECT_EQ(Grade(), "B");
 }
 
+TEST_F(QualityTest, ALaunchOfAGraphWithoutWorkIsMoreThanOneLaunch) {
+  events_.launch_count = 1000;
+  events_.silent_launch_count = 6;
+  EXPECT_EQ(Grade(), "A");
+  events_.graph_launch_count = 6;
+  events_.silent_graph_count = 6;
+  EXPECT_EQ(Grade(), "D");
+  EXPECT_THAT(Check("silent_launches").sentence, HasSubstr("6 of 6 (100%) launches of graphs"));
+  // Their nodes may be among the work without a launch.
+  events_.orphan_count = 6;
+  EXPECT_EQ(Grade(), "A");
+}
+
 TEST_F(QualityTest, ManyCutRangesAreMissed) {
   events_.cut_range_count = 101;
   EXPECT_EQ(Grade(), "B");

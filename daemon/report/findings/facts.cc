@@ -118,14 +118,11 @@ void DoubtGpuWork(Facts& facts) {
         static_cast<double>(impossible) / static_cast<double>(events.gpu_row_count),
         StrCat(impossible, " of ", events.gpu_row_count, " GPU activities have impossible times"));
   }
-  if (events.captures_graphs || events.launch_count <= 0) return;
-  // Work that is there without its launch was recorded, but does not name its call.
-  const int64_t unlinked = std::max<int64_t>(events.orphan_count - events.earlier_work_count, 0);
-  const int64_t missing = events.silent_launch_count - unlinked;
-  const double share = static_cast<double>(missing) / static_cast<double>(events.launch_count);
-  if (share <= kFewLaunchesWithoutWork) return;
-  doubt(share, StrCat(missing, " of ", events.launch_count,
-                      " launches have no GPU work in the recording"));
+  const SilentLaunches silent = SilentLaunchesOf(events);
+  if (silent.share <= kFewLaunchesWithoutWork) return;
+  doubt(silent.share,
+        StrCat(silent.count, " of ", silent.of, " launches ", silent.are_graphs ? "of graphs " : "",
+               "have no GPU work in the recording"));
 }
 
 }  // namespace

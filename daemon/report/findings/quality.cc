@@ -144,11 +144,13 @@ class EventCheck {
     return absl::OkStatus();
   }
 
-  enum class Name : uint8_t { kOther, kLaunch, kCapture };
+  enum class Name : uint8_t { kOther, kLaunch, kGraphLaunch, kCapture };
+  static bool IsLaunch(Name name) { return name == Name::kLaunch || name == Name::kGraphLaunch; }
   std::vector<Name> KindsOfNames() const {
     std::vector<Name> kinds;
     for (const std::string& name : reader_.names()) {
-      kinds.push_back(LaunchesWork(name)         ? Name::kLaunch
+      kinds.push_back(LaunchesGraph(name)        ? Name::kGraphLaunch
+                      : LaunchesWork(name)       ? Name::kLaunch
                       : BeginsGraphCapture(name) ? Name::kCapture
                                                  : Name::kOther);
     }
@@ -165,20 +167,23 @@ class EventCheck {
     if (reader_.steps().empty() && checks_.gpu_row_count > checks_.orphan_count) {
       std::swap(first_ns, last_ns);
       for (size_t i = 0; i < calls.size(); ++i) {
-        if (kinds[calls[i].name] != Name::kLaunch || !has_work_[i]) continue;
+        if (!IsLaunch(kinds[calls[i].name]) || !has_work_[i]) continue;
         first_ns = std::min(first_ns, calls[i].start_ns);
         last_ns = std::max(last_ns, calls[i].start_ns);
       }
     }
     for (size_t i = 0; i < calls.size(); ++i) {
       if (kinds[calls[i].name] == Name::kCapture) checks_.captures_graphs = true;
-      if (kinds[calls[i].name] != Name::kLaunch) continue;
+      if (!IsLaunch(kinds[calls[i].name])) continue;
       // A call of the driver within one of the runtime may have its correlation: one launch.
       const GpuAttribution::Call* first = attribution_.Find(calls[i].correlation);
       if (first != nullptr && first != &calls[i]) continue;
       if (calls[i].start_ns < first_ns || calls[i].start_ns > last_ns) continue;
       ++checks_.launch_count;
       if (!has_work_[i]) ++checks_.silent_launch_count;
+      if (kinds[calls[i].name] != Name::kGraphLaunch) continue;
+      ++checks_.graph_launch_count;
+      if (!has_work_[i]) ++checks_.silent_graph_count;
     }
   }
 

@@ -151,7 +151,8 @@ RuleResult CudaGraph(const Facts& facts, const FindingThresholds& thresholds) {
   const bool alike =
       facts.kernels.alike_steps >= 2 && static_cast<double>(facts.kernels.alike_steps) >=
                                             kAlikeShare * static_cast<double>(facts.scope.count);
-  result.fired = finding.value > finding.threshold && alike && facts.kernels.graph_count == 0;
+  result.fired = finding.value > finding.threshold && alike && facts.kernels.graph_count == 0 &&
+                 facts.events.graph_launch_count == 0;
   finding.measured = StrCat(
       facts.kernels.alike_steps, " of ", facts.scope.count,
       " steps launch the same kernels with the same grids. The GPU is idle between them for ",

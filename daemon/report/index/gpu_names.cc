@@ -243,8 +243,10 @@ bool IsCommunicationKernel(std::string_view name) {
 
 bool LaunchesWork(std::string_view call) {
   return Contains(call, "LaunchKernel") || Contains(call, "LaunchCooperativeKernel") ||
-         Contains(call, "GraphLaunch");
+         LaunchesGraph(call);
 }
+
+bool LaunchesGraph(std::string_view call) { return Contains(call, "GraphLaunch"); }
 
 bool UsesTensorCores(std::string_view name) {
   std::string lower(name);

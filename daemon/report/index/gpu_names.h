@@ -62,6 +62,9 @@ bool IsCommunicationKernel(std::string_view name);
 // "hipModuleLaunchKernel", "cudaGraphLaunch".
 bool LaunchesWork(std::string_view call);
 
+// Of those, one that launches a graph: "cudaGraphLaunch", "hipGraphLaunch".
+bool LaunchesGraph(std::string_view call);
+
 // A kernel that runs on tensor cores, by the families of names known up to sm_100. By name
 // only: one that is hidden behind a name of its own is not found.
 bool UsesTensorCores(std::string_view name);

@@ -482,6 +482,19 @@ TEST_F(FindingRulesTest, StepsThatAreGraphsAlreadyAreNotWorthOne) {
   EXPECT_THAT(Fired(), Not(Contains("CUDA_GRAPH")));
 }
 
+TEST_F(FindingRulesTest, AProgramThatLaunchesGraphsKnowsThem) {
+  HostBound(5);
+  ASSERT_THAT(Fired(), Contains("CUDA_GRAPH"));
+  // Behind the steps' other work, and with work of its own that does not name its graph.
+  for (int step = 0; step < 5; ++step) {
+    const int64_t at = step * kStepNs + 9900 * kUs;
+    ++correlation_;
+    reader_.ApiCall(main_, "cudaGraphLaunch", at, at + 5 * kUs, correlation_)
+        .Kernel(kElementwise, at + 10 * kUs, at + 15 * kUs, correlation_, {});
+  }
+  EXPECT_THAT(Fired(), Not(Contains("CUDA_GRAPH")));
+}
+
 TEST_F(FindingRulesTest, RunsOfElementwiseKernelsAreFound) {
   Steps(5);
   for (int step = 0; step < 5; ++step) {

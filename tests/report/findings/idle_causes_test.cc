@@ -249,6 +249,19 @@ class LaunchesWithoutWorkTest : public IdleCausesTest {
   }
 };
 
+// CUPTI from 13.3 on has no records of graphs that are older than some of its settings.
+TEST_F(LaunchesWithoutWorkTest, AGraphWithoutRecordsIsNoIdleTime) {
+  StepsWith(20, 20, "cudaLaunchKernel");
+  ASSERT_NE(Report().bound, BoundBy::kUnknown);
+  for (int step = 0; step < 3; ++step) {
+    const int64_t at = step * kStepNs + 8500 * kUs;
+    reader_.ApiCall(main_, "cudaGraphLaunch", at, at + 10 * kUs, ++correlation_);
+  }
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.bound, BoundBy::kUnknown);
+  EXPECT_THAT(report.verdict, HasSubstr("3 of 3 launches of graphs have no GPU work"));
+}
+
 TEST_F(LaunchesWithoutWorkTest, NothingIsConcludedIfTheGpuWorkIsNotRecorded) {
   for (const std::string_view call :
        {"cudaLaunchKernel", "hipModuleLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch"}) {
