@@ -1,8 +1,10 @@
 // How the helper wakes the agent out of poll(), without a descriptor that the program could close.
 //
-//   in a table of its own:     the helper sends the agent's thread SIGURG, which is blocked there
-//                              for good. It stays pending, no handler runs, and a signalfd in the
-//                              agent's table becomes readable.
+//   in a table of its own:     the helper sends the agent's thread a signal of glibc's, which is
+//                              blocked there for good. It stays pending, no handler runs, and a
+//                              signalfd in the agent's table becomes readable. Where that one may
+//                              not be sent, SIGURG: the signalfd then also takes a SIGURG that
+//                              somebody sends to the whole process while all threads block it.
 //   in the program's table:    a pair of sockets, checked before each use (own_files.h). A program
 //                              may close them, so the agent also looks every kSharedCheckMs.
 //
@@ -23,7 +25,8 @@ int Fd();
 
 void Drain();
 
-void Ring();
+// False: at the moment nothing may be sent (the user has too many pending signals); try again.
+bool Ring();
 
 void Close();
 

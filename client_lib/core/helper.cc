@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -41,6 +42,7 @@ constinit std::atomic<int> g_main_thread_status{0};
 // How soon the library's threads end after the main thread, where the kernel cannot wait for two
 // things at once. A wait that ends costs 2 us.
 constexpr timespec kMainThreadCheck{1, 0};
+constexpr timespec kRingAgain{0, 10'000'000};
 constinit bool g_has_wait_for_two = true;  // The helper's: Linux 5.16 and later.
 
 // As in <linux/futex.h>, which is older in some images.
@@ -106,6 +108,12 @@ void DoJob() {
   Wake(&g_job);
 }
 
+void RingAgent() {
+  while (!agent_wake::Ring() && !g_should_stop.load(std::memory_order_seq_cst)) {
+    nanosleep(&kRingAgain, nullptr);
+  }
+}
+
 void* RunHelper(void*) {
   prctl(PR_SET_NAME, "profd-helper", 0, 0, 0);
   for (;;) {
@@ -120,7 +128,7 @@ void* RunHelper(void*) {
       // The agent ends, and stops this thread.
       g_is_agent_wanted.store(true, std::memory_order_seq_cst);
     }
-    if (g_is_agent_wanted.exchange(false, std::memory_order_seq_cst)) agent_wake::Ring();
+    if (g_is_agent_wanted.exchange(false, std::memory_order_seq_cst)) RingAgent();
     WaitForBell(seen);
   }
 }

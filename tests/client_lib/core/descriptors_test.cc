@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -222,6 +223,58 @@ TEST(DescriptorsTest, WakingTheAgentRunsNoHandlerOfTheProgram) {
   while (target->metadata().count("round") == 0 || target->metadata().at("round") != "99") {
     target->Expect(wire::FrameType::kMetadata);
   }
+  child.Tell('x');
+  child.ExpectSuccess();
+}
+
+// Out-of-band data comes so, for example.
+TEST(DescriptorsTest, NoSignalIsTakenThatTheProgramWaitsFor) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent& parent) {
+    sigset_t urgent;
+    sigemptyset(&urgent);
+    sigaddset(&urgent, SIGURG);
+    pthread_sigmask(SIG_BLOCK, &urgent, nullptr);
+    profd_init();
+    WaitConnected();
+    parent.Tell('c');
+    parent.Await('x');
+    for (int i = 0; i < 50; ++i) {
+      kill(getpid(), SIGURG);
+      profd_set_metadata("round", std::to_string(i).c_str());
+      // Longer than the library needs to take it, if it did.
+      usleep(2000);
+      const timespec now{};
+      CHILD_EXPECT(sigtimedwait(&urgent, nullptr, &now) == SIGURG);
+    }
+    parent.Tell('d');
+    parent.Await('x');
+  });
+  auto target = daemon.WaitTarget();
+  child.Await('c');
+  child.Tell('x');
+  while (target->metadata().count("round") == 0 || target->metadata().at("round") != "49") {
+    target->Expect(wire::FrameType::kMetadata);
+  }
+  child.Await('d');
+  child.Tell('x');
+  child.ExpectSuccess();
+}
+
+TEST(DescriptorsTest, AProcessThatMayHaveNoPendingSignalsIsATarget) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent& parent) {
+    const rlimit none{};
+    setrlimit(RLIMIT_SIGPENDING, &none);
+    profd_init();
+    WaitConnected();
+    profd_set_metadata("round", "1");
+    parent.Tell('c');
+    parent.Await('x');
+  });
+  auto target = daemon.WaitTarget();
+  child.Await('c');
+  while (target->metadata().count("round") == 0) target->Expect(wire::FrameType::kMetadata);
   child.Tell('x');
   child.ExpectSuccess();
 }

@@ -385,6 +385,7 @@ HOST_CASES = {
     'asynchronous_cancellation': host('captures_after_cancelled_writers', capture_after=True),
     'siglongjmp': host('jumps_out_of_writes'),
     'signal_storm': host('signal_storm'),
+    'own_signals': host('own_signals'),
     'strict_seccomp': host('strict_seccomp'),
     'pthread_exit_in_main': host('pthread_exit_in_main'),
     'raw_exit_in_main': host('raw_exit_in_main'),

@@ -252,6 +252,37 @@ static int few_descriptors(void) {
   return 6;
 }
 
+// ---- Signals that the program takes by itself.
+
+static int own_signals(void) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, NULL);
+  int lost = 0;
+  for (int round = 0; round < 20; ++round) {
+    for (int number = 1; number <= SIGRTMAX; ++number) {
+      if (sigismember(&all, number) == 1 && number != SIGKILL && number != SIGSTOP) {
+        kill(getpid(), number);
+      }
+    }
+    work();
+    pause_ms(20);
+    for (int number = 1; number <= SIGRTMAX; ++number) {
+      // Those that stop and continue a process cancel each other.
+      const int is_of_jobs = number == SIGSTOP || number == SIGTSTP || number == SIGTTIN ||
+                             number == SIGTTOU || number == SIGCONT;
+      if (sigismember(&all, number) != 1 || number == SIGKILL) continue;
+      sigset_t one;
+      sigemptyset(&one);
+      sigaddset(&one, number);
+      const struct timespec now = {0, 0};
+      if (sigtimedwait(&one, NULL, &now) != number && !is_of_jobs) ++lost;
+    }
+  }
+  printf("%d signals lost\n", lost);
+  return 9;
+}
+
 // ---- Limits. Those of processes and stacks are set before the program starts.
 
 static int little_address_space(void) {
@@ -687,6 +718,7 @@ static const struct {
     {"captures_after_cancelled_writers", captures_after_cancelled_writers},
     {"jumps_out_of_writes", jumps_out_of_writes},
     {"signal_storm", signal_storm},
+    {"own_signals", own_signals},
     {"allocations", allocations},
     {"pthread_exit_in_main", pthread_exit_in_main},
     {"raw_exit_in_main", raw_exit_in_main},
