@@ -320,7 +320,18 @@ Next CheckDrain(uint64_t now_ns) {
   return SendDrained(g_gpu.request_id);
 }
 
+// What a window's end is for the parts that have something to write behind it.
+void BeginDrain(uint64_t now_ns) {
+  StopRecording();
+  if (g_torch.hooks != nullptr) g_torch.hooks->on_stop();
+  g_torch.deadline_ns = now_ns + kTorchDrainTimeoutNs;
+}
+
 Next CheckParts() {
+  if (g_session != nullptr && !g_draining && g_gpu.in_use && g_gpu.has_started &&
+      gpu_part::HasLeft()) {
+    BeginDrain(wire::ReadMonotonicNs());
+  }
   if (g_gpu.what == GpuWait::For::kNothing) return Next::kGoOn;
   const uint64_t now_ns = wire::ReadMonotonicNs();
   return g_gpu.what == GpuWait::For::kArm ? CheckGpuArm(now_ns) : CheckDrain(now_ns);
@@ -448,11 +459,7 @@ Next OnStop(const ReceivedFrame& frame) {
     return Next::kGoOn;
   }
   const uint64_t now_ns = wire::ReadMonotonicNs();
-  if (!g_draining) {
-    StopRecording();
-    if (g_torch.hooks != nullptr) g_torch.hooks->on_stop();
-    g_torch.deadline_ns = now_ns + kTorchDrainTimeoutNs;
-  }
+  if (!g_draining) BeginDrain(now_ns);
   if (g_gpu.what != GpuWait::For::kDrain) {
     g_gpu.what = GpuWait::For::kDrain;
     g_gpu.deadline_ns = now_ns + kGpuDrainTimeoutNs;

@@ -42,6 +42,10 @@ const char* Stage();
 // The capture has its plan.
 void OnPlan();
 
+// The GPU is not recorded any more, because another tool has CUPTI. The capture is to end, or the
+// GPU would look idle.
+bool HasLeft();
+
 // Ends recording; kDrained follows, and until then events are written.
 void RequestStop();
 
@@ -51,6 +55,12 @@ void LeaveSession();
 
 // The thread of an earlier capture is still in a call of CUPTI that was given up.
 bool IsStuck();
+
+// Another profiler in this process is about to use CUPTI, or has ended. Between the two, captures
+// have no GPU part; one that has CUPTI leaves it first, and ends. Waits for that, a second at most.
+// Any thread.
+void ClaimCupti();
+void DropCuptiClaim();
 
 void ResetInChild();
 

@@ -37,12 +37,16 @@ constexpr uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to *
 }  // namespace
 
 struct BufferPool::Arena {
+  // With CUPTI, which may give it to another tool: then it is not expected back.
+  enum Whereabouts : uint32_t { kHere, kOut, kGivenUp };
   struct Slot {
     std::atomic<uint32_t> next;  // Index + 1 on a list; 0: last.
-    std::atomic<uint32_t> is_out;
+    std::atomic<Whereabouts> where;
     bool is_marked;  // The GPU thread's, as is the next.
     bool is_kept;
     uint64_t valid_bytes;
+
+    bool is_out() const { return where.load(std::memory_order_acquire) == kOut; }
   };
 
   std::atomic<Arena*> next_arena;
@@ -68,6 +72,21 @@ struct BufferPool::Arena {
 
   std::byte* base() { return reinterpret_cast<std::byte*>(this); }
   uint32_t slot_count() const { return buffer_count + discard_count; }
+  // The slots from here on were never lent.
+  uint32_t lent_count() const {
+    return buffer_count + fresh_discards.load(std::memory_order_acquire);
+  }
+  // Buffers that are out and were not given up. By `out`, which counts one until it is on the list
+  // of those that came back.
+  uint32_t CountExpected() {
+    const uint32_t all = out.load(std::memory_order_acquire);
+    if (all == 0) return 0;
+    uint32_t given_up = 0;
+    for (uint32_t slot = 0; slot < lent_count(); ++slot) {
+      given_up += slots()[slot].where.load(std::memory_order_acquire) == kGivenUp ? 1 : 0;
+    }
+    return all > given_up ? all - given_up : 0;
+  }
   bool IsDiscard(uint32_t slot) const { return slot >= buffer_count; }
   uint64_t SizeOf(uint32_t slot) const { return IsDiscard(slot) ? kDiscardBytes : buffer_bytes; }
   std::byte* BytesOf(uint32_t slot) {
@@ -239,7 +258,7 @@ void BufferPool::PopulateAhead() {
 
 void* BufferPool::Lend(Arena* arena, uint32_t slot, size_t* size_bytes) {
   *size_bytes = arena->SizeOf(slot);
-  arena->slots()[slot].is_out.store(1, std::memory_order_relaxed);
+  arena->slots()[slot].where.store(Arena::kOut, std::memory_order_relaxed);
   arena->out.fetch_add(1, std::memory_order_acq_rel);
   arena->out_bytes.fetch_add(*size_bytes, std::memory_order_relaxed);
   return arena->BytesOf(slot);
@@ -295,7 +314,10 @@ bool BufferPool::CompleteIn(Arena* arena, uint8_t* buffer, size_t valid_bytes) {
   const uint32_t slot = arena->SlotOf(buffer);
   if (slot == arena->slot_count()) return false;
   // Given back twice: the second time counts for nothing.
-  if (arena->slots()[slot].is_out.exchange(0, std::memory_order_acq_rel) == 0) return true;
+  if (arena->slots()[slot].where.exchange(Arena::kHere, std::memory_order_acq_rel) ==
+      Arena::kHere) {
+    return true;
+  }
   const uint64_t size = arena->SizeOf(slot);
   const uint64_t valid = valid_bytes < size ? valid_bytes : size;
   arena->out_bytes.fetch_sub(size, std::memory_order_relaxed);
@@ -393,10 +415,7 @@ void BufferPool::MarkOutstanding() {
        arena = arena->next_arena.load(std::memory_order_relaxed)) {
     for (uint32_t slot = 0; slot < arena->buffer_count; ++slot) {
       Arena::Slot& entry = arena->slots()[slot];
-      if (entry.is_marked || entry.is_out.load(std::memory_order_acquire) == 0 ||
-          !HoldsRecords(arena->BytesOf(slot))) {
-        continue;
-      }
+      if (entry.is_marked || !entry.is_out() || !HoldsRecords(arena->BytesOf(slot))) continue;
       entry.is_marked = true;
       ++marked_;
     }
@@ -405,12 +424,28 @@ void BufferPool::MarkOutstanding() {
   WaitForUsers();
 }
 
-uint32_t BufferPool::outstanding() const {
-  const Arena* reserve = reserve_.load(std::memory_order_acquire);
-  uint32_t count = reserve != nullptr ? reserve->out.load(std::memory_order_acquire) : 0;
-  for (const Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
+void BufferPool::GiveUpOutstanding() {
+  const auto give_up = [](Arena* arena) {
+    for (uint32_t slot = 0; slot < arena->lent_count(); ++slot) {
+      auto expected = Arena::kOut;
+      arena->slots()[slot].where.compare_exchange_strong(expected, Arena::kGivenUp);
+    }
+  };
+  if (Arena* reserve = reserve_.load(std::memory_order_acquire); reserve != nullptr) {
+    give_up(reserve);
+  }
+  for (Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
        arena = arena->next_arena.load(std::memory_order_relaxed)) {
-    count += arena->out.load(std::memory_order_acquire);
+    give_up(arena);
+  }
+}
+
+uint32_t BufferPool::outstanding() const {
+  Arena* reserve = reserve_.load(std::memory_order_acquire);
+  uint32_t count = reserve != nullptr ? reserve->CountExpected() : 0;
+  for (Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
+       arena = arena->next_arena.load(std::memory_order_relaxed)) {
+    count += arena->CountExpected();
   }
   return count;
 }
@@ -427,11 +462,9 @@ uint32_t BufferPool::CountHoldingRecords() const {
 
 uint32_t BufferPool::CountHolding(Arena* arena) {
   if (arena->out.load(std::memory_order_acquire) == 0) return 0;
-  const uint32_t lent = arena->buffer_count + arena->fresh_discards.load(std::memory_order_acquire);
   uint32_t count = 0;
-  for (uint32_t slot = 0; slot < lent; ++slot) {
-    if (arena->slots()[slot].is_out.load(std::memory_order_acquire) == 0) continue;
-    count += HoldsRecords(arena->BytesOf(slot)) ? 1 : 0;
+  for (uint32_t slot = 0; slot < arena->lent_count(); ++slot) {
+    count += arena->slots()[slot].is_out() && HoldsRecords(arena->BytesOf(slot)) ? 1 : 0;
   }
   return count;
 }
@@ -443,7 +476,7 @@ uint64_t BufferPool::CountSignsOfLife() const {
   for (Arena* arena = arenas_.load(std::memory_order_relaxed); arena != nullptr;
        arena = arena->next_arena.load(std::memory_order_relaxed)) {
     for (uint32_t slot = 0; slot < arena->buffer_count; ++slot) {
-      if (arena->slots()[slot].is_out.load(std::memory_order_acquire) == 0) continue;
+      if (!arena->slots()[slot].is_out()) continue;
       count += CountWritten(record_bytes, arena->BytesOf(slot), arena->buffer_bytes);
     }
   }
@@ -473,7 +506,7 @@ bool BufferPool::Close() {
   for (uint32_t slot = 0; slot < arena->buffer_count; ++slot) {
     Arena::Slot& entry = arena->slots()[slot];
     entry.is_marked = false;
-    entry.is_kept = entry.is_out.load(std::memory_order_acquire) != 0;
+    entry.is_kept = entry.where.load(std::memory_order_acquire) != Arena::kHere;
   }
   if (is_quiet && arena->out.load(std::memory_order_acquire) == 0) {
     UnmapReturned();

@@ -72,8 +72,11 @@ class BufferPool {
   // Marked buffers that have not been taken yet.
   uint32_t marked() const { return marked_; }
 
+  // Another tool gets the buffers that CUPTI has now, so that they are not waited for any more.
+  void GiveUpOutstanding();
+
   // Counts the buffers that CUPTI has, discard buffers among them, and those whose memory shows
-  // records.
+  // records. Not those that were given up.
   uint32_t outstanding() const;
   uint32_t CountHoldingRecords() const;
   uint64_t peak_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }

@@ -12,14 +12,9 @@
 // within kPlanPatienceNs, or the plan begins later than in kFarNs; and on again kNearNs (by the
 // pace of the last steps), or one step, before the first warm-up step. They go off between the
 // windows of a plan by the same rule, and when its last window is over. Then records of API calls
-// go first. Those of GPU work stay on until what the window launched has run, kLaunchTimeoutNs at
-// most: a program may be seconds ahead of its GPU, and no CUPTI promises records of work that was
-// under way when its kind went off.
-//
-// Records of the window's calls have come when the buffers that CUPTI had at its end are back
-// (BufferPool::MarkOutstanding()). CUPTI before 13.0 has one buffer for all threads and keeps it
-// until it is full (2,500 kernels) or all work in it has run, so a busy program that launches
-// little makes the drain take its whole time. Later ones return it within milliseconds.
+// go first. Those of GPU work stay on until what the window launched has run, within bounds: a
+// program may be seconds ahead of its GPU, and no CUPTI promises records of work that was under way
+// when its kind went off (gpu_drain.h).
 //
 // CUPTI may hang in any call. Then this thread hangs, and nobody else: the agent gives up by
 // its own clock (LeaveSession()), threads of the program only ever meet the lists of
@@ -28,7 +23,8 @@
 //
 // Another tool may put its callbacks in place of ours. Then the session ends at once, and CUPTI
 // stays as it is (CuptiTracer::Abandon()). Signs are a foreign buffer, and silence
-// (HasLostCupti()).
+// (HasLostCupti()). A torch.profiler that begins says so first, and waits until this thread has
+// left CUPTI (cupti_claim.h).
 //
 // If the process exits, Record() and Drain() end at once, with what came (exit_gate.h). CUPTI is
 // not put back in order then.
@@ -51,27 +47,16 @@
 #include "client_lib/core/session.h"
 #include "client_lib/core/status_page.h"
 #include "client_lib/core/steps.h"
-#include "client_lib/cupti/buffer_dump.h"
-#include "client_lib/cupti/buffer_pool.h"
-#include "client_lib/cupti/capture_writer.h"
-#include "client_lib/cupti/cupti_library.h"
-#include "client_lib/cupti/cupti_tracer.h"
 #include "client_lib/cupti/device_memory.h"
 #include "client_lib/cupti/driver_devices.h"
-#include "client_lib/cupti/exit_gate.h"
-#include "client_lib/cupti/gpu_clock.h"
-#include "client_lib/cupti/record_decoder.h"
-#include "client_lib/cupti/rivals.h"
-#include "client_lib/cupti/wake_bell.h"
+#include "client_lib/cupti/gpu_drain.h"
+#include "client_lib/cupti/gpu_work.h"
 
-namespace profd::client {
+namespace profd::client::gpu {
 namespace {
 
 using gpu_part::State;
 using wire::ArmFailedReason;
-
-constexpr uint64_t kNsPerMs = 1'000'000;
-constexpr uint64_t kNsPerSecond = 1'000'000'000;
 
 constexpr uint64_t kPlanPatienceNs = kNsPerSecond;
 constexpr uint64_t kNearNs = kNsPerSecond;
@@ -82,17 +67,6 @@ constexpr uint64_t kFlushPeriodNs = kNsPerSecond;
 constexpr uint64_t kClockPeriodNs = kNsPerSecond;
 constexpr uint64_t kWatchPeriodNs = 20 * kNsPerMs;
 constexpr uint64_t kFarWatchPeriodNs = 200 * kNsPerMs;
-
-// The drain: for work of the window to end, for what may make no record, for buffers to come back,
-// for CUPTI's worker to write to empty ones; between looks. The agent's kGpuDrainTimeoutNs has room
-// for all.
-constexpr uint64_t kLaunchTimeoutNs = 7 * kNsPerSecond;
-constexpr uint64_t kGraceNs = 500 * kNsPerMs;
-constexpr uint64_t kReturnTimeoutNs = 2 * kNsPerSecond;
-constexpr uint64_t kWriteTimeoutNs = 100 * kNsPerMs;
-constexpr uint64_t kFlushPauseNs = 10 * kNsPerMs;
-constexpr uint64_t kLongestFlushPauseNs = 100 * kNsPerMs;
-constexpr uint64_t kProbeTimeoutNs = 100 * kNsPerMs;
 constexpr uint64_t kLastStatusTimeoutNs = kNsPerSecond;
 
 // A call of CUPTI that takes longer, after the agent has given up, is not waited for.
@@ -102,48 +76,25 @@ constexpr uint64_t kStuckNs = 5 * kNsPerSecond;
 constexpr size_t kStackBytes = 2u << 20;
 constexpr int kNiceness = 5;
 
-// How far away the next recorded step is.
-enum class Nearness { kNear, kBetween, kFar };
+void OnPoolWake() { g_bell.Ring(); }
+void OnLeaving() { g_bell.Ring(); }
 
-// What the thread needs and nobody else sees. Mapped while it runs.
-struct Work {
-  CuptiLibrary library;
-  CudaDriver driver;
-  GpuClock clock;
-  RecordDecoder decoder;
-  BufferDump dump;
-  wire::GpuStatusEvent status;
-  uint64_t arm_begin_ns;
-  uint64_t arm_begin_ticks;
-  uint64_t enabled_since_ns;
-  uint64_t last_flush_ns;
-  uint64_t plan_deadline_ns;
-  uint64_t calls_off_ns;  // When records of API calls went off.
-  uint64_t seen_work_count;
-  uint64_t last_work_ns;  // When records of work were last seen, since then.
-  uint64_t no_chunk_reported;
-  uint32_t device_buffers;                      // That CUPTI may allocate on each device.
-  TorchProfilerRecords torch_profiler_records;  // Null: not known.
-  Nearness nearness;
-  bool answers;  // A device that is described again is seen, so silence means something.
-  uint64_t seen_signs_of_life;
-  bool is_tracing;
-};
+}  // namespace
 
-void OnPoolWake();
-void OnLeaving();
-
-// What is shared between the GPU thread, the agent and CUPTI's callbacks. Static: CUPTI keeps
-// the callbacks, and calls them, for as long as the process lives.
 constinit BufferPool g_pool(OnPoolWake);
 constinit CaptureWriter g_writer;
 constinit ExitGate g_exit_gate(OnLeaving);
 constinit CuptiTracer g_tracer(&g_exit_gate);
+constinit WakeBell g_bell;
+constinit CuptiClaim g_claim;
+
+namespace {
+
 constinit std::atomic<State> g_state{State::kNone};
 constinit std::atomic<bool> g_is_running{false};  // The thread.
 constinit std::atomic<bool> g_stop{false};        // The capture is over.
+constinit std::atomic<bool> g_has_left{false};    // CUPTI, to another tool.
 constinit std::atomic<bool> g_given_up{false};    // The agent has left before the end.
-constinit WakeBell g_bell;                        // Of the thread.
 constinit wire::ArmBody g_arm{};
 constinit ArmFailure g_failure{};
 // CUPTI was loaded in this process, or in the one that it was forked from.
@@ -154,10 +105,6 @@ constinit bool g_exit_is_covered = false;
 // The library that was found, kept for callbacks that come after the capture.
 constinit CuptiLibrary g_library{};
 
-uint64_t NowNs() { return wire::ReadMonotonicNs(); }
-
-void OnPoolWake() { g_bell.Ring(); }
-void OnLeaving() { g_bell.Ring(); }
 void OnExit() { g_exit_gate.RunHandler(); }
 
 void OnBufferRequested(uint8_t** buffer, size_t* size, size_t* max_records) {
@@ -182,6 +129,16 @@ constexpr BufferCallbacks kBufferCallbacks{OnBufferRequested, OnBufferCompleted,
                                            OnSharedBufferRequested, OnSharedBufferCompleted};
 
 bool ShouldStop() { return g_stop.load(std::memory_order_acquire) || g_exit_gate.is_leaving(); }
+// CUPTI is to be left, at the capture's end or because another profiler begins.
+bool ShouldLeaveCupti() { return ShouldStop() || g_claim.is_requested(); }
+
+// The capture ends here: from now on nothing is known of the GPU.
+void EndForOtherTool(Work* work, const char* what) {
+  if (g_has_left.exchange(true, std::memory_order_acq_rel)) return;
+  Log(LogLevel::kWarning, "%s; the capture ends", what);
+  work->status.flags |= wire::kGpuStatusStolen;
+  WakeAgentForGpu();
+}
 
 void SetState(State state) {
   g_state.store(state, std::memory_order_release);
@@ -194,9 +151,10 @@ void SampleClock(Work* work) {
   work->dump.AddClock(sample);
 }
 
+}  // namespace
+
 // ---- What came back
 
-// Drops for want of a chunk, where the daemon looks for drops.
 void ReportDrops(Work* work, Session* session) {
   const uint64_t count = work->decoder.counts()[wire::kGpuNoChunk];
   if (count == work->no_chunk_reported) return;
@@ -214,6 +172,8 @@ void SetWindow(RecordDecoder* decoder, const Session* session) {
                       end_ticks != 0 ? end_ticks : UINT64_MAX);
 }
 
+namespace {
+
 void DecodeBuffer(Work* work, const BufferPool::Returned& buffer) {
   RecordDecoder& decoder = work->decoder;
   CaptureWriter::Turn turn(&g_writer);
@@ -226,7 +186,8 @@ void DecodeBuffer(Work* work, const BufferPool::Returned& buffer) {
   if (turn.session() != nullptr) ReportDrops(work, turn.session());
 }
 
-// Decodes all that came back. False: there was nothing.
+}  // namespace
+
 bool DecodeReturned(Work* work) {
   BufferPool::Returned buffer;
   bool found = false;
@@ -246,22 +207,9 @@ bool DecodeReturned(Work* work) {
   return found;
 }
 
-// Decodes what comes back until `done`, `timeout_ns` at most.
-template <typename Done>
-bool DecodeUntil(Work* work, uint64_t timeout_ns, const Done& done) {
-  const uint64_t deadline_ns = NowNs() + timeout_ns;
-  for (;;) {
-    const uint32_t seen = g_bell.count();
-    const bool is_done = done();
-    DecodeReturned(work);
-    if (is_done) return true;
-    const uint64_t now_ns = NowNs();
-    if (now_ns >= deadline_ns) return false;
-    g_bell.Sleep(seen, deadline_ns - now_ns < kFlushPauseNs ? deadline_ns - now_ns : kFlushPauseNs);
-  }
-}
-
 // ---- Other tools
+
+namespace {
 
 // Has CUPTI write a record. True: something of it is seen here, or CUPTI cannot be asked.
 bool IsAnswered(Work* work) {
@@ -276,33 +224,24 @@ bool TorchRecords(const Work* work) {
   return work->torch_profiler_records != nullptr && work->torch_profiler_records();
 }
 
-// Whether another tool has CUPTI now; then the session is over. `is_silent`: nothing has been seen
-// of CUPTI where something was to be expected.
+}  // namespace
+
 bool HasLostCupti(Work* work, bool is_silent) {
   if (g_tracer.is_taken()) return true;
   const bool is_taken = g_pool.foreign_count() != 0 || TorchRecords(work) ||
                         (is_silent && work->answers && !IsAnswered(work));
   if (!is_taken) return false;
-  Log(LogLevel::kWarning, "another tool has taken CUPTI over; the capture goes on without the GPU");
   // Kineto does not know the buffers that CUPTI still has from us, so what CUPTI writes there is
   // lost to it. Without them, CUPTI asks it for buffers.
   if (TorchRecords(work)) g_tracer.Flush(false);
   g_tracer.Abandon();
-  work->status.flags |= wire::kGpuStatusStolen;
+  EndForOtherTool(work, "another tool has taken CUPTI over");
   return true;
 }
 
-// Asks for what is complete first, which most programs have.
-bool HasLostCuptiAfterFlush(Work* work) {
-  if (HasLostCupti(work, false)) return true;
-  const uint64_t before = g_pool.CountSignsOfLife();
-  g_tracer.Flush(false);
-  const bool is_alive =
-      DecodeUntil(work, kFlushPauseNs, [before] { return g_pool.CountSignsOfLife() != before; });
-  return HasLostCupti(work, !is_alive);
-}
-
 // ---- Status
+
+namespace {
 
 void FillStatus(Work* work) {
   wire::GpuStatusEvent& status = work->status;
@@ -373,6 +312,14 @@ void CountStale(Work* work) {
   }
 }
 
+// torch.profiler records, or is about to.
+bool TorchHasCupti(const Work* work) { return TorchRecords(work) || g_claim.is_requested(); }
+
+bool FailForTorch() {
+  return FailArm(ArmFailedReason::kCuptiBusy,
+                 "torch.profiler records in this process; wait for its end, and try again");
+}
+
 // A tool that uses CUPTI without a subscription, which would have been refused to us.
 bool FailForOtherTool() {
   g_tracer.Detach(false);
@@ -429,10 +376,7 @@ bool Arm(Work* work) {
   g_tracer.set_stage("looking for CUDA");
   if (g_is_forked_child || !FindCudaDriver(&work->driver)) return GoOnWithoutCuda(work);
   work->torch_profiler_records = FindTorchProfiler();
-  if (TorchRecords(work)) {
-    return FailArm(ArmFailedReason::kCuptiBusy,
-                   "torch.profiler records in this process; wait for its end, and try again");
-  }
+  if (TorchHasCupti(work)) return FailForTorch();
   g_tracer.set_stage("asking for free memory on the GPUs");
   if (!DevicesHaveRoom(work->driver, &work->device_buffers, &g_failure)) return false;
   g_tracer.set_stage("loading CUPTI");
@@ -441,6 +385,7 @@ bool Arm(Work* work) {
   if (!FindCupti(work->driver, &work->library, &g_failure)) return false;
   g_cupti_touched.store(true, std::memory_order_relaxed);
   g_library = work->library;
+  if (TorchHasCupti(work)) return FailForTorch();
   if (!AttachAndEnable(work)) return false;
   // Again, before the handlers that CUPTI has registered meanwhile.
   if (!is_covered) g_exit_gate.Register(OnExit);
@@ -495,45 +440,6 @@ bool WantsKinds(Work* work, uint64_t now_ns) {
   return nearness == Nearness::kNear || (nearness == Nearness::kBetween && g_tracer.is_enabled());
 }
 
-void DisableCalls(Work* work) {
-  if (!g_tracer.calls_are_enabled()) return;
-  g_tracer.DisableCalls();
-  g_pool.MarkOutstanding();
-  work->calls_off_ns = NowNs();
-}
-
-bool CannotGoOn(Work* work) {
-  return g_tracer.is_dead() || HasLostCupti(work, false) || work->decoder.over_cap();
-}
-
-// Whether work that calls of the window launched is still to come, or may be.
-bool AwaitsLaunches(Work* work, uint64_t now_ns) {
-  const uint64_t waited_ns = now_ns - work->calls_off_ns;
-  if (CannotGoOn(work) || !g_writer.has_session() || waited_ns >= kLaunchTimeoutNs ||
-      g_exit_gate.is_leaving()) {
-    return false;
-  }
-  if (g_pool.marked() != 0) {
-    // Without records of calls it is unknown which work the window launched.
-    return work->decoder.knows_calls() || waited_ns < kGraceNs;
-  }
-  if (work->decoder.work_count() != work->seen_work_count) {
-    work->seen_work_count = work->decoder.work_count();
-    work->last_work_ns = now_ns;
-  }
-  const LaunchTracker::Missing missing = work->decoder.MissingWork();
-  // Where records have been lost, these may be the ones that are missing.
-  uint64_t* counts = work->decoder.counts();
-  counts[wire::kGpuDroppedByCupti] += g_tracer.TakeDropCount();
-  const bool has_losses = counts[wire::kGpuDroppedByCupti] + g_pool.discarded_count() != 0;
-  if (missing.launches != 0 && !has_losses) return true;
-  const uint64_t quiet_since_ns =
-      work->last_work_ns > work->calls_off_ns ? work->last_work_ns : work->calls_off_ns;
-  return (missing.launches != 0 || missing.copies != 0 || missing.callless != 0 ||
-          work->decoder.may_miss_nodes()) &&
-         now_ns - quiet_since_ns < kGraceNs;
-}
-
 void SwitchKinds(Work* work, uint64_t now_ns) {
   if (WantsKinds(work, now_ns)) {
     if (g_tracer.is_enabled() && g_tracer.calls_are_enabled()) return;
@@ -565,7 +471,7 @@ void FlushIfDue(Work* work, uint64_t now_ns) {
 }
 
 void Record(Work* work) {
-  while (!ShouldStop()) {
+  while (!ShouldLeaveCupti()) {
     const uint32_t seen = g_bell.count();
     const uint64_t now_ns = NowNs();
     HasLostCupti(work, false);
@@ -577,97 +483,13 @@ void Record(Work* work) {
       work->status.flags |= wire::kGpuStatusEndedByCap;
       continue;
     }
-    if (ShouldStop()) return;
+    if (ShouldLeaveCupti()) return;
     g_tracer.set_stage("waiting");
     // Buffers wake it. What it has to look for itself are steps.
     g_bell.Sleep(seen, g_tracer.is_enabled()              ? kFlushPeriodNs / 4
                        : work->nearness == Nearness::kFar ? kFarWatchPeriodNs
                                                           : kWatchPeriodNs);
   }
-}
-
-// ---- Drain
-
-// Has CUPTI hand over records until the window's launches have run. Later and later, as CUPTI's
-// locks are the program's, too.
-void AwaitLaunches(Work* work) {
-  uint64_t pause_ns = kFlushPauseNs;
-  for (;;) {
-    const uint32_t seen = g_bell.count();
-    g_tracer.Flush(false);
-    DecodeUntil(work, kFlushPauseNs, [] { return g_pool.CountHoldingRecords() == 0; });
-    if (g_pool.marked() == 0) work->decoder.set_leaves_out_later_work();
-    if (!AwaitsLaunches(work, NowNs())) return;
-    g_bell.Sleep(seen, pause_ns);
-    pause_ns = pause_ns * 2 < kLongestFlushPauseNs ? pause_ns * 2 : kLongestFlushPauseNs;
-  }
-}
-
-// What CUPTI has not returned; it may write there whenever it likes.
-void CountLostBuffers(Work* work) {
-  work->decoder.counts()[wire::kGpuLostBuffers] +=
-      g_pool.CountHoldingRecords() + g_pool.stray_count();
-}
-
-// Has CUPTI hand over everything, and turns the kinds off.
-void DrainCupti(Work* work) {
-  const bool is_exiting = g_exit_gate.is_leaving();
-  const uint64_t begin_ns = NowNs();
-  if (!is_exiting && HasLostCuptiAfterFlush(work)) return CountLostBuffers(work);
-  DisableCalls(work);
-  if (g_tracer.is_enabled()) AwaitLaunches(work);
-  // Again, if another tool had time to come.
-  const bool has_waited = NowNs() - begin_ns > kProbeTimeoutNs;
-  if (HasLostCupti(work, has_waited && !g_exit_gate.is_leaving())) return CountLostBuffers(work);
-  g_tracer.DisableKinds();
-  work->decoder.set_is_last_flush();
-  g_tracer.Flush(true);
-  const uint64_t timeout_ns =
-      g_exit_gate.is_leaving() ? g_exit_gate.wait_ms() * kNsPerMs / 2 : kReturnTimeoutNs;
-  const uint64_t flush_ns = NowNs();
-  DecodeUntil(work, timeout_ns, [flush_ns] {
-    // CUPTI may keep a buffer for each thread, and is no longer about to write to it.
-    return g_pool.outstanding() == 0 ||
-           (g_pool.CountHoldingRecords() == 0 && NowNs() - flush_ns > kWriteTimeoutNs);
-  });
-  CountLostBuffers(work);
-  g_tracer.set_stage("counting what CUPTI dropped");
-  work->decoder.counts()[wire::kGpuDroppedByCupti] += g_tracer.TakeDropCount();
-  if (g_exit_gate.is_leaving()) {
-    work->status.flags |= wire::kGpuStatusExited;
-    return;
-  }
-  const bool is_silent = g_pool.CountHoldingRecords() != 0;
-  if (!HasLostCupti(work, is_silent) && is_silent) {
-    // The answer came with a flush.
-    DecodeUntil(work, kProbeTimeoutNs, [] { return g_pool.CountHoldingRecords() == 0; });
-  }
-}
-
-void Drain(Work* work) {
-  if (g_tracer.is_taken()) {
-    CountLostBuffers(work);
-  } else if (!g_tracer.is_dead()) {
-    DrainCupti(work);
-  }
-  DecodeReturned(work);
-  work->decoder.SettleUntimed();
-  // What came with the last buffers may be what went over it.
-  if (work->decoder.over_cap()) work->status.flags |= wire::kGpuStatusEndedByCap;
-  CaptureWriter::Turn turn(&g_writer);
-  if (!turn.is_open()) return;
-  SetWindow(&work->decoder, turn.session());
-  work->decoder.Flush(g_writer.sink());
-  const uint64_t* counts = work->decoder.counts();
-  const bool may_have_lost_calls = g_tracer.is_taken() || g_tracer.is_dead() ||
-                                   counts[wire::kGpuDroppedByCupti] +
-                                           counts[wire::kGpuLostBuffers] +
-                                           counts[wire::kGpuCorrupt] + g_pool.discarded_count() !=
-                                       0;
-  if (work->decoder.SettleCalls() && !may_have_lost_calls) {
-    g_tracer.ReportSilentKind(cupti::kKindDriver);
-  }
-  if (turn.session() != nullptr) ReportDrops(work, turn.session());
 }
 
 // ---- The thread
@@ -677,6 +499,29 @@ void Drain(Work* work) {
 void BeNice() {
   const auto thread = static_cast<id_t>(syscall(SYS_gettid));
   if (getpriority(PRIO_PROCESS, thread) < kNiceness) setpriority(PRIO_PROCESS, thread, kNiceness);
+}
+
+// Of a window that has been drained.
+void LeaveCupti(Work* work) {
+  // While CUPTI is in the process, each call of CUDA costs more: 24 to 37 % of a host-bound step
+  // (H200, CUPTI 13.0). Finalizing CUPTI ends that, and later captures record as before. It happens
+  // in a later call of the program's, which may be the next profiler's.
+  const bool finalize = !g_claim.is_requested() && ((g_arm.flags & wire::kArmGpuDetach) != 0 ||
+                                                    !work->decoder.may_miss_nodes());
+  g_tracer.Detach(finalize);
+  if (finalize) g_exit_is_covered = false;
+  if (g_tracer.is_taken()) g_pool.GiveUpOutstanding();
+  // What came back meanwhile is nobody's.
+  BufferPool::Returned buffer;
+  while (g_pool.TakeReturned(&buffer)) g_pool.Recycle(buffer);
+  g_pool.Close();
+  g_claim.Release();
+}
+
+// Lets another profiler have CUPTI, and waits for the capture's end without it.
+void GiveCuptiUp(Work* work) {
+  LeaveCupti(work);
+  while (!ShouldStop()) g_bell.Sleep(g_bell.count(), kNsPerSecond);
 }
 
 void Run(Work* work) {
@@ -690,25 +535,21 @@ void Run(Work* work) {
   }
   WriteStatus(work);
   SetState(State::kArmed);
+  bool has_left = false;
   if (work->is_tracing) {
     Record(work);
+    if (g_claim.is_requested()) EndForOtherTool(work, "torch.profiler begins");
     Drain(work);
+    has_left = g_claim.is_requested() && !ShouldStop();
+    if (has_left) GiveCuptiUp(work);
   } else {
+    g_claim.Release();
     while (!ShouldStop()) g_bell.Sleep(g_bell.count(), kNsPerSecond);
   }
   WriteLastStatus(work);
   work->dump.Finish();
   SetState(State::kDrained);
-  if (!work->is_tracing || g_exit_gate.is_leaving()) return;
-  // While CUPTI is in the process, each call of CUDA costs more: 24 to 37 % of a host-bound step
-  // (H200, CUPTI 13.0). Finalizing CUPTI ends that, and later captures record as before.
-  const bool finalize = (g_arm.flags & wire::kArmGpuDetach) != 0 || !work->decoder.may_miss_nodes();
-  g_tracer.Detach(finalize);
-  if (finalize) g_exit_is_covered = false;
-  // What came back meanwhile is nobody's.
-  BufferPool::Returned buffer;
-  while (g_pool.TakeReturned(&buffer)) g_pool.Recycle(buffer);
-  g_pool.Close();
+  if (work->is_tracing && !has_left && !g_exit_gate.is_leaving()) LeaveCupti(work);
 }
 
 void* RunThread(void*) {
@@ -724,6 +565,7 @@ void* RunThread(void*) {
     munmap(memory, sizeof(Work));
   }
   g_tracer.set_stage("idle");
+  g_claim.Release();
   g_exit_gate.Leave();
   g_is_running.store(false, std::memory_order_release);
   WakeAgentForGpu();
@@ -732,68 +574,84 @@ void* RunThread(void*) {
 }
 
 }  // namespace
+}  // namespace profd::client::gpu
 
-namespace gpu_part {
+namespace profd::client::gpu_part {
 
 bool Start(Session* session, const wire::ArmBody& arm) {
-  if (g_is_running.load(std::memory_order_acquire) || g_exit_gate.is_leaving()) return false;
-  g_arm = arm;
-  g_failure = {};
-  g_stop.store(false, std::memory_order_relaxed);
-  g_given_up.store(false, std::memory_order_relaxed);
-  g_writer.Begin(session);
-  g_state.store(State::kArming, std::memory_order_relaxed);
-  g_tracer.set_stage("starting");
-  g_is_running.store(true, std::memory_order_release);
-  g_exit_gate.Enter();
+  if (gpu::g_is_running.load(std::memory_order_acquire) || gpu::g_exit_gate.is_leaving())
+    return false;
+  gpu::g_arm = arm;
+  gpu::g_failure = {};
+  gpu::g_stop.store(false, std::memory_order_relaxed);
+  gpu::g_given_up.store(false, std::memory_order_relaxed);
+  gpu::g_has_left.store(false, std::memory_order_relaxed);
+  gpu::g_writer.Begin(session);
+  gpu::g_state.store(State::kArming, std::memory_order_relaxed);
+  gpu::g_tracer.set_stage("starting");
+  gpu::g_is_running.store(true, std::memory_order_release);
+  gpu::g_exit_gate.Enter();
+  gpu::g_claim.Hold();
   // The helper, which calls this, has the program's descriptors. So has the thread, and so have the
   // threads that CUPTI makes on it.
-  if (StartLibraryThread(RunThread, nullptr, kStackBytes)) return true;
-  g_exit_gate.Leave();
-  g_writer.Leave();
-  g_is_running.store(false, std::memory_order_relaxed);
-  g_state.store(State::kNone, std::memory_order_relaxed);
+  if (StartLibraryThread(gpu::RunThread, nullptr, gpu::kStackBytes)) return true;
+  gpu::g_claim.Release();
+  gpu::g_exit_gate.Leave();
+  gpu::g_writer.Leave();
+  gpu::g_is_running.store(false, std::memory_order_relaxed);
+  gpu::g_state.store(State::kNone, std::memory_order_relaxed);
   return false;
 }
 
-State GetState() { return g_state.load(std::memory_order_acquire); }
-ArmFailedReason FailureReason() { return g_failure.reason; }
-const char* FailureText() { return g_failure.text; }
-const char* Stage() { return g_tracer.stage(); }
-void OnPlan() { g_bell.Ring(); }
+State GetState() { return gpu::g_state.load(std::memory_order_acquire); }
+wire::ArmFailedReason FailureReason() { return gpu::g_failure.reason; }
+const char* FailureText() { return gpu::g_failure.text; }
+const char* Stage() { return gpu::g_tracer.stage(); }
+bool HasLeft() { return gpu::g_has_left.load(std::memory_order_acquire); }
+void OnPlan() { gpu::g_bell.Ring(); }
 
 void RequestStop() {
-  g_stop.store(true, std::memory_order_release);
-  g_bell.Ring();
+  gpu::g_stop.store(true, std::memory_order_release);
+  gpu::g_bell.Ring();
 }
 
 void LeaveSession() {
   const State state = GetState();
   if (state == State::kArming || state == State::kArmed) {
-    g_given_up.store(true, std::memory_order_relaxed);
+    gpu::g_given_up.store(true, std::memory_order_relaxed);
   }
-  g_writer.Leave();
+  gpu::g_writer.Leave();
   RequestStop();
 }
 
 bool IsStuck() {
   // Read first: the thread may begin with something else at any time.
-  const uint64_t stage_begin_ns = g_tracer.stage_begin_ns();
-  return g_is_running.load(std::memory_order_acquire) &&
-         g_given_up.load(std::memory_order_relaxed) && NowNs() - stage_begin_ns > kStuckNs;
+  const uint64_t stage_begin_ns = gpu::g_tracer.stage_begin_ns();
+  return gpu::g_is_running.load(std::memory_order_acquire) &&
+         gpu::g_given_up.load(std::memory_order_relaxed) &&
+         gpu::NowNs() - stage_begin_ns > gpu::kStuckNs;
 }
+
+void ClaimCupti() {
+  if (gpu::g_claim.Claim([] { gpu::g_bell.Ring(); })) return;
+  Log(LogLevel::kWarning, "torch.profiler begins while a capture is in a call of CUPTI (%s)",
+      Stage());
+}
+
+void DropCuptiClaim() { gpu::g_claim.Drop(); }
 
 void ResetInChild() {
-  if (g_cupti_touched.load(std::memory_order_relaxed)) g_is_forked_child = true;
-  g_exit_gate.Leave();
-  g_writer.Leave();
-  g_pool.ResetInChild();
-  g_state.store(State::kNone, std::memory_order_relaxed);
-  g_is_running.store(false, std::memory_order_relaxed);
-  g_stop.store(false, std::memory_order_relaxed);
-  g_given_up.store(false, std::memory_order_relaxed);
-  g_bell.ResetInChild();
+  if (gpu::g_cupti_touched.load(std::memory_order_relaxed)) gpu::g_is_forked_child = true;
+  gpu::g_exit_gate.Leave();
+  gpu::g_writer.Leave();
+  gpu::g_pool.ResetInChild();
+  gpu::g_claim.ResetInChild();
+  gpu::g_state.store(State::kNone, std::memory_order_relaxed);
+  gpu::g_is_running.store(false, std::memory_order_relaxed);
+  gpu::g_stop.store(false, std::memory_order_relaxed);
+  gpu::g_given_up.store(false, std::memory_order_relaxed);
+  gpu::g_has_left.store(false, std::memory_order_relaxed);
+  gpu::g_bell.ResetInChild();
 }
 
-}  // namespace gpu_part
-}  // namespace profd::client
+}  // namespace profd::client::gpu_part

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "client_lib/core/gpu_part.h"
 #include "client_lib/core/hot_state.h"
 #include "client_lib/core/lifecycle.h"
 #include "client_lib/core/log.h"
@@ -158,6 +159,15 @@ PROFD_API void profd_torch_module(uint64_t address, uint64_t root, const char* p
   collector::AddModule(module);
 }
 
+PROFD_API void profd_torch_profiler(int begins) {
+  if (EarlierCopy() == nullptr) {
+    return begins != 0 ? gpu_part::ClaimCupti() : gpu_part::DropCuptiClaim();
+  }
+  const TorchTable* torch = EarlierTorch();
+  constexpr size_t kEnd = offsetof(TorchTable, profiler) + sizeof(TorchTable::profiler);
+  if (torch != nullptr && torch->size_bytes >= kEnd) torch->profiler(begins);
+}
+
 PROFD_API void profd_torch_done(void) {
   if (EarlierCopy() == nullptr) return collector::Done();
   const TorchTable* torch = EarlierTorch();
@@ -172,7 +182,7 @@ PROFD_API const TorchTable* profd_torch_table(void) {
                                         profd_torch_probe_begin, profd_torch_probe_end,
                                         profd_torch_leave,       profd_torch_compiling,
                                         profd_torch_optimizers,  profd_torch_optimizer_hook,
-                                        profd_torch_module};
+                                        profd_torch_module,      profd_torch_profiler};
   return &kTable;
 }
 

@@ -86,6 +86,11 @@ void profd_torch_compiling(int begins);
  * or ends (0). torch's global hooks call this at each step, on the thread that runs the step. */
 void profd_torch_optimizer_hook(uint64_t type, uint64_t optimizer, int begins);
 
+/* A profiler of torch's is about to use CUPTI (not 0), or has left it (0). A capture that has CUPTI
+ * leaves it first, and goes on without the GPU; while there is one, captures get no GPU part. Waits
+ * a second at most, so without the GIL. Any thread. */
+void profd_torch_profiler(int begins);
+
 /* There are `count` optimizers whose class is called `class_name` and that have done steps: once
  * for each class behind COUNT. */
 void profd_torch_optimizers(const char* class_name, uint32_t count);

@@ -31,6 +31,7 @@ struct TorchTable {
   decltype(&profd_torch_optimizers) optimizers;
   decltype(&profd_torch_optimizer_hook) optimizer_hook;
   decltype(&profd_torch_module) module;
+  decltype(&profd_torch_profiler) profiler;
 };
 
 // The earlier copy's table; null, where EarlierCopy() is not: it is too old to know of torch.

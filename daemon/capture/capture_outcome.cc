@@ -122,7 +122,14 @@ int64_t ApplyDrainResult(const DrainResult& result, CaptureRecord& record) {
   return start_ns;
 }
 
+// Where another tool takes CUPTI the target ends its window, as if it were the planned end.
+bool WasTaken(EndedBy cause, const CaptureRecord& record) {
+  if (!record.gpu.cupti_taken || WasCalledOff(cause) || LosesEvents(cause)) return false;
+  return cause == EndedBy::kSteps || cause == EndedBy::kDuration || CoversAll(record);
+}
+
 void Conclude(EndedBy cause, CaptureRecord& record) {
+  if (WasTaken(cause, record)) cause = EndedBy::kCuptiTaken;
   if (record.start_unix_ns == 0) {
     record.state = WasCalledOff(cause) ? CaptureState::kCancelled : CaptureState::kFailed;
     record.ended_by = cause;
@@ -134,12 +141,7 @@ void Conclude(EndedBy cause, CaptureRecord& record) {
     record.ended_by = cause;
     return;
   }
-  if (CoversAll(record) && !LosesEvents(cause)) {
-    if (record.gpu.cupti_taken) {
-      record.state = CaptureState::kPartial;
-      record.ended_by = EndedBy::kCuptiTaken;
-      return;
-    }
+  if (CoversAll(record) && !LosesEvents(cause) && cause != EndedBy::kCuptiTaken) {
     record.state = CaptureState::kComplete;
     record.ended_by = record.spec.steps > 0 ? EndedBy::kSteps : EndedBy::kDuration;
     return;
@@ -207,6 +209,10 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
                  StrCat(target,
                         " was prepared for a capture on several nodes, but its caller ended or "
                         "was not heard of until the lease expired, before the window began"));
+    case EndedBy::kCuptiTaken:
+      return set("CUPTI_BUSY", StrCat("another profiler in ", target,
+                                      " began to use CUPTI before anything was recorded; wait for "
+                                      "its end, and try again"));
     case EndedBy::kOptOut:
       return set("OPTED_OUT", StrCat("captures of ", target, " were switched off meanwhile"));
     case EndedBy::kNone:
@@ -214,7 +220,6 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
     case EndedBy::kDuration:
     case EndedBy::kCancel:
     case EndedBy::kPreempted:
-    case EndedBy::kCuptiTaken:
     case EndedBy::kStorage:
       if (record.error_reason.empty()) record.error_reason = "STORAGE";
       if (record.error_message.empty()) {

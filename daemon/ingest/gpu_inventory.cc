@@ -145,8 +145,7 @@ std::string UuidText(const uint8_t (&uuid)[16]) {
 
 std::string ProblemOf(const wire::GpuStatusEvent& status) {
   if ((status.flags & wire::kGpuStatusStolen) != 0) {
-    return "another tool took CUPTI over while recording: what came after that is missing; run "
-           "one profiler at a time";
+    return "another profiler took CUPTI, and the capture ended there; run one profiler at a time";
   }
   if ((status.flags & wire::kGpuStatusAbandoned) != 0) {
     return "CUPTI did not answer any more and was given up; what it still held is missing, and "

@@ -220,6 +220,38 @@ TEST_F(CaptureManagerTest, ACaptureWhoseCuptiWasTakenIsPartial) {
   EXPECT_EQ(ToString(done.ended_by), "cupti_taken");
 }
 
+TEST_F(CaptureManagerTest, ATargetEndsItsWindowWhereItsCuptiIsTaken) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  Reach(created.id, RecordingPhase::kEnded, 104);
+  manager_.DrainForTesting();
+  DrainResult result = Window(102, 104, /*complete=*/false);
+  result.gpu.cupti_taken = true;
+  targets_.Drained(created.id, result);
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kPartial);
+  EXPECT_EQ(done.covered_steps, 2);
+  EXPECT_EQ(done.ended_by, EndedBy::kCuptiTaken);
+}
+
+TEST_F(CaptureManagerTest, ACaptureFailsIfItsCuptiIsTakenBeforeItsWindow) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  Reach(created.id, RecordingPhase::kEnded, 104);
+  manager_.DrainForTesting();
+  DrainResult result;
+  result.gpu.cupti_taken = true;
+  targets_.Drained(created.id, result);
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kFailed);
+  EXPECT_EQ(done.ended_by, EndedBy::kCuptiTaken);
+  EXPECT_EQ(done.error_reason, "CUPTI_BUSY");
+}
+
 TEST_F(CaptureManagerTest, ALibraryThatGoesAwayIsToldFromATargetThatEnds) {
   const TargetNumber target = targets_.Add(Training(10));
   const CaptureRecord created = CreateOrDie(target, Steps(5));

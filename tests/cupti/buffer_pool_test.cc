@@ -273,6 +273,28 @@ TEST_F(BufferPoolTest, ADiscardBufferThatIsOutCounts) {
   EXPECT_EQ(pool_.discarded_count(), 1u);
 }
 
+TEST_F(BufferPoolTest, BuffersThatWereGivenUpAreNotWaitedForAndMayComeBack) {
+  std::vector<Lent> all = TakeAll();
+  const Lent discard = Request();
+  all[0].bytes[0] = discard.bytes[0] = cupti::kKindRuntime;
+  pool_.GiveUpOutstanding();
+  EXPECT_EQ(pool_.outstanding(), 0u);
+  EXPECT_EQ(pool_.CountHoldingRecords(), 0u);
+  pool_.MarkOutstanding();
+  EXPECT_EQ(pool_.marked(), 0u);
+  Complete(discard.bytes, sizes_[cupti::kKindRuntime]);
+  Complete(all[0].bytes, sizes_[cupti::kKindRuntime]);
+  EXPECT_EQ(pool_.discarded_count(), 1u);
+  BufferPool::Returned returned;
+  ASSERT_TRUE(pool_.TakeReturned(&returned));
+  EXPECT_EQ(reinterpret_cast<uint8_t*>(returned.bytes), all[0].bytes);
+  pool_.Recycle(returned);
+  const Lent again = Request();
+  EXPECT_EQ(again.bytes, all[0].bytes);
+  EXPECT_EQ(pool_.outstanding(), 1u);
+  for (size_t i = 1; i < all.size(); ++i) Complete(all[i].bytes, 0);
+}
+
 TEST_F(BufferPoolTest, BetweenCapturesSmallBuffersAreLentAndTakenBack) {
   ASSERT_TRUE(pool_.Close());
   std::set<uint8_t*> seen;

@@ -71,8 +71,55 @@ TEST(KinetoTest, OneThatRecordsIsNotDisturbed) {
   }
 }
 
-// What CUPTI writes to a buffer of ours that it still has is lost to Kineto, which does not know
-// the buffer.
+TEST(KinetoTest, OneThatSaysThatItBeginsLosesNothingAndNeitherDoesTheCaptureUntilThen) {
+  for (const char* version : kVersions) {
+    SCOPED_TRACE(version);
+    GpuProcess process(WithTorch(version));
+    process.Run("kineto-load; kineto-use 1");
+    auto capture = StartRecording(process);
+    process.Run("launch 5 1; kineto-prepare; kineto-start; launch 9 1; sync; kineto-stop 9");
+    capture->WaitPhase(wire::Phase::kEnded);  // Before anybody asks for it.
+    const CaptureContents contents = capture->Finish();
+    EXPECT_NE(contents.gpu_status().flags & wire::kGpuStatusStolen, 0u);
+    EXPECT_EQ(contents.gpu_status().counts[wire::kGpuLostBuffers], 0u);
+    EXPECT_EQ(contents.kernels.size(), 5u);
+    WaitForGpuThreadsEnd(process);
+    process.Run("kineto-start; launch 4 1; sync; kineto-stop 4; kineto-leave");
+    EXPECT_EQ(KernelsOfACapture(process, "launch 10 1; sync"), 10u);
+  }
+}
+
+TEST(KinetoTest, OneThatBeginsDoesNotWaitForWorkThatGoesOn) {
+  GpuProcess::Options options = WithTorch("13.0");
+  options.environment.push_back({"SGPU_RESERVE", "1"});
+  GpuProcess process(options);
+  process.Run("kineto-load; kineto-use 1");
+  auto capture = StartRecording(process);
+  process.Run("launch 1 20000000 for_ever; kineto-prepare");
+  EXPECT_EQ(process.Stats().enabled_kinds, 0u);
+  process.Run("kineto-start; kineto-stop 0; kineto-leave");
+  const CaptureContents contents = capture->Finish();
+  ASSERT_EQ(contents.kernels.size(), 1u);
+  EXPECT_EQ(contents.kernels[0].event.header.flags, wire::kGpuFlagUnfinished);
+}
+
+// What a schedule does in its warm-up, when torch says that it does not record.
+TEST(KinetoTest, OneThatHasPreparedIsNotDisturbed) {
+  GpuProcess process(WithTorch("13.0"));
+  process.Run("kineto-load; kineto-use 1; kineto-prepare");
+  EXPECT_THAT(ArmThatFails(process).text, HasSubstr("torch.profiler records"));
+  process.Run("kineto-start; launch 5 1; sync; kineto-stop 5; kineto-leave");
+  EXPECT_EQ(KernelsOfACapture(process, "launch 10 1; sync"), 10u);
+}
+
+TEST(KinetoTest, OneThatBeginsWhileNothingIsCapturedDoesNotWait) {
+  GpuProcess process(WithTorch("13.0"));
+  process.Run("kineto-load; kineto-use 1; kineto-leave; kineto-prepare; kineto-leave");
+  EXPECT_EQ(KernelsOfACapture(process, "launch 10 1; sync"), 10u);
+}
+
+// What CUPTI writes to a buffer of ours that it still has is lost to a Kineto that does not say
+// that it begins: it does not know the buffer.
 TEST(KinetoTest, OneThatStartsDuringACaptureEndsTheGpuPartAndRecordsAllTheNextTime) {
   for (const char* version : kVersions) {
     SCOPED_TRACE(version);

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "client_lib/include/profd/profd.h"
+#include "client_lib/torch/torch_api.h"
 
 namespace profd::testing {
 
@@ -251,6 +252,10 @@ void Program::Run(const std::string& command) {
   } else if (what == "kineto-use") {
     words >> number;
     if (Kineto<bool(void*)>("fake_kineto_use")(library_) != (number != 0)) Die(command);
+  } else if (what == "kineto-prepare") {
+    profd_torch_profiler(1);
+  } else if (what == "kineto-leave") {
+    profd_torch_profiler(0);
   } else if (what == "kineto-start") {
     Kineto<void()>("fake_kineto_start")();
   } else if (what == "kineto-stop") {

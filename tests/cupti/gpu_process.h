@@ -26,11 +26,10 @@
 //   queries N            N times whether an event is done
 //   attribute ID VALUE   another tool sets an activity attribute of CUPTI
 //   kineto-load, kineto-use GPU      torch with its profiler (fake_kineto.cc), and its first use:
-//   GPU
-//                        is 1 if it must get CUPTI, and 0 if it must not
+//                        GPU is 1 if it must get CUPTI, and 0 if it must not
 //   kineto-start, kineto-stop N      torch.profiler records; fails if it did not record N kernels;
-//   N
-//                        may be "any"
+//                        N may be "any"
+//   kineto-prepare, kineto-leave     torch.profiler says that it begins, and that it has ended
 //   load-cuda            the driver, and no CUPTI
 //   contexts             fails if the library holds a context, or has left one current
 //   fork                 a child that uses the GPU and the library, and ends well or not

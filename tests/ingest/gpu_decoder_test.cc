@@ -645,7 +645,7 @@ TEST_F(GpuDecoderTest, EveryWayToLoseTheGpuHasItsProblem) {
       {0, GpuOutcome::kRecorded, GpuMode::kDefault, ""},
       {wire::kGpuStatusEndedByCap, GpuOutcome::kRecorded, GpuMode::kDefault, "cap"},
       {wire::kGpuStatusExited, GpuOutcome::kRecorded, GpuMode::kDefault, "exited"},
-      {wire::kGpuStatusStolen, GpuOutcome::kBroken, GpuMode::kDefault, "another tool"},
+      {wire::kGpuStatusStolen, GpuOutcome::kBroken, GpuMode::kDefault, "another profiler"},
       {wire::kGpuStatusAbandoned, GpuOutcome::kBroken, GpuMode::kDefault, "given up"},
       {wire::kGpuStatusFatal, GpuOutcome::kBroken, GpuMode::kDefault, "fatal"},
       {wire::kGpuStatusNoCuda, GpuOutcome::kNoCuda, GpuMode::kOff, ""},

@@ -22,7 +22,7 @@ from _thread import start_new_thread
 from types import FrameType
 from typing import Any, Callable, Optional
 
-from profd import _library
+from profd import _library, _torch_profilers
 from profd._objects import NotLooked
 
 # wire::TorchFeature in proto/wire/event.h.
@@ -79,9 +79,10 @@ _PROTOTYPES = {
     "profd_torch_done": (None, []),
 }
 
-# The library with the functions above, and the one of them that gives up the GIL.
+# The library with the functions above, and those of them that give up the GIL.
 _lib: Any = None
 _wait: Any = None
+_profiler: Any = None
 
 
 def attach(torch: Any) -> int:
@@ -89,7 +90,6 @@ def attach(torch: Any) -> int:
 
     Returns the wire::TorchFeature that work; 0: none, and PROFD_LOG=warning says why.
     """
-    global _lib, _wait
     attached: Any = _lib
     if attached is not None:
         return attached.profd_torch_features()
@@ -103,6 +103,7 @@ def attach(torch: Any) -> int:
         return 0
     features = _probe(torch)
     _hook_optimizers(torch, _lib.profd_torch_optimizer_hook)
+    _torch_profilers.hook(_profiler)
     # torch's destructors run behind the interpreter's end, while the library's thread goes on.
     atexit.register(_lib.profd_torch_leave)
     os.register_at_fork(after_in_child=_after_fork_in_child)
@@ -128,8 +129,8 @@ def _reason_against(torch: Any) -> Optional[str]:
 
 
 def _bind() -> Optional[str]:
-    """Sets _lib and _wait; what is wrong otherwise."""
-    global _lib, _wait
+    """Sets _lib, _wait, and _profiler; what is wrong otherwise."""
+    global _lib, _wait, _profiler
     library: Any = _library.lib
     try:
         for name, (result, arguments) in _PROTOTYPES.items():
@@ -137,12 +138,16 @@ def _bind() -> Optional[str]:
             function.restype = result
             function.argtypes = arguments
         # CDLL drops the GIL for the time of a call. It is the same library: the loader's handle.
-        wait = ctypes.CDLL(library._name, handle=library._handle).profd_torch_wait
+        unlocked = ctypes.CDLL(library._name, handle=library._handle)
+        wait = unlocked.profd_torch_wait
         wait.restype = ctypes.c_int
         wait.argtypes = [ctypes.POINTER(ctypes.c_uint32)]
+        profiler = unlocked.profd_torch_profiler
+        profiler.restype = None
+        profiler.argtypes = [ctypes.c_int]
     except AttributeError as error:
         return "the library is too old for this package (%s)" % error
-    _lib, _wait = library, wait
+    _lib, _wait, _profiler = library, wait, profiler
     return None
 
 
