@@ -208,7 +208,12 @@ void CopyQuality(const v1::Capture& message, CaptureRecord& record) {
                      .high = slowdown.high(),
                      .before_step_count = slowdown.before_step_count(),
                      .during_step_count = slowdown.during_step_count(),
-                     .after_step_count = slowdown.after_step_count()};
+                     .after_step_count = slowdown.after_step_count(),
+                     .cupti_stays = slowdown.cupti_stays(),
+                     .remains_known = slowdown.remains_known(),
+                     .remains = slowdown.remains(),
+                     .remains_low = slowdown.remains_low(),
+                     .remains_high = slowdown.remains_high()};
   if (!message.quality_stored()) return;
   record.graded.grade = message.quality();
   for (const v1::QualityCheck& check : message.quality_checks()) {

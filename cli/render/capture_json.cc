@@ -331,9 +331,25 @@ const ObjectDescription<SlowdownRecord>& SlowdownObject() {
          .doc = "Steps compared in the window",
          .unit = table::Unit::kCount}},
        {&SlowdownRecord::after_step_count,
-        {.key = "after_step_count",
-         .doc = "Steps compared after the window",
-         .unit = table::Unit::kCount}}});
+        {.key = "after_step_count", .doc = "Steps after the window", .unit = table::Unit::kCount}},
+       {&SlowdownRecord::cupti_stays,
+        {.key = "cupti_stays",
+         .doc = "Whether CUPTI stays in the process; the slow-down then compares with the steps "
+                "before the window alone"}},
+       {&SlowdownRecord::remains_known,
+        {.key = "remains_known", .doc = "Whether what remains was measured; only if CUPTI stays"}},
+       {&SlowdownRecord::remains,
+        {.key = "remains",
+         .doc = "Estimated slow-down of steps after the window, compared with those before it",
+         .unit = table::Unit::kRatio}},
+       {&SlowdownRecord::remains_low,
+        {.key = "remains_low",
+         .doc = "Lower end of its 95 % interval",
+         .unit = table::Unit::kRatio}},
+       {&SlowdownRecord::remains_high,
+        {.key = "remains_high",
+         .doc = "Upper end of its 95 % interval",
+         .unit = table::Unit::kRatio}}});
   return object;
 }
 

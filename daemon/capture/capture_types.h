@@ -322,6 +322,9 @@ struct GpuRecord {
   GpuMode mode = GpuMode::kOff;  // What was recorded; never kAuto.
   std::string problem;           // For people; empty: none.
   bool cupti_taken = false;      // By another tool. Not kept in files: `ended_by` says it.
+  // In the process after the capture, where each call of CUDA still costs more. Not kept in files:
+  // `slowdown` says it.
+  bool cupti_stays = false;
   // From the stand-in for CUPTI, not from a GPU: every output says so.
   bool simulated = false;
   int64_t cupti_version = 0;   // 130001
@@ -424,6 +427,14 @@ struct SlowdownRecord {
   int64_t before_step_count = 0;
   int64_t during_step_count = 0;
   int64_t after_step_count = 0;
+  // CUPTI stays in the process, and slows its steps after the window, too: the others above compare
+  // with the steps before it alone.
+  bool cupti_stays = false;
+  // How much longer steps took after the window than before it, if it stays; as above.
+  bool remains_known = false;
+  double remains = 0;
+  double remains_low = 0;
+  double remains_high = 0;
 
   friend bool operator==(const SlowdownRecord&, const SlowdownRecord&) = default;
 };

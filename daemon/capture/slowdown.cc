@@ -150,40 +150,79 @@ std::string Steps(int64_t count) { return StrCat(count, count == 1 ? " step" : "
 
 std::string SignedPercent(double share) { return absl::StrFormat("%+.1f", 100 * share); }
 
+std::string IntervalText(double estimate, double low, double high) {
+  return StrCat(SignedPercent(estimate), " % (", SignedPercent(low), " … ", SignedPercent(high),
+                " %)");
+}
+
+Interval Widened(Interval interval, double by) {
+  return {.low = interval.low - by, .high = interval.high + by};
+}
+
+// Of the steps in the window against those around it, as logarithms; nullopt: not bounded.
+std::optional<Interval> HullOf(const Logs& before, const Logs& during, const Logs& after,
+                               const Autocorrelation& like) {
+  const std::optional<Interval> from_before = ShiftOf(during, before, like);
+  const std::optional<Interval> from_after = ShiftOf(during, after, like);
+  if (from_before.has_value() && from_after.has_value()) {
+    return Interval{.low = std::min(from_before->low, from_after->low),
+                    .high = std::max(from_before->high, from_after->high)};
+  }
+  if (from_before.has_value()) return Widened(*from_before, DriftOver(before, during.size()));
+  if (from_after.has_value()) return Widened(*from_after, DriftOver(after, during.size()));
+  return std::nullopt;
+}
+
+void MeasureRemains(const Logs& before, const Logs& after, const Autocorrelation& like,
+                    SlowdownRecord& result) {
+  if (after.size() < kFewestStepsOfSide) return;
+  const std::optional<Interval> shift = ShiftOf(after, before, like);
+  if (!shift.has_value()) return;
+  const Interval interval = Widened(*shift, DriftOver(before, after.size()));
+  result.remains_known = true;
+  result.remains_low = std::expm1(interval.low);
+  result.remains_high = std::expm1(interval.high);
+  result.remains = std::clamp(std::expm1(MedianOfSorted(SortedDifferences(after, before))),
+                              result.remains_low, result.remains_high);
+}
+
+std::string DescribeRemains(const SlowdownRecord& slowdown) {
+  if (!slowdown.remains_known) {
+    return "; CUPTI stays in the process, and calls of CUDA cost more than before: how much is not "
+           "known";
+  }
+  return StrCat("; CUPTI stays in the process: ",
+                IntervalText(slowdown.remains, slowdown.remains_low, slowdown.remains_high),
+                " in the ", Steps(slowdown.after_step_count), " after");
+}
+
 }  // namespace
 
-SlowdownRecord MeasureSlowdown(const StepTimes& times) {
+SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays) {
   const Logs before = LogsOf(times.before);
   const Logs during = LogsOf(times.during);
   const Logs after = LogsOf(times.after);
   SlowdownRecord result = {.before_step_count = static_cast<int64_t>(before.size()),
                            .during_step_count = static_cast<int64_t>(during.size()),
-                           .after_step_count = static_cast<int64_t>(after.size())};
+                           .after_step_count = static_cast<int64_t>(after.size()),
+                           .cupti_stays = cupti_stays};
+  const Autocorrelation like(before, after);
+  if (cupti_stays) MeasureRemains(before, after, like, result);
+  const Logs other_side = cupti_stays ? Logs() : after;
   if (during.empty()) {
     result.unknown_reason = "no complete step ran in the window";
     return result;
   }
-  if (before.size() < kFewestStepsOfSide && after.size() < kFewestStepsOfSide) {
+  if (before.size() < kFewestStepsOfSide && other_side.size() < kFewestStepsOfSide) {
     result.unknown_reason =
-        StrCat("only ", Steps(std::ssize(before)), " before and ", std::ssize(after),
-               " after the window are known; at least ", kFewestStepsOfSide, " are needed");
+        StrCat("only ", Steps(std::ssize(before)), " before",
+               cupti_stays ? "" : StrCat(" and ", std::ssize(after), " after"),
+               " the window are known; at least ", kFewestStepsOfSide, " are needed");
     return result;
   }
-  const Autocorrelation like(before, after);
-  std::optional<Interval> hull;
-  const std::optional<Interval> from_before = ShiftOf(during, before, like);
-  const std::optional<Interval> from_after = ShiftOf(during, after, like);
-  if (from_before.has_value() && from_after.has_value()) {
-    hull = Interval{.low = std::min(from_before->low, from_after->low),
-                    .high = std::max(from_before->high, from_after->high)};
-  } else if (from_before.has_value() || from_after.has_value()) {
-    hull = from_before.has_value() ? from_before : from_after;
-    const double drift = DriftOver(from_before.has_value() ? before : after, during.size());
-    hull->low -= drift;
-    hull->high += drift;
-  }
+  std::optional<Interval> hull = HullOf(before, during, other_side, like);
   Logs around = before;
-  around.insert(around.end(), after.begin(), after.end());
+  around.insert(around.end(), other_side.begin(), other_side.end());
   const Logs differences = SortedDifferences(during, around);
   if (!hull.has_value() && during.size() >= kFewestStepsInWindow && differences.front() <= 0 &&
       differences.back() >= 0) {
@@ -192,8 +231,8 @@ SlowdownRecord MeasureSlowdown(const StepTimes& times) {
   if (!hull.has_value()) {
     result.unknown_reason =
         StrCat(Steps(std::ssize(during)), " in the window, compared with ", std::ssize(before),
-               " before and ", std::ssize(after), " after, ", during.size() == 1 ? "is" : "are",
-               " too few to tell recording from noise");
+               " before and ", std::ssize(other_side), " after, ",
+               during.size() == 1 ? "is" : "are", " too few to tell recording from noise");
     return result;
   }
   const double shift = MedianOfSorted(differences);
@@ -205,15 +244,18 @@ SlowdownRecord MeasureSlowdown(const StepTimes& times) {
 }
 
 std::string DescribeSlowdown(const SlowdownRecord& slowdown) {
+  const std::string remains = slowdown.cupti_stays ? DescribeRemains(slowdown) : std::string();
   if (!slowdown.known) {
-    return StrCat("unknown: ", slowdown.unknown_reason.empty() ? "it was not measured"
-                                                               : slowdown.unknown_reason);
+    return StrCat("unknown: ",
+                  slowdown.unknown_reason.empty() ? "it was not measured" : slowdown.unknown_reason,
+                  remains);
   }
-  std::string text = StrCat(SignedPercent(slowdown.estimate), " % (", SignedPercent(slowdown.low),
-                            " … ", SignedPercent(slowdown.high), " %)");
+  std::string text = IntervalText(slowdown.estimate, slowdown.low, slowdown.high);
   if (slowdown.low <= 0) StrAppend(&text, slowdown.high < 0 ? ", no slow-down" : ", within noise");
-  return StrCat(text, "; ", Steps(slowdown.during_step_count), ", compared with ",
-                slowdown.before_step_count, " before and ", slowdown.after_step_count, " after");
+  StrAppend(&text, "; ", Steps(slowdown.during_step_count), ", compared with ",
+            slowdown.before_step_count, " before");
+  if (!slowdown.cupti_stays) StrAppend(&text, " and ", slowdown.after_step_count, " after");
+  return StrCat(text, remains);
 }
 
 }  // namespace profd

@@ -16,6 +16,9 @@
 //      intervals: only what exceeds both sides can be due to recording, not to drift.
 //   5. With steps on one side only, drift is estimated from the two halves of that side and
 //      extrapolated to the window; the interval grows by it.
+//   6. CUPTI that stays in the process slows the steps after the window, too. Then those before it
+//      are the only side. What remains is the shift of the steps after against those before, with
+//      the drift of the steps before.
 // Where the corrected sizes cannot bound the ratio, the interval is the range of all pairs if that
 // contains 0, so that recording is not blamed. Otherwise nothing is told but the reason.
 //
@@ -39,10 +42,11 @@ struct StepTimes {
   std::vector<int64_t> after;
 };
 
-SlowdownRecord MeasureSlowdown(const StepTimes& times);
+SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays = false);
 
 // "+2.1 % (-0.8 … +5.2 %), within noise; 5 steps, compared with 43 before and 20 after", or why
-// it is unknown.
+// it is unknown; and "; CUPTI stays in the process: +13.0 % (+11.2 … +14.9 %) in the 20 steps
+// after".
 std::string DescribeSlowdown(const SlowdownRecord& slowdown);
 
 }  // namespace profd

@@ -256,6 +256,7 @@ void GpuInventory::Describe(GpuMode mode, GpuRecord& record) const {
   }
   record.problem = ProblemOf(status);
   record.cupti_taken = (status.flags & wire::kGpuStatusStolen) != 0;
+  record.cupti_stays = (status.flags & wire::kGpuStatusStays) != 0;
   record.simulated = (status.flags & wire::kGpuStatusSimulated) != 0;
   record.cupti_version = status.cupti_version;
   record.driver_version = status.driver_version;

@@ -405,6 +405,7 @@ inline constexpr uint32_t kGpuStatusFatal = 1 << 3;       // CUPTI said FATAL_ER
 inline constexpr uint32_t kGpuStatusNoCuda = 1 << 4;      // No CUDA in this process: no GPU part.
 inline constexpr uint32_t kGpuStatusEndedByCap = 1 << 5;  // Stopped early by time or record cap.
 inline constexpr uint32_t kGpuStatusExited = 1 << 6;      // The process exited while recording.
+inline constexpr uint32_t kGpuStatusStays = 1 << 7;       // CUPTI is not finalized afterwards.
 
 // A GpuKindResult.result: CUPTI turned the kind on, and work has no calls of this kind.
 inline constexpr uint16_t kGpuKindGivesNoRecords = UINT16_MAX;

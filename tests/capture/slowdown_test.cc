@@ -130,6 +130,45 @@ TEST(SlowdownTest, EqualStepsHaveAnExactAnswer) {
             "+25.0 % (+25.0 … +25.0 %); 5 steps, compared with 43 before and 20 after");
 }
 
+TEST(SlowdownTest, CuptiThatStaysHidesNothing) {
+  Noise noise(6);
+  const auto with_cupti = [&](int step) {
+    const double share = step < 43 ? 0 : step < 53 ? 0.54 : 0.30;
+    return (1 + share) * 100 * kNsPerMs * std::exp(0.01 * noise.Normal());
+  };
+  const StepTimes times = Cut(with_cupti, 43, 10, 20);
+  EXPECT_LT(MeasureSlowdown(times).low, 0.22);  // Against the steps after the window.
+  const SlowdownRecord slowdown = MeasureSlowdown(times, /*cupti_stays=*/true);
+  ASSERT_TRUE(slowdown.known);
+  EXPECT_GT(slowdown.low, 0.50);
+  EXPECT_NEAR(slowdown.estimate, 0.54, 0.01);
+  ASSERT_TRUE(slowdown.remains_known);
+  EXPECT_NEAR(slowdown.remains, 0.30, 0.01);
+  EXPECT_GT(slowdown.remains_low, 0.26);
+  EXPECT_LT(slowdown.remains_high, 0.34);
+  EXPECT_THAT(DescribeSlowdown(slowdown), HasSubstr("10 steps, compared with 43 before; CUPTI "
+                                                    "stays in the process: +"));
+  EXPECT_THAT(DescribeSlowdown(slowdown), HasSubstr(" in the 20 steps after"));
+}
+
+TEST(SlowdownTest, WhatRemainsIsNotKnownWithoutStepsBefore) {
+  const auto steady = [](int) { return 100 * kNsPerMs; };
+  const SlowdownRecord slowdown = MeasureSlowdown(Cut(steady, 3, 5, 20), /*cupti_stays=*/true);
+  EXPECT_FALSE(slowdown.known);
+  EXPECT_FALSE(slowdown.remains_known);
+  EXPECT_THAT(slowdown.unknown_reason, HasSubstr("only 3 steps before the window are known"));
+  EXPECT_THAT(DescribeSlowdown(slowdown), HasSubstr("how much is not known"));
+}
+
+TEST(SlowdownTest, ADriftIsNotCalledWhatRemains) {
+  Noise noise(7);
+  const auto drifting = [&](int step) {
+    return (100 + step) * kNsPerMs * std::exp(0.01 * noise.Normal());
+  };
+  const SlowdownRecord slowdown = MeasureSlowdown(Cut(drifting, 43, 10, 20), true);
+  EXPECT_TRUE(!slowdown.remains_known || slowdown.remains_low <= 0) << slowdown.remains_low;
+}
+
 // ---- withheld ----
 
 TEST(SlowdownTest, FewStepsAreNoMeasurement) {

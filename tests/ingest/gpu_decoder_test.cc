@@ -645,6 +645,7 @@ TEST_F(GpuDecoderTest, EveryWayToLoseTheGpuHasItsProblem) {
       {0, GpuOutcome::kRecorded, GpuMode::kDefault, ""},
       {wire::kGpuStatusEndedByCap, GpuOutcome::kRecorded, GpuMode::kDefault, "cap"},
       {wire::kGpuStatusExited, GpuOutcome::kRecorded, GpuMode::kDefault, "exited"},
+      {wire::kGpuStatusStays, GpuOutcome::kRecorded, GpuMode::kDefault, ""},
       {wire::kGpuStatusStolen, GpuOutcome::kBroken, GpuMode::kDefault, "another profiler"},
       {wire::kGpuStatusAbandoned, GpuOutcome::kBroken, GpuMode::kDefault, "given up"},
       {wire::kGpuStatusFatal, GpuOutcome::kBroken, GpuMode::kDefault, "fatal"},
@@ -660,6 +661,7 @@ TEST_F(GpuDecoderTest, EveryWayToLoseTheGpuHasItsProblem) {
     EXPECT_EQ(record.outcome, each.outcome) << each.flags;
     EXPECT_EQ(record.mode, each.mode) << each.flags;
     EXPECT_EQ(record.cupti_taken, each.flags == wire::kGpuStatusStolen);
+    EXPECT_EQ(record.cupti_stays, each.flags == wire::kGpuStatusStays);
     EXPECT_THAT(record.problem, HasSubstr(each.problem));
     EXPECT_EQ(record.problem.empty(), each.problem[0] == '\0');
   }

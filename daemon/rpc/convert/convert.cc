@@ -164,6 +164,11 @@ void QualityToProto(const CaptureRecord& record, v1::Capture& out) {
   told.set_before_step_count(slowdown.before_step_count);
   told.set_during_step_count(slowdown.during_step_count);
   told.set_after_step_count(slowdown.after_step_count);
+  told.set_cupti_stays(slowdown.cupti_stays);
+  told.set_remains_known(slowdown.remains_known);
+  told.set_remains(slowdown.remains);
+  told.set_remains_low(slowdown.remains_low);
+  told.set_remains_high(slowdown.remains_high);
 }
 
 absl::StatusOr<GpuSpec> GpuSpecFromProto(const v1::GpuSpec& spec) {

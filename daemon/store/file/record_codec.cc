@@ -251,6 +251,11 @@ void Visit(Archive& archive, T& slowdown) {
   archive("before_step_count", slowdown.before_step_count);
   archive("during_step_count", slowdown.during_step_count);
   archive("after_step_count", slowdown.after_step_count);
+  archive("cupti_stays", slowdown.cupti_stays);
+  archive("remains_known", slowdown.remains_known);
+  archive("remains", slowdown.remains);
+  archive("remains_low", slowdown.remains_low);
+  archive("remains_high", slowdown.remains_high);
 }
 
 template <typename Archive, typename T>

@@ -179,7 +179,12 @@ CaptureRecord FullRecord() {
                 .high = 0.5,
                 .before_step_count = 150,
                 .during_step_count = 151,
-                .after_step_count = 152};
+                .after_step_count = 152,
+                .cupti_stays = true,
+                .remains_known = true,
+                .remains = 0.0625,
+                .remains_low = 0.03125,
+                .remains_high = 0.75};
   r.graded = {.grade = "B",
               .checks = {{.name = "check",
                           .grade = 'C',
@@ -216,7 +221,7 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   EXPECT_THAT(full, SizeIs(45));
   EXPECT_THAT(full["cpu"], SizeIs(7));
   EXPECT_THAT(full["cpu"]["threads"][0], SizeIs(3));
-  EXPECT_THAT(full["slowdown"], SizeIs(8));
+  EXPECT_THAT(full["slowdown"], SizeIs(13));
   EXPECT_THAT(full["graded"]["checks"][0], SizeIs(7));
   EXPECT_THAT(full["spec"], SizeIs(15));
   EXPECT_THAT(full["spec"]["gpu"], SizeIs(5));
