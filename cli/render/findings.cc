@@ -46,9 +46,11 @@ Colour ColourOfSeverity(report::Severity severity) {
 
 std::string Saving(const report::FindingsReport& report, const report::Finding& finding) {
   if (finding.saving_ns_per_step <= 0) return "No saving estimated";
+  const int64_t step_ns =
+      report.unrecorded_step_ns > 0 ? report.unrecorded_step_ns : report.mean_step_ns;
   return StrCat("Saves up to ", FormatNs(finding.saving_ns_per_step),
                 report.step_count > 0 ? " a step (" : " (",
-                FormatPercent(finding.saving_ns_per_step, report.mean_step_ns), ")");
+                FormatPercent(finding.saving_ns_per_step, step_ns), ")");
 }
 
 std::string EvidenceTable(std::span<const report::Evidence> rows, const Style& style) {

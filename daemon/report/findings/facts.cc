@@ -26,6 +26,7 @@ namespace {
 constexpr int64_t kMemoryPoints = 64;
 
 constexpr double kFewLaunchesWithoutWork = 0.01;
+constexpr double kFewPoints = 0.03;
 
 // The first calls of a program also load the driver's code, which takes seconds.
 constexpr size_t kStartUpCalls = 3;
@@ -125,7 +126,27 @@ void DoubtGpuWork(Facts& facts) {
                "have no GPU work in the recording"));
 }
 
+UnrecordedStep UnrecordedStepOf(const Facts& facts) {
+  const SlowdownRecord& slowdown = facts.record->slowdown;
+  // Where the host runs ahead the steps are the GPU's, which recording does not slow.
+  if (!facts.has_gpu() || !facts.scope.has_steps || facts.scope.by_device || !slowdown.known ||
+      slowdown.low <= 0) {
+    return {};
+  }
+  const int64_t busy_ns = facts.PerStep(facts.sum.busy_ns);
+  const auto step_ns =
+      static_cast<int64_t>(static_cast<double>(facts.scope.mean_ns) / (1 + slowdown.estimate));
+  return {.known = true,
+          .slowdown = slowdown.estimate,
+          .step_ns = std::max(step_ns, busy_ns),
+          .idle_ns = std::max<int64_t>(step_ns - busy_ns, 0)};
+}
+
 }  // namespace
+
+bool Facts::LooksIdlerThanItIs() const {
+  return unrecorded.known && ShareOfSteps(sum.idle_ns) - unrecorded.IdleShare() > kFewPoints;
+}
 
 const GpuDevice* Facts::device() const {
   for (const GpuDevice& device : record->gpu.devices) {
@@ -286,6 +307,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
     facts.scope = ScopeWithoutSteps(reader.record(), work, position, device != devices.end());
   }
   facts.sum = SumOver(facts.scope, facts.time, work, position);
+  facts.unrecorded = UnrecordedStepOf(facts);
 
   Demangler demangler;
   FactSources sources = {.reader = reader,

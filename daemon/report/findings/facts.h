@@ -139,6 +139,19 @@ struct ProgramFacts {
   std::vector<Evidence> gloo_ops;
 };
 
+// A step as it would be without the recording, which makes the host's part longer and leaves the
+// GPU's as it is. Known if recording certainly made steps longer (SlowdownRecord).
+struct UnrecordedStep {
+  bool known = false;
+  double slowdown = 0;  // Of recorded steps: 0.36 is 36 % longer.
+  int64_t step_ns = 0;
+  int64_t idle_ns = 0;  // Of the GPU.
+
+  double IdleShare() const {
+    return step_ns <= 0 ? 0 : static_cast<double>(idle_ns) / static_cast<double>(step_ns);
+  }
+};
+
 struct Facts {
   const CaptureRecord* record = nullptr;
   FindingScope scope;
@@ -157,6 +170,7 @@ struct Facts {
   ProgramFacts program;
   HostFacts host;
   SlowStep slowest;
+  UnrecordedStep unrecorded;
   const RankComparison* ranks = nullptr;  // Of the group; nullptr: one capture was looked at.
   // Why the recorded GPU work is not what the GPU did; empty: it is. "54 of 72 (75%) launches have
   // no GPU work in the recording"
@@ -174,6 +188,16 @@ struct Facts {
     return scope.total_ns <= 0 ? 0 : static_cast<double>(ns) / static_cast<double>(scope.total_ns);
   }
   int64_t PerStep(int64_t ns) const { return scope.count <= 0 ? ns : ns / scope.count; }
+  // Unrecorded, where that is known.
+  int64_t StepNs() const { return unrecorded.known ? unrecorded.step_ns : scope.mean_ns; }
+  double IdleShare() const {
+    return unrecorded.known ? unrecorded.IdleShare() : ShareOfSteps(sum.idle_ns);
+  }
+  double BusyShare() const {
+    return unrecorded.known ? 1 - unrecorded.IdleShare() : ShareOfSteps(sum.busy_ns);
+  }
+  // The recording made the GPU look more idle than it is, by more than a few points.
+  bool LooksIdlerThanItIs() const;
   // Of a step, on average.
   int64_t CpuWaitPerStep() const {
     return PerStep(static_cast<int64_t>(cpu.Share() * static_cast<double>(scope.total_ns)));

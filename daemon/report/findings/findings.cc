@@ -14,17 +14,26 @@
 namespace profd::report {
 namespace {
 
+constexpr double kLittleIdle = 0.05;  // Of a step.
+
 Severity SeverityOfSaving(const Facts& facts, int64_t saving_ns) {
-  if (facts.scope.mean_ns <= 0) return Severity::kInfo;
-  return SeverityOfShare(static_cast<double>(saving_ns) / static_cast<double>(facts.scope.mean_ns));
+  if (facts.StepNs() <= 0) return Severity::kInfo;
+  return SeverityOfShare(static_cast<double>(saving_ns) / static_cast<double>(facts.StepNs()));
 }
 
 void AddFinding(const Rule& rule, const Facts& facts, Finding finding, FindingsReport& report) {
   finding.rule = rule.id;
   finding.title = rule.title;
-  // No saving exceeds the step.
+  // No saving exceeds the step, ...
   finding.saving_ns_per_step =
-      std::clamp<int64_t>(finding.saving_ns_per_step, 0, std::max<int64_t>(facts.scope.mean_ns, 0));
+      std::clamp<int64_t>(finding.saving_ns_per_step, 0, std::max<int64_t>(facts.StepNs(), 0));
+  // ... nor the idle time that is not the recording's.
+  if (rule.of_idle_time && facts.unrecorded.known &&
+      finding.saving_ns_per_step > facts.unrecorded.idle_ns) {
+    finding.saving_ns_per_step = facts.unrecorded.idle_ns;
+    StrAppend(&finding.measured, " Without the recording the GPU would be idle for about ",
+              TimeText(facts.unrecorded.idle_ns), " a step, and no change saves more of it.");
+  }
   finding.severity =
       std::max(finding.severity, SeverityOfSaving(facts, finding.saving_ns_per_step));
   if (!facts.gpu_doubt.empty() && (rule.of_gpu || rule.id == "INPUT_BOUND")) {
@@ -55,6 +64,13 @@ void Look(const Rule& rule, const Facts& facts, const FindingThresholds& thresho
     return;
   }
   RuleResult result = rule.look(facts, thresholds);
+  if (result.fired && rule.of_idle_time && facts.unrecorded.known &&
+      facts.unrecorded.IdleShare() < kLittleIdle) {
+    result.needs = StrCat(
+        "idle time that is not the recording's: without it the GPU is idle for "
+        "about ",
+        PercentText(facts.unrecorded.IdleShare()));
+  }
   if (!result.needs.empty()) {
     report.skipped.push_back({rule.id, rule.title, std::move(result.needs)});
   } else if (result.fired) {
@@ -249,6 +265,10 @@ absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,
   report.quality = facts.quality;
   report.step_count = facts.scope.has_steps ? facts.scope.count : 0;
   report.mean_step_ns = facts.scope.mean_ns;
+  if (facts.unrecorded.known) {
+    report.unrecorded_step_ns = facts.unrecorded.step_ns;
+    report.unrecorded_idle_ns = facts.unrecorded.idle_ns;
+  }
   report.bound = BoundOf(facts);
   report.verdict = WriteVerdict(facts, report);
   return report;

@@ -129,8 +129,12 @@ struct FindingsReport {
   std::string verdict;
   BoundBy bound = BoundBy::kUnknown;
   Quality quality;
-  int64_t step_count = 0;         // Steps in averages; 0: no steps, the window counts as one.
-  int64_t mean_step_ns = 0;       // Of these steps, or of the window.
+  int64_t step_count = 0;    // Steps in averages; 0: no steps, the window counts as one.
+  int64_t mean_step_ns = 0;  // Of these steps, or of the window.
+  // A step without the recording, and the idle time of the GPU in it; -1: recording did not
+  // certainly make steps longer, or there is no GPU.
+  int64_t unrecorded_step_ns = -1;
+  int64_t unrecorded_idle_ns = -1;
   std::vector<Finding> findings;  // Ordered by saving, severity, rule; see above.
   std::vector<SkippedRule> skipped;
   std::vector<PassedRule> passed;

@@ -49,6 +49,8 @@ void WriteFindingsFields(const FindingsReport& report, JsonWriter& json, Shown s
   json.Field("verdict", report.verdict);
   json.Field("step_count", report.step_count);
   json.Field("mean_step_ns", report.mean_step_ns);
+  WriteIfKnown("unrecorded_step_ns", report.unrecorded_step_ns, json);
+  WriteIfKnown("unrecorded_idle_ns", report.unrecorded_idle_ns, json);
   json.Key("findings").BeginArray();
   for (const Finding& finding : report.findings) WriteFinding(finding, json, shown);
   json.EndArray();

@@ -11,7 +11,8 @@
 
 namespace profd::report {
 
-// Writes fields of an open object: "verdict", "step_count", "mean_step_ns", "findings", "skipped",
+// Writes fields of an open object: "verdict", "step_count", "mean_step_ns", where they are
+// known "unrecorded_step_ns" and "unrecorded_idle_ns", then "findings", "skipped",
 // "passed". `shown` cleans the names of evidence, which come from the target.
 void WriteFindingsFields(const FindingsReport& report, JsonWriter& json,
                          absl::FunctionRef<std::string(std::string_view)> shown);

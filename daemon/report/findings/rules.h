@@ -36,7 +36,8 @@ struct Rule {
   std::string_view title;   // "The GPU waits for launches"
   bool uses_shares = true;  // Its value is a share of the recorded events: see ShareTrust.
   RuleFunction look = nullptr;
-  bool of_gpu = false;  // It concludes from what the GPU did, or did not do.
+  bool of_gpu = false;        // It concludes from what the GPU did, or did not do.
+  bool of_idle_time = false;  // Its saving is time in which the GPU is idle.
 };
 std::span<const Rule> Rules();
 bool IsRule(std::string_view id);

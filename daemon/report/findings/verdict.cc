@@ -50,8 +50,10 @@ std::string WhatLimits(const Facts& facts, BoundBy bound) {
   const std::string_view words = WordsFor(bound);
   if (words.empty()) return "The data does not show what limits the program.";
   if (bound == BoundBy::kCompute) return StrCat("The program is ", words, ".");
-  return StrCat("With the GPU busy for ", PercentText(facts.ShareOfSteps(facts.sum.busy_ns)),
-                ", the program is ", words, ".");
+  return StrCat("With the GPU busy for ", facts.LooksIdlerThanItIs() ? "about " : "",
+                PercentText(facts.BusyShare()),
+                facts.LooksIdlerThanItIs() ? " of an unrecorded step" : "", ", the program is ",
+                words, ".");
 }
 
 // ": 2% in operators, 98% on the host outside operators"; empty: unknown.
@@ -112,6 +114,12 @@ std::string WhereTheTimeGoes(const Facts& facts) {
     StrAppend(&text, ", has exposed copies for ", percent(facts.sum.exposed_copy_ns));
   }
   StrAppend(&text, ", and is idle for ", percent(facts.sum.idle_ns), ".");
+  if (facts.LooksIdlerThanItIs()) {
+    StrAppend(&text, " Recording made steps ", PercentText(facts.unrecorded.slowdown),
+              " longer: without it a step takes about ", TimeText(facts.unrecorded.step_ns),
+              ", and the GPU is idle for about ", PercentText(facts.unrecorded.IdleShare()),
+              " of it.");
+  }
   return text;
 }
 
@@ -168,7 +176,7 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
             FirstSentence(first->advice), " Worth up to ", TimeText(first->saving_ns_per_step),
             facts.scope.has_steps ? " a step (" : " (",
             PercentText(static_cast<double>(first->saving_ns_per_step) /
-                        static_cast<double>(std::max<int64_t>(facts.scope.mean_ns, 1))),
+                        static_cast<double>(std::max<int64_t>(facts.StepNs(), 1))),
             "), with ", ToString(first->confidence), " confidence.");
   return text;
 }
@@ -200,15 +208,19 @@ BoundBy BoundOf(const Facts& facts) {
   }
   const double most_else =
       facts.ShareOfSteps(std::max(facts.sum.exposed_communication_ns, facts.sum.exposed_copy_ns));
-  if (facts.ShareOfSteps(facts.sum.busy_ns) >= kBusy && most_else < kMuchElse) {
-    return BoundBy::kCompute;
-  }
+  if (facts.BusyShare() >= kBusy && most_else < kMuchElse) return BoundBy::kCompute;
   const IdleParts& idle = facts.gaps.parts;
   const bool start_up = facts.calls.only_start_up;
+  // Recording makes calls and operators longer, so what it adds is part of the host's.
+  const int64_t added_ns =
+      facts.unrecorded.known
+          ? facts.sum.idle_ns - facts.unrecorded.idle_ns * std::max<int64_t>(facts.scope.count, 1)
+          : 0;
+  const int64_t host_ns = idle.host_ns() + idle.kernel_wait_ns + (start_up ? idle.allocator_ns : 0);
   const std::array<std::pair<int64_t, BoundBy>, 10> losses = {
       {{facts.sum.exposed_communication_ns, BoundBy::kCommunication},
        {facts.sum.exposed_copy_ns, BoundBy::kCopies},
-       {idle.host_ns() + idle.kernel_wait_ns + (start_up ? idle.allocator_ns : 0), BoundBy::kHost},
+       {std::max<int64_t>(host_ns - added_ns, 0), BoundBy::kHost},
        {idle.data_loader_ns, BoundBy::kInput},
        {idle.waiting_calls_ns, BoundBy::kSynchronization},
        {start_up ? 0 : idle.allocator_ns, BoundBy::kAllocation},
