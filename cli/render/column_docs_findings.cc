@@ -32,6 +32,11 @@ constexpr ColumnDoc kDocs[] = {
      "CUPTI "
      "left; the interval holds the true value in 95 of 100 captures",
      "(median step recorded - median step unrecorded) / median step unrecorded"},
+    {kReport, "unrecorded step",
+     "A step as it takes without the recording, where the slow-down is certain: the host is "
+     "faster, "
+     "and the GPU works as long. Idle shares and savings are of it",
+     "mean step recorded / (1 + slow-down)"},
     {kReport, "confidence",
      "high: counted or measured directly. medium: estimated. low: other causes are as likely, or "
      "the "
