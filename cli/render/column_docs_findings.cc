@@ -85,6 +85,10 @@ constexpr ColumnDoc kDocs[] = {
      ""},
     {kReport, "MISSING_FUSION", "Consecutive elementwise kernels that one kernel could replace",
      ""},
+    {kReport, "UNFUSED_ATTENTION",
+     "Kernels of attention that is written out: between its two products, and of the softmax's "
+     "backward pass",
+     ""},
     {kReport, "LOW_WAVES", "Kernels whose blocks leave many multiprocessors of the GPU empty", ""},
     {kReport, "GRAPH_BREAKS", "Places at which torch.compile leaves compiled code", ""},
     {kReport, "RECOMPILES", "Time of steps that torch.compile compiles in", ""},

@@ -75,6 +75,11 @@ struct KernelFacts {
   // Consecutive elementwise kernels in a stream: the time of all except the longest of each run.
   int64_t fusible_ns = 0;
   std::vector<Evidence> fusible;
+  // Attention that is written out: kernels between its two products, which a fused one does not
+  // have, and those of the softmax's backward pass.
+  int64_t attention_count = 0;  // Forward passes.
+  int64_t attention_ns = 0;
+  std::vector<Evidence> attention;
   // Kernels whose blocks do not fill the device, and the time lost by that.
   bool knows_device = false;
   int64_t unknown_wave_ns = 0;  // Time of kernels whose grid is not known.

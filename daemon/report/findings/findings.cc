@@ -96,6 +96,7 @@ constexpr std::array kFindingPairs = {
     FindingPair{"MEMCPY_SYNC", "COPY_EXPOSED", true},
     FindingPair{"SYNC_API", "SMALL_KERNELS"},
     FindingPair{"SYNC_API", "CUDA_GRAPH"},
+    FindingPair{"UNFUSED_ATTENTION", "MISSING_FUSION", true},
     // An optimizer that is not fused has a remedy of its own.
     FindingPair{"TINY_KERNELS_OF_OP", "SMALL_KERNELS", true, "Optimizer."},
     FindingPair{"TINY_KERNELS_OF_OP", "CUDA_GRAPH", true, "Optimizer."},

@@ -63,6 +63,7 @@ void AddLoaderWaits(const FactSources& sources, const IntervalSet& busy, GapFact
 absl::Status GatherKernelsAndCopies(FactSources& sources, const GpuDevice* device,
                                     KernelFacts& kernels, CopyFacts& copies);
 void FindFusible(FactSources& sources, KernelFacts& kernels);
+void FindWrittenOutAttention(const FactSources& sources, KernelFacts& kernels);
 // Call after the gaps, because it counts their idle time.
 void FindTinyKernels(const FactSources& sources, KernelFacts& kernels);
 CallFacts GatherCalls(const FactSources& sources);

@@ -40,6 +40,7 @@ RuleResult SmallKernels(const Facts&, const FindingThresholds&);
 RuleResult TinyKernelsOfOp(const Facts&, const FindingThresholds&);
 RuleResult CudaGraph(const Facts&, const FindingThresholds&);
 RuleResult MissingFusion(const Facts&, const FindingThresholds&);
+RuleResult UnfusedAttention(const Facts&, const FindingThresholds&);
 RuleResult LowWaves(const Facts&, const FindingThresholds&);
 RuleResult GraphBreaks(const Facts&, const FindingThresholds&);
 RuleResult Recompiles(const Facts&, const FindingThresholds&);

@@ -37,6 +37,7 @@ constexpr std::array kRules = {
     Rule{"TINY_KERNELS_OF_OP", "One operator launches many small kernels", false, &TinyKernelsOfOp,
          true, true},
     Rule{"CUDA_GRAPH", "CUDA graphs would help", true, &CudaGraph, true, true},
+    Rule{"UNFUSED_ATTENTION", "Attention is not fused", true, &UnfusedAttention, true},
     Rule{"MISSING_FUSION", "Elementwise kernels could be fused", true, &MissingFusion, true},
     Rule{"LOW_WAVES", "Kernels do not fill the GPU", true, &LowWaves, true},
     Rule{"GRAPH_BREAKS", "torch.compile breaks graphs", false, &GraphBreaks},

@@ -191,6 +191,30 @@ RuleResult MissingFusion(const Facts& facts, const FindingThresholds& thresholds
   return result;
 }
 
+RuleResult UnfusedAttention(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.kernels.count == 0) return Needs(std::string(kNeedsKernels));
+  const int64_t ns = facts.kernels.attention_ns;
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = ShareOfKernels(facts, ns);
+  finding.threshold = thresholds.attention_share;
+  result.fired = finding.value > finding.threshold && IsWorthwhile(facts, ns);
+  finding.measured = StrCat("Between two batched matrix products, ", facts.kernels.attention_count,
+                            facts.kernels.attention_count == 1 ? " softmax" : " softmaxes",
+                            " with scaling, masks, and casts, and the backward passes of the "
+                            "softmaxes, take ",
+                            PercentText(finding.value), " of kernel time.");
+  finding.advice =
+      "Call torch.nn.functional.scaled_dot_product_attention (in Transformers: "
+      "attn_implementation=\"sdpa\"): one kernel does all of it, and the scores need no memory.";
+  finding.evidence = facts.kernels.attention;
+  finding.confidence = Confidence::kMedium;
+  finding.confidence_reason =
+      "the saving is the time of these kernels; the products may change as well";
+  SetDeviceSaving(facts, PerStepAtMostBusy(facts, static_cast<double>(ns)), finding);
+  return result;
+}
+
 RuleResult LowWaves(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_gpu() || facts.kernels.count == 0) return Needs(std::string(kNeedsKernels));
   if (!facts.kernels.knows_device) return Needs("the GPU's number of multiprocessors");

@@ -89,6 +89,8 @@ constexpr std::array kKeys = {
                  "CUDA_GRAPH: of a step, gaps that a graph would close"},
     ThresholdKey{"fusion.share", &F::fusible_share, ValueKind::kShare, 0, 1,
                  "MISSING_FUSION: of kernel time, elementwise kernels that follow each other"},
+    ThresholdKey{"attention.share", &F::attention_share, ValueKind::kShare, 0, 1,
+                 "UNFUSED_ATTENTION: of kernel time, what a fused attention does not have"},
     ThresholdKey{"waves.efficiency", &F::wave_efficiency, ValueKind::kShare, 0, 1,
                  "LOW_WAVES: a kernel whose blocks fill less of the GPU than this is small"},
     ThresholdKey{"waves.share", &F::wave_share, ValueKind::kShare, 0, 1,

@@ -54,6 +54,7 @@ struct FindingThresholds {
   double kernels_per_call = 50;       // Tiny ones, of one call of one operator.
   double cuda_graph_share = 0.10;     // Idle time that a graph would close.
   double fusible_share = 0.15;        // Of kernel time.
+  double attention_share = 0.05;      // Likewise, what a fused attention does not have.
   double wave_efficiency = 0.50;      // Below it; weighted by time.
   double wave_share = 0.20;           // Such kernels, of kernel time.
   double memory_limit_share = 0.90;   // Of the device's memory.
