@@ -63,11 +63,15 @@ void CopyPass::Add(const GpuBatch& batch, size_t i, const GpuAttribution::Call* 
   const std::string_view api = call == nullptr ? std::string_view() : sources_.Name(call->name);
   const bool async = call == nullptr ? (batch.flags[i] & kGpuAsync) != 0 : IsAsync(api);
   if (static_cast<double>(bytes) >= sources_.thresholds.copy_smallest_bytes) {
-    if (async && host_memory == kPageable) AddPageable(item, bytes);
+    if (async && host_memory == kPageable) {
+      if (direction == kDeviceToHost) facts_.pageable_to_host_ns += item.duration_ns;
+      AddPageable(item, bytes);
+    }
     if (call != nullptr && IsCopyCall(api) && !async) {
       item.duration_ns = call->end_ns - call->start_ns;
       item.start_ns = call->start_ns;
       facts_.blocking_ns += item.duration_ns;
+      if (direction == kDeviceToHost) facts_.blocking_to_host_ns += item.duration_ns;
       blocking_.Add(item);
     }
   }

@@ -99,9 +99,11 @@ struct CopyFacts {
   int64_t to_device_ns = 0;     // Time of these, by direction.
   int64_t to_host_ns = 0;
   int64_t pageable_ns = 0;  // Asynchronous ones with pageable memory.
+  int64_t pageable_to_host_ns = 0;
   int64_t pageable_saving_ns = 0;
   std::vector<Evidence> pageable;
   int64_t blocking_ns = 0;  // Time of the host in calls that wait for a copy.
+  int64_t blocking_to_host_ns = 0;
   std::vector<Evidence> blocking;
   // Large copies from and to pinned memory.
   int64_t link_bytes = 0;

@@ -37,6 +37,12 @@ std::string CopyAdvice(const CopyFacts& copies, bool can_hide) {
                "GPU.";
 }
 
+// For copies that the host waits for, if more of their time is to the host.
+constexpr std::string_view kKeepOnGpu =
+    "Keep results on the GPU, or reduce them there (a mean, an argmax) and copy less, or less "
+    "often. "
+    "What the host needs whole goes to pinned memory with non_blocking=True, and is read later.";
+
 // Copies cost at most the time in which nothing overlapped them.
 int64_t AtMostExposed(const Facts& facts, int64_t ns) {
   return facts.PerStep(std::min(ns, facts.sum.exposed_copy_ns));
@@ -72,8 +78,10 @@ RuleResult MemcpyPageable(const Facts& facts, const FindingThresholds& threshold
                             PercentText(finding.value),
                             "). CUDA stages them, so they are slower and not asynchronous.");
   finding.advice =
-      "Pin the memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with "
-      "non_blocking=True.";
+      2 * facts.copies.pageable_to_host_ns > facts.copies.pageable_ns
+          ? std::string(kKeepOnGpu)
+          : "Pin the memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with "
+            "non_blocking=True.";
   finding.evidence = facts.copies.pageable;
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = facts.copies.link_gb_per_s > 0
@@ -95,7 +103,9 @@ RuleResult MemcpyBlocking(const Facts& facts, const FindingThresholds& threshold
   finding.measured =
       StrCat("The program waits in copies for ", TimeText(facts.PerStep(facts.copies.blocking_ns)),
              " a step (", PercentText(finding.value), ").");
-  finding.advice = "Use cudaMemcpyAsync from pinned memory (non_blocking=True in PyTorch).";
+  finding.advice = 2 * facts.copies.blocking_to_host_ns > facts.copies.blocking_ns
+                       ? std::string(kKeepOnGpu)
+                       : "Use cudaMemcpyAsync from pinned memory (non_blocking=True in PyTorch).";
   finding.evidence = facts.copies.blocking;
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = "part of the wait may be for work before the copy";

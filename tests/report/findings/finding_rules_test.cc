@@ -293,8 +293,7 @@ TEST_F(FindingRulesTest, AFirstStepThatWarmsUpIsLeftOutOfAverages) {
 TEST_F(FindingRulesTest, PageableCopiesAreFoundWithWhatPinnedMemoryWouldSave) {
   IdleFirst(2 * kMs);
   for (int step = 0; step < 5; ++step) {
-    CopyToDevice(
-        {.start_ns = step * kStepNs + 20 * kUs, .duration_ns = 1'900 * kUs, .bytes = 8 << 20});
+    Copy({.start_ns = step * kStepNs + 20 * kUs, .duration_ns = 1'900 * kUs, .bytes = 8 << 20});
   }
   const Finding finding = Find("MEMCPY_PAGEABLE_ASYNC");
   EXPECT_NEAR(finding.value, 0.19, 0.01);
@@ -306,14 +305,35 @@ TEST_F(FindingRulesTest, PageableCopiesAreFoundWithWhatPinnedMemoryWouldSave) {
   EXPECT_THAT(Fired(), Not(Contains("MEMCPY_SYNC")));
 }
 
+TEST_F(FindingRulesTest, AdviceOnCopiesGoesByTheirDirection) {
+  for (const bool async : {true, false}) {
+    for (const bool to_host : {true, false}) {
+      reader_ = FakeCaptureReader();
+      reader_.StepThread(reader_.AddThread(1, "main"));
+      reader_.mutable_record().start_unix_ns = 1;
+      Steps(5);
+      for (int step = 0; step < 5; ++step) {
+        Launch({.start_ns = step * kStepNs + 2 * kMs, .count = 80});
+        Copy({.start_ns = step * kStepNs + 20 * kUs,
+              .duration_ns = 1'900 * kUs,
+              .bytes = 8 << 20,
+              .async = async,
+              .to_host = to_host});
+      }
+      const Finding finding = Find(async ? "MEMCPY_PAGEABLE_ASYNC" : "MEMCPY_SYNC");
+      EXPECT_EQ(finding.advice.find("Keep results on the GPU") == 0, to_host) << finding.advice;
+    }
+  }
+}
+
 TEST_F(FindingRulesTest, PinnedCopiesAndSmallOnesAreNoFinding) {
   Healthy();
   for (int step = 0; step < 5; ++step) {
-    CopyToDevice({.start_ns = step * kStepNs + kMs,
-                  .duration_ns = 200 * kUs,
-                  .bytes = 10 << 20,
-                  .pageable = false});
-    CopyToDevice({.start_ns = step * kStepNs + 3 * kMs, .duration_ns = 900 * kUs, .bytes = 4096});
+    Copy({.start_ns = step * kStepNs + kMs,
+          .duration_ns = 200 * kUs,
+          .bytes = 10 << 20,
+          .pageable = false});
+    Copy({.start_ns = step * kStepNs + 3 * kMs, .duration_ns = 900 * kUs, .bytes = 4096});
   }
   EXPECT_THAT(Fired(), IsEmpty());
 }
@@ -321,10 +341,10 @@ TEST_F(FindingRulesTest, PinnedCopiesAndSmallOnesAreNoFinding) {
 TEST_F(FindingRulesTest, CopiesThatTheProgramWaitsForAreFound) {
   IdleFirst(2 * kMs);
   for (int step = 0; step < 5; ++step) {
-    CopyToDevice({.start_ns = step * kStepNs + 20 * kUs,
-                  .duration_ns = 1'900 * kUs,
-                  .bytes = 8 << 20,
-                  .async = false});
+    Copy({.start_ns = step * kStepNs + 20 * kUs,
+          .duration_ns = 1'900 * kUs,
+          .bytes = 8 << 20,
+          .async = false});
   }
   EXPECT_NEAR(Find("MEMCPY_SYNC").value, 0.19, 0.01);
   EXPECT_THAT(Fired(), Not(Contains("MEMCPY_PAGEABLE_ASYNC")));
@@ -332,8 +352,7 @@ TEST_F(FindingRulesTest, CopiesThatTheProgramWaitsForAreFound) {
 
 TEST_F(FindingRulesTest, LargeCopiesFarBelowTheLinkAreFound) {
   Healthy();
-  CopyToDevice(
-      {.start_ns = kMs, .duration_ns = kMs, .bytes = 10 << 20, .pageable = false});  // 10 GB/s
+  Copy({.start_ns = kMs, .duration_ns = kMs, .bytes = 10 << 20, .pageable = false});  // 10 GB/s
   EXPECT_NEAR(Find("H2D_BW_LOW").value, 0.166, 0.01);
   thresholds_.link_gb_per_s = 12;
   EXPECT_THAT(Fired(), IsEmpty());
@@ -341,7 +360,7 @@ TEST_F(FindingRulesTest, LargeCopiesFarBelowTheLinkAreFound) {
 
 TEST_F(FindingRulesTest, WithoutTheLinksBandwidthNobodyKnowsIfCopiesAreSlow) {
   Healthy();
-  CopyToDevice({.start_ns = kMs, .duration_ns = kMs, .bytes = 10 << 20, .pageable = false});
+  Copy({.start_ns = kMs, .duration_ns = kMs, .bytes = 10 << 20, .pageable = false});
   reader_.mutable_record().gpu.devices[0].compute_minor = 7;
   EXPECT_THAT(NeedsOf("H2D_BW_LOW"), HasSubstr("copies.link_bandwidth"));
 }

@@ -103,8 +103,9 @@ class FindingsFixture : public testing::Test {
     uint64_t bytes = 0;
     bool pageable = true;
     bool async = true;
+    bool to_host = false;
   };
-  void CopyToDevice(const CopyRow& copy) {
+  void Copy(const CopyRow& copy) {
     ++correlation_;
     const int64_t call_ns = copy.start_ns - 10 * kUs;
     reader_
@@ -113,9 +114,13 @@ class FindingsFixture : public testing::Test {
         .Copy(copy.start_ns, copy.start_ns + copy.duration_ns, correlation_,
               {.stream = 12,
                .bytes = copy.bytes,
-               .copy_kind = 1,
-               .source_kind = static_cast<uint8_t>(copy.pageable ? 1 : 2),
-               .destination_kind = 3});
+               .copy_kind = static_cast<uint8_t>(copy.to_host ? 2 : 1),
+               .source_kind = static_cast<uint8_t>(copy.to_host    ? 3
+                                                   : copy.pageable ? 1
+                                                                   : 2),
+               .destination_kind = static_cast<uint8_t>(!copy.to_host   ? 3
+                                                        : copy.pageable ? 1
+                                                                        : 2)});
   }
 
   FindingsReport Report() {

@@ -140,7 +140,7 @@ TEST_F(IdleCausesTest, CompilationComesBeforeTheTimeOutsideOperators) {
 TEST_F(IdleCausesTest, OverlappingSavesNoMoreThanTheComputeThatIsLeft) {
   Steps(6);
   for (int64_t at = 0; at < 6 * kStepNs; at += kStepNs) {
-    CopyToDevice(
+    Copy(
         {.start_ns = at + 20 * kUs, .duration_ns = 9 * kMs, .bytes = 100 << 20, .pageable = false});
     Launch({.start_ns = at + 9'100 * kUs, .kernel_ns = 200 * kUs});
   }
@@ -171,7 +171,7 @@ TEST_F(IdleCausesTest, CollectivesCannotHideBehindComputeThatIsOverlappedAlready
 TEST_F(IdleCausesTest, PageableCopiesExplainExposedOnes) {
   Steps(5);
   for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
-    CopyToDevice({.start_ns = at + 20 * kUs, .duration_ns = 4 * kMs, .bytes = 8 << 20});
+    Copy({.start_ns = at + 20 * kUs, .duration_ns = 4 * kMs, .bytes = 8 << 20});
     Launch({.start_ns = at + 5 * kMs, .count = 50});
   }
   const FindingsReport report = Report();
