@@ -341,6 +341,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
   FindFusible(sources, facts.kernels);
   FindWrittenOutAttention(sources, facts.kernels);
   FindTinyKernels(sources, facts.kernels);
+  FindHottestOperator(sources, facts.kernels);
   return facts;
 }
 

@@ -90,6 +90,9 @@ struct KernelFacts {
   double most_per_call = 0;
   int64_t tiny_idle_ns = 0;  // Gaps before them.
   std::vector<Evidence> tiny_ops;
+  // The innermost operator whose kernels take the most time; empty: none is known.
+  std::string hottest_op;
+  int64_t hottest_op_ns = 0;
   // Steps that launched the same kernels as most other steps.
   int64_t alike_steps = 0;
 };

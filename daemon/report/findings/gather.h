@@ -66,6 +66,7 @@ void FindFusible(FactSources& sources, KernelFacts& kernels);
 void FindWrittenOutAttention(const FactSources& sources, KernelFacts& kernels);
 // Call after the gaps, because it counts their idle time.
 void FindTinyKernels(const FactSources& sources, KernelFacts& kernels);
+void FindHottestOperator(const FactSources& sources, KernelFacts& kernels);
 CallFacts GatherCalls(const FactSources& sources);
 
 // Returns the GB/s between host and device that a GPU's generation allows; 0: unknown.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 #include <string_view>
+#include <tuple>
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/median.h"
@@ -400,6 +401,23 @@ void FindTinyKernels(const FactSources& sources, KernelFacts& kernels) {
                         " small kernels a call, which run for ", op.kernel_ns / 1000,
                         " us in all; the time is that of the gaps before them");
   });
+}
+
+void FindHottestOperator(const FactSources& sources, KernelFacts& kernels) {
+  const RangePaths& paths = sources.attribution.paths();
+  absl::flat_hash_map<uint32_t, uint64_t> ns_by_op;
+  for (uint32_t path = 1; path < sources.launches.size(); ++path) {
+    if (sources.launches[path].kernels == 0) continue;
+    const uint32_t name = sources.first_ids[paths[path].name];
+    if (IsOneOperation(sources.Name(name))) ns_by_op[name] += sources.launches[path].kernel_ns;
+  }
+  const auto hottest =
+      std::max_element(ns_by_op.begin(), ns_by_op.end(), [](const auto& a, const auto& b) {
+        return std::tie(a.second, b.first) < std::tie(b.second, a.first);
+      });
+  if (hottest == ns_by_op.end()) return;
+  kernels.hottest_op = sources.Name(hottest->first);
+  kernels.hottest_op_ns = static_cast<int64_t>(hottest->second);
 }
 
 }  // namespace profd::report

@@ -14,6 +14,8 @@ namespace {
 constexpr double kBusy = 0.80;  // Of a step. Below it, what leaves the GPU idle limits the program.
 // A GPU that is busy with something else than computing for so long is not compute-bound.
 constexpr double kMuchElse = 0.25;
+// Of kernel time: an operator that stands out.
+constexpr double kHot = 0.25;
 
 // After "the program is"; empty: not known.
 std::string_view WordsFor(BoundBy bound) {
@@ -44,12 +46,22 @@ std::string_view WordsFor(BoundBy bound) {
   return {};
 }
 
+// ", most of all by aten::mm (62% of kernel time)"; empty: no operator stands out.
+std::string HottestOp(const Facts& facts) {
+  if (facts.kernels.hottest_op.empty() || facts.kernels.total_ns <= 0) return {};
+  const double share = static_cast<double>(facts.kernels.hottest_op_ns) /
+                       static_cast<double>(facts.kernels.total_ns);
+  if (share < kHot) return {};
+  return StrCat(", most of all by ", facts.kernels.hottest_op, " (", PercentText(share),
+                " of kernel time)");
+}
+
 std::string WhatLimits(const Facts& facts, BoundBy bound) {
   if (facts.gpu_withheld) return StrCat(facts.gpu_doubt, ": what the GPU did is unknown.");
   if (bound == BoundBy::kCpuOnly) return "No GPU work was recorded.";
   const std::string_view words = WordsFor(bound);
   if (words.empty()) return "The data does not show what limits the program.";
-  if (bound == BoundBy::kCompute) return StrCat("The program is ", words, ".");
+  if (bound == BoundBy::kCompute) return StrCat("The program is ", words, HottestOp(facts), ".");
   return StrCat("With the GPU busy for ", facts.LooksIdlerThanItIs() ? "about " : "",
                 PercentText(facts.BusyShare()),
                 facts.LooksIdlerThanItIs() ? " of an unrecorded step" : "", ", the program is ",

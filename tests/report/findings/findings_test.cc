@@ -312,5 +312,12 @@ TEST_F(FindingsTest, TimesWithinTheClocksErrorAreNoInversions) {
   EXPECT_EQ(CheckEvents(reader_, *attribution)->inversion_count, 0);
 }
 
+TEST_F(FindingsTest, AComputeBoundProgramHasItsHottestOperatorNamed) {
+  Healthy();
+  EXPECT_THAT(Report().verdict,
+              HasSubstr("The program is compute-bound, most of all by aten::mm (100% of kernel "
+                        "time)."));
+}
+
 }  // namespace
 }  // namespace profd::report
