@@ -269,6 +269,12 @@ void CuptiTracer::Abandon() {
   settings_.Forget();
 }
 
+bool CuptiTracer::CanFinalize() const {
+  // With several subscribers, other tools may need it, and it may do nothing.
+  return !is_taken() && !is_dead() && !interface_.is_shared() &&
+         library_->version >= cupti::kVersion12_6;
+}
+
 void CuptiTracer::Detach(bool finalize) {
   if (!is_attached_) return;
   is_attached_ = false;
@@ -282,9 +288,7 @@ void CuptiTracer::Detach(bool finalize) {
   // Having said that it is dead it has also ended the subscription.
   if (is_dead()) return;
   settings_.Restore(interface_);
-  // With several subscribers, other tools may need it, and it may do nothing.
-  if (is_taken() || interface_.is_shared()) finalize = false;
-  if (finalize && library_->version >= cupti::kVersion12_6 && FinalizeInCallback()) return;
+  if (finalize && CanFinalize() && FinalizeInCallback()) return;
   if ((arm_flags_ & wire::kArmGpuDetach) != 0) {
     Log(LogLevel::kInfo,
         "CUPTI stays in the process: it is too old, or the program is idle, or "

@@ -66,6 +66,8 @@ class CuptiTracer {
   // CUPTI's clock. REQUIRES: attached.
   cupti::Result GetTimestamp(uint64_t* ns) const { return interface_.GetTimestamp(ns); }
 
+  // Whether Detach() can take CUPTI out of the process.
+  bool CanFinalize() const;
   // Restores CUPTI's settings and unsubscribes. `finalize`: takes CUPTI out of the process, if it
   // will.
   void Detach(bool finalize);

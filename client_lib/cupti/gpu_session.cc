@@ -243,6 +243,14 @@ bool HasLostCupti(Work* work, bool is_silent) {
 
 namespace {
 
+// While CUPTI is in the process, each call of CUDA costs more: 24 to 37 % of a host-bound step
+// (H200, CUPTI 13.0). Finalizing CUPTI ends that, and later captures record as before. It happens
+// in a later call of the program's, which may be the next profiler's.
+bool ShouldFinalize(const Work* work) {
+  return !g_claim.is_requested() &&
+         ((g_arm.flags & wire::kArmGpuDetach) != 0 || !work->decoder.may_miss_nodes());
+}
+
 void FillStatus(Work* work) {
   wire::GpuStatusEvent& status = work->status;
   status.header = {sizeof(status), static_cast<uint8_t>(wire::EventKind::kGpuStatus), 0, 0};
@@ -256,6 +264,7 @@ void FillStatus(Work* work) {
   const uint64_t* counts = work->decoder.counts();
   for (uint32_t i = 0; i < wire::kGpuCountCount; ++i) status.counts[i] = counts[i];
   if (!work->is_tracing) return;
+  if (!ShouldFinalize(work) || !g_tracer.CanFinalize()) status.flags |= wire::kGpuStatusStays;
   status.peak_pool_bytes = g_pool.peak_bytes();
   status.counts[wire::kGpuNoBuffer] = g_pool.discarded_count();
   status.counts[wire::kGpuRecords] += g_pool.discarded_count();
@@ -503,11 +512,7 @@ void BeNice() {
 
 // Of a window that has been drained.
 void LeaveCupti(Work* work) {
-  // While CUPTI is in the process, each call of CUDA costs more: 24 to 37 % of a host-bound step
-  // (H200, CUPTI 13.0). Finalizing CUPTI ends that, and later captures record as before. It happens
-  // in a later call of the program's, which may be the next profiler's.
-  const bool finalize = !g_claim.is_requested() && ((g_arm.flags & wire::kArmGpuDetach) != 0 ||
-                                                    !work->decoder.may_miss_nodes());
+  const bool finalize = ShouldFinalize(work);
   g_tracer.Detach(finalize);
   if (finalize) g_exit_is_covered = false;
   if (g_tracer.is_taken()) g_pool.GiveUpOutstanding();

@@ -61,7 +61,7 @@ TEST_P(GpuVersionTest, KernelsAreStoredAsTheyWere) {
   const CaptureContents contents =
       CaptureOf(process, GpuMode::kDefault, "launch 200 5 gemm; copy 65536; memset 4096; sync");
   const wire::GpuStatusEvent& status = contents.gpu_status();
-  EXPECT_EQ(status.flags, wire::kGpuStatusSimulated);
+  EXPECT_EQ(ProblemsOf(status), 0u);
   EXPECT_GT(status.cupti_version, 13u);
   ASSERT_EQ(contents.kernels.size(), 200u);
   EXPECT_EQ(CountCalls(contents, "cudaLaunchKernel"), 200u);
@@ -112,6 +112,27 @@ TEST_P(GpuVersionTest, NoDriverCallOfARuntimeCallIsStoredAndOnesOfTheirOwnAre) {
               call.name.starts_with("cuLaunch"));
   }
   ExpectEveryRecordAccountedFor(contents);
+}
+
+TEST(GpuStatusTest, CuptiThatStaysInTheProcessIsSaid) {
+  const auto stays = [](const std::string& version, const std::string& commands, uint32_t flags) {
+    GpuProcess process({.version = version});
+    wire::ArmBody arm = GpuArm(GpuMode::kDefault);
+    arm.flags |= flags;
+    auto capture = process.target().SendArm(arm);
+    process.target().ExpectArmed(*capture);
+    capture->Fire(ByTime());
+    capture->WaitPhase(wire::Phase::kRecording);
+    process.Run(commands);
+    const CaptureContents contents = capture->Finish();
+    EXPECT_NE(contents.gpu_status().flags & wire::kGpuStatusSimulated, 0u);
+    return (contents.gpu_status().flags & wire::kGpuStatusStays) != 0;
+  };
+  EXPECT_TRUE(stays("11.8", "launch 5 1; sync", 0));
+  EXPECT_TRUE(stays("12.4", "launch 5 1; sync", wire::kArmGpuDetach));
+  EXPECT_FALSE(stays("13.0", "launch 5 1; sync", 0));
+  EXPECT_TRUE(stays("13.0", "graph 3; sync", 0));
+  EXPECT_FALSE(stays("13.0", "graph 3; sync", wire::kArmGpuDetach));
 }
 
 TEST_P(GpuVersionTest, ASecondCaptureSeesOnlyItsOwn) {

@@ -58,6 +58,11 @@ struct Truth {
   std::string name;
 };
 
+// The wire::kGpuStatus* of `status` that tell of something that went wrong.
+inline uint32_t ProblemsOf(const wire::GpuStatusEvent& status) {
+  return status.flags & ~(wire::kGpuStatusSimulated | wire::kGpuStatusStays);
+}
+
 // The path of the stand-in of `version`, "13.0".
 std::string StandinPath(const std::string& version);
 
