@@ -276,6 +276,18 @@ class CaptureSetBuilder {
           return absl::OkStatus();
         });
     RETURN_IF_ERROR(TakeFound(found, index));
+    if (const std::optional<CaptureFilter> window = ScheduledWindow()) {
+      std::vector<std::vector<CaptureView>> views(nodes.members().size());
+      RunOnAll(invocation, nodes, timeout,
+               [&](size_t member, DaemonClient& daemon) -> absl::Status {
+                 ASSIGN_OR_RETURN(views[member], daemon.ListCaptures(*window, kMaxGroupMembers));
+                 for (CaptureView& view : views[member]) {
+                   view.record.node = nodes.members()[member].node;
+                 }
+                 return absl::OkStatus();
+               });
+      for (const std::vector<CaptureView>& of_node : views) NameRanksBeside(of_node);
+    }
     NameOutOfReach(outcomes);
     NameRanksWithoutTrace();
     if (!set_.members.empty()) return absl::OkStatus();
@@ -306,9 +318,30 @@ class CaptureSetBuilder {
       CaptureSet::Member member = Told(SetMemberOf(view));
       set_.Add(std::move(member), open_source(std::move(view)));
     }
+    if (const std::optional<CaptureFilter> window = ScheduledWindow()) {
+      ASSIGN_OR_RETURN(const std::vector<CaptureView> views,
+                       captures.ListCaptures(*window, kMaxGroupMembers));
+      NameRanksBeside(views);
+    }
     RETURN_IF_ERROR(AskWhereTheyAre(invocation));
     NameRanksWithoutTrace();
     return absl::OkStatus();
+  }
+
+  // Where the other captures of a scheduled window are; nullopt: these are not of one.
+  std::optional<CaptureFilter> ScheduledWindow() const {
+    if (!set_.is_group || set_.members.empty()) return std::nullopt;
+    const std::vector<const CaptureRecord*> first = {&set_.members.front().view.record};
+    return WindowOfGroup(first);
+  }
+
+  // Ranks that chose another step are missing, and never compared.
+  void NameRanksBeside(std::span<const CaptureView> of_window) {
+    const CaptureRecord group = set_.members.front().view.record;
+    const std::vector<const CaptureRecord*> first = {&group};
+    for (const GroupMember& member : RanksBesideGroup(first, of_window)) {
+      set_.AddMissing(SetMemberOf(member));
+    }
   }
 
   void NameRanksWithoutTrace() {

@@ -1,6 +1,7 @@
 #include "cli/captures/find_group.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -36,6 +37,47 @@ void Merge(GroupView view, size_t node, FoundGroup& group) {
   }
   record.closed = record.closed || view.record.closed;
   for (CaptureView& capture : view.captures) group.captures.push_back({std::move(capture), node});
+}
+
+// Of one window there are as many captures as ranks.
+constexpr int64_t kMostOfWindow = kMaxGroupMembers;
+// Captures of a window are created at its time, or a little later (ScheduleRunner::kMaxLateness).
+constexpr absl::Duration kWindowSlack = absl::Seconds(10);
+
+absl::StatusOr<std::vector<CaptureView>> ListOne(Invocation& invocation,
+                                                 const CaptureFilter& filter) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
+  if (store != nullptr) return store->ListCaptures(filter, kMostOfWindow);
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  return daemon->ListCaptures(filter, kMostOfWindow);
+}
+
+// A node that fails here has answered before, or is named already.
+std::vector<CaptureView> ListAll(Invocation& invocation, Fleet& fleet, absl::Duration timeout,
+                                 const CaptureFilter& filter) {
+  std::vector<std::vector<CaptureView>> by_node(fleet.members().size());
+  RunOnAll(invocation, fleet, timeout, [&](size_t node, DaemonClient& daemon) -> absl::Status {
+    ASSIGN_OR_RETURN(by_node[node], daemon.ListCaptures(filter, kMostOfWindow));
+    daemon.LimitCalls(absl::InfiniteFuture());
+    for (CaptureView& view : by_node[node]) view.record.node = fleet.members()[node].node;
+    return absl::OkStatus();
+  });
+  std::vector<CaptureView> all;
+  for (std::vector<CaptureView>& views : by_node) {
+    std::ranges::move(views, std::back_inserter(all));
+  }
+  return all;
+}
+
+std::string WhyBeside(const CaptureView& view) {
+  const CaptureRecord& record = view.record;
+  if (!record.error_message.empty()) return record.error_message;
+  const std::string where =
+      record.group_id.empty() ? std::string() : StrCat(", in group ", record.group_id);
+  if (record.windows.empty()) {
+    return StrCat("its capture ", record.id, " is ", view.state, where);
+  }
+  return StrCat("it began at another step, ", record.windows.front().first_step, where);
 }
 
 absl::StatusOr<GroupView> GetOne(Invocation& invocation, const std::string& id) {
@@ -74,6 +116,34 @@ std::vector<int64_t> RanksWithoutTrace(std::span<const CaptureRecord* const> cap
   return AbsentRanks(targets);
 }
 
+std::optional<CaptureFilter> WindowOfGroup(std::span<const CaptureRecord* const> group) {
+  if (group.empty() || group.front()->schedule_id.empty()) return std::nullopt;
+  const absl::Time window = absl::FromUnixNanos(group.front()->schedule_window_unix_ns);
+  return CaptureFilter{.since = window - kWindowSlack,
+                       .until = window + kWindowSlack,
+                       .schedule = group.front()->schedule_id,
+                       .job = JobOf(group.front()->target),
+                       .include_deleted = true};
+}
+
+std::vector<GroupMember> RanksBesideGroup(std::span<const CaptureRecord* const> group,
+                                          std::span<const CaptureView> of_window) {
+  std::vector<GroupMember> beside;
+  for (const CaptureView& view : of_window) {
+    const CaptureRecord& record = view.record;
+    if (group.empty() || record.group_id == group.front()->group_id ||
+        record.schedule_window_unix_ns != group.front()->schedule_window_unix_ns) {
+      continue;
+    }
+    beside.push_back({.node = record.node,
+                      .pid = record.target.pid,
+                      .rank = RankOf(record.target),
+                      .state = record.state,
+                      .error = WhyBeside(view)});
+  }
+  return beside;
+}
+
 std::optional<std::string> WholeGroupId(std::string_view text) {
   std::string id(WithoutPrefix(text, kGroupsPrefix));
   for (char& c : id) {
@@ -85,11 +155,12 @@ std::optional<std::string> WholeGroupId(std::string_view text) {
 
 absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const std::string& id) {
   FoundGroup group;
+  absl::Duration timeout;
   if (fleet == nullptr) {
     ASSIGN_OR_RETURN(GroupView view, GetOne(invocation, id));
     Merge(std::move(view), 0, group);
   } else {
-    ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
+    ASSIGN_OR_RETURN(timeout, NodeTimeoutOf(invocation));
     std::vector<std::optional<GroupView>> views(fleet->members().size());
     group.outcomes = RunOnAll(invocation, *fleet, timeout,
                               [&](size_t node, DaemonClient& daemon) -> absl::Status {
@@ -110,8 +181,21 @@ absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const
   if (group.captures.empty()) {
     return absl::NotFoundError(StrCat("no group ", id, " on any node that answered"));
   }
-  Overlay(group);
   std::vector<const CaptureRecord*> records;
+  for (const FoundCaptureOf& capture : group.captures) records.push_back(&capture.view.record);
+  if (const std::optional<CaptureFilter> window = WindowOfGroup(records)) {
+    std::vector<CaptureView> views;
+    if (fleet == nullptr) {
+      ASSIGN_OR_RETURN(views, ListOne(invocation, *window));
+    } else {
+      views = ListAll(invocation, *fleet, timeout, *window);
+    }
+    for (GroupMember& member : RanksBesideGroup(records, views)) {
+      group.record.members.push_back(std::move(member));
+    }
+  }
+  Overlay(group);
+  records.clear();  // In the order of Overlay().
   for (const FoundCaptureOf& capture : group.captures) records.push_back(&capture.view.record);
   group.ranks_without_trace = RanksWithoutTrace(records);
   return group;

@@ -36,6 +36,14 @@ struct FoundGroup {
 std::vector<int64_t> RanksWithoutTrace(std::span<const CaptureRecord* const> captures);
 inline constexpr std::string_view kNoTraceMessage = "no trace of it was imported";
 
+// Finds the captures of the scheduled window, of the group's job, that `group` is of; nullopt: no
+// schedule made the group.
+std::optional<CaptureFilter> WindowOfGroup(std::span<const CaptureRecord* const> group);
+// The ranks whose captures of that window are not in the group: they began at another step, or were
+// not captured. Their members have no capture of the group, and `error` says why.
+std::vector<GroupMember> RanksBesideGroup(std::span<const CaptureRecord* const> group,
+                                          std::span<const CaptureView> of_window);
+
 // "groups/ID" or the whole id of a group or a capture, in upper case; nullopt: none of these.
 std::optional<std::string> WholeGroupId(std::string_view text);
 

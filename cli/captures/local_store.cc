@@ -79,6 +79,7 @@ store::CaptureFilter ForStore(const CaptureFilter& filter) {
   out.name = filter.display_name;
   out.group_id = filter.group;
   if (filter.since > absl::InfinitePast()) out.since = filter.since;
+  if (filter.until < absl::InfiniteFuture()) out.until = filter.until;
   out.include_deleted = filter.include_deleted;
   return out;
 }

@@ -116,11 +116,12 @@ struct CaptureFilter {
   int64_t pid = 0;  // 0: any
   std::map<std::string, std::string> labels;
   std::string display_name;
-  absl::Time since = absl::InfinitePast();
-  std::string group;         // id
-  std::string schedule;      // id
-  std::string job;           // As JobOf().
-  std::string requested_by;  // Principal.
+  absl::Time since = absl::InfinitePast();    // Created at or after.
+  absl::Time until = absl::InfiniteFuture();  // Created before.
+  std::string group;                          // id
+  std::string schedule;                       // id
+  std::string job;                            // As JobOf().
+  std::string requested_by;                   // Principal.
   bool include_deleted = false;
 };
 

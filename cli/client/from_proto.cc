@@ -418,6 +418,9 @@ v1::ListCapturesRequest::Filter ToProto(const CaptureFilter& filter) {
   if (filter.since != absl::InfinitePast()) {
     SetTime(filter.since, *message.mutable_since());
   }
+  if (filter.until != absl::InfiniteFuture()) {
+    SetTime(filter.until, *message.mutable_until());
+  }
   if (!filter.group.empty()) message.set_group(GroupName(filter.group));
   if (!filter.schedule.empty()) message.set_schedule(ScheduleName(filter.schedule));
   message.set_job(filter.job);

@@ -32,6 +32,8 @@ ScheduleSpec SpecOf(const v1::ScheduleSpec& message) {
       .budget = {.captures_per_hour = message.budget().captures_per_hour(),
                  .bytes_per_day = message.budget().bytes_per_day(),
                  .time_share = message.budget().time_share()},
+      .step_grid = message.step_grid(),
+      .step_lead = message.step_lead(),
       .max_slowdown = message.governor().max_slowdown(),
       .nodes = {message.nodes().begin(), message.nodes().end()},
       .pin = message.pin(),
@@ -76,6 +78,8 @@ WindowView FromProto(const v1::ScheduleWindow& message) {
   window.step_before_ns = message.step_before_ns();
   window.step_during_ns = message.step_during_ns();
   window.step_after_ns = message.step_after_ns();
+  window.group_id = WithoutPrefix(message.group(), kGroupsPrefix);
+  if (message.has_first_step()) window.first_step = message.first_step();
   return view;
 }
 
@@ -102,6 +106,8 @@ v1::ScheduleSpec ToProto(const ScheduleSpec& spec) {
   message.mutable_budget()->set_captures_per_hour(spec.budget.captures_per_hour);
   message.mutable_budget()->set_bytes_per_day(spec.budget.bytes_per_day);
   message.mutable_budget()->set_time_share(spec.budget.time_share);
+  message.set_step_grid(spec.step_grid);
+  message.set_step_lead(spec.step_lead);
   message.mutable_governor()->set_max_slowdown(spec.max_slowdown);
   if (spec.end_time != absl::InfiniteFuture()) {
     const int64_t unix_ns = absl::ToUnixNanos(spec.end_time);

@@ -253,7 +253,10 @@ Command ScheduleCommand() {
           "of schedule and window, so nodes with the same schedule (--nodes) sample together "
           "without a coordinator.\n\nRequests go first: they cancel a scheduled capture of the "
           "same process. Budgets and --max-slowdown limit the cost of sampling. The history has "
-          "the outcome of every window, and every capture carries its sampling weight.\n\nWith "
+          "the outcome of every window, and every capture carries its sampling weight.\n\nRanks of "
+          "a job begin a window at the same step, and are a group: `show`, `stragglers`, and "
+          "`report` take its ID, which `history` has. A rank that chose another step is "
+          "named.\n\nWith "
           "--nodes, everything is done on all nodes, with one row per node. `list` names nodes "
           "that lack a schedule or have another version (drift), with exit code 4.",
       .flags = ScheduleFlags(),

@@ -130,6 +130,18 @@ absl::Status ParseSample(const ParsedFlags& flags, SampleSpec& sample) {
   return absl::OkStatus();
 }
 
+absl::Status ParseCommonStart(const ParsedFlags& flags, ScheduleSpec& spec) {
+  ASSIGN_OR_RETURN(const auto grid, flags.Int("step-grid", 0, kMaxStepGrid));
+  spec.step_grid = grid.value_or(spec.step_grid);
+  if ((spec.step_grid & (spec.step_grid - 1)) != 0) {
+    return UsageError(
+        StrCat("--step-grid: invalid value '", spec.step_grid, "' (choose 0 or a power of two)"));
+  }
+  ASSIGN_OR_RETURN(const auto lead, flags.Int("step-lead", 0, kMaxStepLead));
+  spec.step_lead = lead.value_or(spec.step_lead);
+  return absl::OkStatus();
+}
+
 absl::Status ParseBudget(const ParsedFlags& flags, ScheduleSpec& spec) {
   ASSIGN_OR_RETURN(const auto captures, flags.Int("captures-per-hour", 1));
   spec.budget.captures_per_hour = captures.value_or(0);
@@ -219,6 +231,14 @@ std::vector<Flag> ScheduleFlags() {
        .help = "create: what --fraction and --count choose (default: nodes)",
        .completes = Completes::kChoice,
        .choices = {"nodes", "targets", "jobs"}},
+      {.name = "step-grid",
+       .value_name = "N",
+       .help =
+           "create: one in N steps can be the first of a window, on all ranks of a job; a power "
+           "of two, or 0: each rank begins as soon as it can (default: 256)"},
+      {.name = "step-lead",
+       .value_name = "N",
+       .help = "create: ranks choose their first step N steps ahead (default: 64)"},
       {.name = "captures-per-hour", .value_name = "N", .help = "create: at most so many on a node"},
       {.name = "bytes-per-day", .value_name = "BYTES", .help = "create: of files, on a node"},
       {.name = "time-share",
@@ -244,6 +264,7 @@ absl::StatusOr<ScheduleSpec> ScheduleSpecOf(const ParsedFlags& flags, absl::Time
   RETURN_IF_ERROR(ParseCapture(flags, spec.capture));
   RETURN_IF_ERROR(ParseSelector(flags, spec.selector));
   RETURN_IF_ERROR(ParseSample(flags, spec.sample));
+  RETURN_IF_ERROR(ParseCommonStart(flags, spec));
   RETURN_IF_ERROR(ParseBudget(flags, spec));
   spec.display_name = flags.Get("name").value_or("");
   spec.pin = flags.Has("pin");

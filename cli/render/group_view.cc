@@ -156,13 +156,18 @@ std::string RenderFoundGroup(const FoundGroup& group, const Style& style) {
   bool titled = false;
   for (const GroupMember& member : group.record.members) {
     if (IsHere(group, member)) continue;
-    if (!titled) StrAppend(&text, "Not asked; as reported when they were captured:\n");
+    if (!titled) {
+      StrAppend(&text, group.captures.front().view.record.schedule_id.empty()
+                           ? "Not asked; as reported when they were captured:\n"
+                           : "Not asked, or not in the group:\n");
+    }
     titled = true;
+    const bool is_refused = member.capture_id.empty() && member.state == CaptureState::kPending;
     StrAppend(&text, "  ", ForDisplay(member.node, 255),
               member.rank < 0 ? StrCat(" pid ", member.pid) : StrCat(" rank ", member.rank), "  ",
-              member.capture_id.empty() ? std::string_view("not prepared") : ToString(member.state),
-              "  ", member.capture_id, member.error.empty() ? "" : "  ",
-              ForDisplay(member.error, 500), "\n");
+              is_refused ? std::string_view("not prepared") : ToString(member.state), "  ",
+              member.capture_id, member.error.empty() ? "" : "  ", ForDisplay(member.error, 500),
+              "\n");
   }
   return text;
 }

@@ -185,6 +185,11 @@ const ObjectDescription<ScheduleView>& ScheduleObject() {
         {.key = "time_share",
          .doc = "Maximum share of a target's time that is captured, 0 to 1; 0: no limit",
          .unit = table::Unit::kShare}},
+       {[](const Row& row) { return row.spec.step_grid; },
+        {.key = "step_grid",
+         .doc = "One in so many steps can be the first of a window; 0: each rank begins at once"}},
+       {[](const Row& row) { return row.spec.step_lead; },
+        {.key = "step_lead", .doc = "Steps from the choice of the first step to that step"}},
        {[](const Row& row) { return row.spec.max_slowdown; },
         {.key = "max_slowdown",
          .doc = "Slow-down above which captures become less frequent; 0: off",
@@ -276,6 +281,18 @@ const ObjectDescription<WindowView>& WindowObject() {
          .doc = "Median step time after the window",
          .priority = 1,
          .right = true}},
+       {[](const Row& row) {
+          return row.window.first_step < 0 ? std::string() : StrCat(row.window.first_step);
+        },
+        {.title = "STEP",
+         .doc = "First recorded step; ranks of a job have the same one",
+         .priority = 6,
+         .right = true}},
+       {[](const Row& row) { return row.window.group_id; },
+        {.key = "group",
+         .title = "GROUP",
+         .doc = "Group of the ranks that began at the same step",
+         .priority = 7}},
        {[](const Row& row) { return ForDisplay(row.window.detail, kMaxDetailBytes); },
         {.title = "DETAIL",
          .doc = "Reason why there is no capture",
@@ -312,7 +329,12 @@ const ObjectDescription<WindowView>& WindowObject() {
         {.key = "step_after_ns",
          .doc = "Median step time after the window; 0: not known",
          .unit = table::Unit::kNs,
-         .priority = kOnlyInData}}});
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return row.window.first_step; },
+        {.key = "first_step",
+         .doc = "First recorded step; null: not known",
+         .priority = kOnlyInData,
+         .nullable = true}}});
   return object;
 }
 
@@ -406,6 +428,10 @@ std::string RenderSchedule(const ScheduleView& view, const Style& /*style*/) {
   line("what", CaptureLengthOf(spec.capture));
   line("of", SelectorText(spec.selector));
   line("sample", SampleOf(spec));
+  if (spec.step_grid > 0 && spec.capture.steps > 0) {
+    line("start", StrCat("ranks of a job at one step in ", spec.step_grid, ", ", spec.step_lead,
+                         " steps ahead"));
+  }
   line("budget", BudgetText(spec.budget));
   line("governor", spec.max_slowdown > 0 ? StrCat("slow-down above ", Percent(spec.max_slowdown))
                                          : std::string("off"));

@@ -52,7 +52,7 @@ void CaptureManager::Actor::Notify(const CaptureRecord& record) {
 void CaptureManager::Actor::End(LiveCapture& live, EndedBy cause) {
   if (live.cause != EndedBy::kNone) return;
   live.cause = cause;
-  if (live.waits_for_target) {  // Nothing is to be drained.
+  if (live.record.state == CaptureState::kPending) {  // Not armed: nothing is to be drained.
     const std::string group_id = live.record.group_id;
     live.sink->Discard();
     Conclude(cause, live.record);
@@ -112,6 +112,10 @@ void CaptureManager::Actor::ArmFailed(const std::string& id, const absl::Status&
 }
 
 void CaptureManager::Actor::FireWhenReady(LiveCapture& live) {
+  if (live.common.has_value()) {
+    ApproachCommonStart(live);
+    return;
+  }
   if (live.held) return Notify(live.record);  // It waits for CommitGroup.
   if (live.record.group_id.empty()) return Fire(live, live.plan.base_step);
   FireGroup(live.record.group_id);
@@ -369,6 +373,9 @@ void CaptureManager::Actor::Rearm() {
     if (live->cause != EndedBy::kNone) continue;
     if (!live->armed) next = std::min(next, live->arm_deadline);
     if (!live->fired) next = std::min(next, live->fire_at);
+    if (live->common.has_value()) {
+      next = std::min({next, live->common->decide_at, live->common->arm_at});
+    }
     next = std::min({next, live->lease_end, live->deadline, live->window_deadline});
   }
   for (const auto& [id, unsaved] : unsaved_) next = std::min(next, unsaved.next);
@@ -392,6 +399,10 @@ void CaptureManager::Actor::OnTimer() {
       End(*live, EndedBy::kArmTimeout);
     } else if (!live->fired && now >= live->fire_at) {
       Fire(*live, live->plan.base_step);
+    } else if (live->common.has_value() && now >= live->common->decide_at) {
+      DecideCommonStart(*live);
+    } else if (live->common.has_value() && now >= live->common->arm_at) {
+      ApproachCommonStart(*live);
     } else if (now >= live->lease_end) {
       End(*live, EndedBy::kLeaseExpired);
     }

@@ -1,7 +1,7 @@
 // The actor inside CaptureManager: all of its state, and what happens to it. Requests
 // (creating, asking, cancelling) are in capture_requests.cc, those of groups that whoever asked
-// starts itself in group_requests.cc, the life of a capture from ARMING to its end in
-// capture_actor.cc.
+// starts itself in group_requests.cc, starts that the ranks of a job have in common in
+// common_starts.cc, the life of a capture from ARMING to its end in capture_actor.cc.
 #ifndef PROFD_DAEMON_CAPTURE_CAPTURE_ACTOR_H_
 #define PROFD_DAEMON_CAPTURE_CAPTURE_ACTOR_H_
 
@@ -42,6 +42,15 @@ struct LiveCapture {
   bool fired = false;
   // Of a group that was prepared: it starts when that is committed, if by the end of the lease.
   bool held = false;
+  // A schedule's, of a rank that begins at the same step as the others of its job. Its plan is not
+  // known before the decision. If the step is far ahead, it is armed only shortly before it.
+  struct Common {
+    CommonStart start;
+    absl::Duration decide_at = absl::InfiniteDuration();  // Monotonic. Infinite: it was decided.
+    absl::Duration arm_at = absl::InfiniteDuration();     // Monotonic. Infinite: it was armed.
+    int64_t first_step = -1;                              // -1: not decided.
+  };
+  std::optional<Common> common;
   int64_t memory_bytes = 0;  // MemoryOfEach().
   // Monotonic. Infinite: without a lease, or the window has begun.
   absl::Duration lease_end = absl::InfiniteDuration();
@@ -182,6 +191,12 @@ class CaptureManager::Actor {
   void Freed(TargetNumber target);
   void KeepGroup(const Caller& caller, const std::vector<CaptureRecord>& records);
   void KeepFirstStep(const std::string& group_id, int64_t first_step);
+  // Of captures whose start step all ranks of a job have in common (common_starts.cc).
+  void HoldForCommonStart(LiveCapture& live, const CommonStart& start);
+  void DecideCommonStart(LiveCapture& live);
+  absl::Status JoinCommonGroup(LiveCapture& live);
+  // Fires it if it is armed, and arms it if the step is near.
+  void ApproachCommonStart(LiveCapture& live);
   PreparedMember PreparedOf(const HeldGroup::Member& member) const;
   GroupPreparation PreparationOf(const HeldGroup& group) const;
   void TellPreparation(HeldGroup& group);

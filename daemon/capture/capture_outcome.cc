@@ -197,9 +197,10 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
                                        " did not answer in time; it may be stopped "
                                        "(SIGSTOP, a debugger) or starved of CPU"));
     case EndedBy::kMissedStart:
-      return set(
-          "MISSED_START",
-          StrCat(target, " had passed the start step when it was told; ask for a later one"));
+      return set("MISSED_START",
+                 StrCat(target, " had passed the start step when it was told; ",
+                        record.schedule_id.empty() ? "ask for a later one"
+                                                   : "raise the --step-lead of the schedule"));
     case EndedBy::kArmFailed:
       if (record.error_reason.empty()) record.error_reason = "ARM_FAILED";
       if (record.error_message.empty()) record.error_message = StrCat(target, " could not arm");

@@ -200,6 +200,7 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
       live->record.schedule_id = schedule->schedule_id;
       live->record.schedule_window_unix_ns = schedule->window_unix_ns;
       live->record.sampling_weight = schedule->sampling_weight;
+      if (schedule->common_start.has_value()) HoldForCommonStart(*live, *schedule->common_start);
     }
     CaptureRecord record = live->record;
     const absl::Status started = Begin(std::move(live));
@@ -331,7 +332,9 @@ absl::Status CaptureManager::Actor::Start(std::unique_ptr<LiveCapture> live) {
   }
   LiveCapture& started = *live;
   live_.emplace(live->record.id, std::move(live));
-  return started.waits_for_target ? absl::OkStatus() : Arm(started);
+  const bool is_far =
+      started.common.has_value() && started.common->arm_at != absl::InfiniteDuration();
+  return started.waits_for_target || is_far ? absl::OkStatus() : Arm(started);
 }
 
 absl::Status CaptureManager::Actor::Arm(LiveCapture& live) {

@@ -224,7 +224,8 @@ struct StepTime {
 // The last steps of a target, as far as it shows them: at most 63, oldest first, all of `source`.
 struct RecentSteps {
   StepSource source = StepSource::kNone;
-  int64_t current_step = -1;  // In progress; -1: none, or no such target.
+  int64_t current_step = -1;      // In progress; -1: none, or no such target.
+  int64_t since_current_ns = -1;  // Since its mark; -1: not known.
   std::vector<StepTime> steps;
 };
 

@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "daemon/capture/access.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/capture/common_start.h"
 
 namespace profd {
 
@@ -21,6 +23,9 @@ struct ScheduledBy {
   std::string schedule_id;
   int64_t window_unix_ns = 0;
   double sampling_weight = 1;
+  // For a rank of a job: it begins at the first step that all ranks have in common, and is in the
+  // group of those that chose the same (common_start.h). nullopt: it begins as soon as possible.
+  std::optional<CommonStart> common_start;
 };
 
 class ScheduledCaptures {

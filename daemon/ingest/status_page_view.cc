@@ -125,6 +125,10 @@ RecentSteps StatusPageView::GetRecentSteps(double ns_per_tick) const {
       .source = ReadSource(), .current_step = ReadCount(page_->step_mark_count) - 1, .steps = {}};
   const int64_t first_of_source = ReadCount(page_->source_first_step);
   const std::vector<Mark> marks = ReadMarks();
+  if (!marks.empty()) {  // Of one moment, though the target goes on.
+    recent.current_step = marks.back().step;
+    recent.since_current_ns = LengthNs(ns_per_tick, marks.back().ticks, clock_->Now());
+  }
   for (size_t i = 1; i < marks.size(); ++i) {
     const Mark& start = marks[i - 1];
     if (start.step < first_of_source) continue;

@@ -12,6 +12,9 @@
 namespace profd {
 namespace {
 
+// From the window's time to the decision where its ranks begin: most targets are armed by then.
+constexpr absl::Duration kDecisionDelay = absl::Seconds(1);
+
 // `kind` keeps the choices of nodes, jobs and targets apart.
 StableHash HashOf(std::string_view kind, std::string_view schedule_id, absl::Time window,
                   std::string_view what) {
@@ -118,6 +121,21 @@ std::vector<ChosenTarget> ChooseTargets(const ScheduleSpec& spec, std::string_vi
     chosen.push_back({.target = std::move(candidates[i]), .weight = found->second});
   }
   return chosen;
+}
+
+std::optional<CommonStart> CommonStartOf(const ScheduleSpec& spec, std::string_view schedule_id,
+                                         const WindowTime& window, const TargetInfo& target) {
+  std::string job = JobOf(target);
+  if (spec.step_grid == 0 || spec.capture.steps == 0 || CountsOwnSteps(spec.capture) ||
+      job.empty() || RankOf(target) < 0) {
+    return std::nullopt;
+  }
+  const uint64_t offset = HashOf("step", schedule_id, window.nominal, "").Below(kMaxStepGrid);
+  return CommonStart{.job = std::move(job),
+                     .grid = spec.step_grid,
+                     .offset = static_cast<int64_t>(offset),
+                     .lead = spec.step_lead,
+                     .decision = window.due + kDecisionDelay};
 }
 
 }  // namespace profd

@@ -1,5 +1,6 @@
-// Which nodes, jobs and targets sample a window: hash(schedule, window, what is chosen) and nothing
-// else, so that nodes agree without asking each other, and everybody can tell afterwards why.
+// Which nodes, jobs and targets sample a window, and at which steps: hash(schedule, window, what is
+// chosen) and nothing else, so that nodes agree without asking each other, and everybody can tell
+// afterwards why.
 //
 // A share takes each by its own hash; a number takes those with the highest (rendezvous hashing:
 // when one goes or comes, the others' places stay). Every window chooses anew.
@@ -8,11 +9,14 @@
 #ifndef PROFD_DAEMON_SCHEDULE_SAMPLE_CHOICE_H_
 #define PROFD_DAEMON_SCHEDULE_SAMPLE_CHOICE_H_
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "daemon/capture/common_start.h"
 #include "daemon/schedule/schedule_types.h"
+#include "daemon/schedule/window_times.h"
 
 namespace profd {
 
@@ -35,6 +39,11 @@ struct ChosenTarget {
 std::vector<ChosenTarget> ChooseTargets(const ScheduleSpec& spec, std::string_view schedule_id,
                                         absl::Time window, std::string_view node,
                                         std::vector<TargetInfo> candidates);
+
+// Where `target`, a rank of a job, begins the window; nullopt: as soon as it can, because it is not
+// such a rank, or the windows have no steps that ranks have in common.
+std::optional<CommonStart> CommonStartOf(const ScheduleSpec& spec, std::string_view schedule_id,
+                                         const WindowTime& window, const TargetInfo& target);
 
 }  // namespace profd
 

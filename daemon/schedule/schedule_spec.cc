@@ -96,6 +96,18 @@ absl::Status CheckSample(const ScheduleSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckCommonStart(const ScheduleSpec& spec) {
+  const bool is_power_of_two = (spec.step_grid & (spec.step_grid - 1)) == 0;
+  if (spec.step_grid < 0 || spec.step_grid > kMaxStepGrid || !is_power_of_two) {
+    return Wrong("step_grid", "is ", spec.step_grid, "; it must be 0 or a power of two up to ",
+                 kMaxStepGrid);
+  }
+  if (spec.step_lead < 0 || spec.step_lead > kMaxStepLead) {
+    return Wrong("step_lead", "is ", spec.step_lead, "; it must be in [0, ", kMaxStepLead, "]");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckBudget(const ScheduleBudget& budget) {
   if (budget.captures_per_hour < 0) {
     return Wrong("budget.captures_per_hour", "must not be negative");
@@ -136,6 +148,7 @@ absl::Status ValidateScheduleSpec(const ScheduleSpec& spec) {
   }
   RETURN_IF_ERROR(CheckSelector(spec.selector));
   RETURN_IF_ERROR(CheckSample(spec));
+  RETURN_IF_ERROR(CheckCommonStart(spec));
   RETURN_IF_ERROR(CheckBudget(spec.budget));
   if (!(spec.max_slowdown >= 0 && std::isfinite(spec.max_slowdown))) {
     return Wrong("governor.max_slowdown", "is ", spec.max_slowdown, "; it must not be negative");

@@ -57,6 +57,9 @@ struct ScheduleBudget {
   friend bool operator==(const ScheduleBudget&, const ScheduleBudget&) = default;
 };
 
+inline constexpr int64_t kMaxStepGrid = int64_t{1} << 20;
+inline constexpr int64_t kMaxStepLead = 1'000'000;
+
 // Exactly one of `every` and `cron` is set.
 struct ScheduleSpec {
   absl::Duration every = absl::ZeroDuration();  // [10s, 30d]; 0: by `cron`.
@@ -68,6 +71,10 @@ struct ScheduleSpec {
   TargetSelector selector;
   SampleSpec sample;
   ScheduleBudget budget;
+  // Where ranks of a job begin a window of steps (capture/common_start.h): one in `step_grid` steps
+  // is a start, a power of two, 1..kMaxStepGrid; 0: every rank begins as soon as it can.
+  int64_t step_grid = 256;
+  int64_t step_lead = 64;                        // Steps from the decision on, 0..kMaxStepLead.
   double max_slowdown = 0.05;                    // Of the governor (governor.h); 0: off.
   absl::Time end_time = absl::InfiniteFuture();  // No window later than this.
   std::vector<std::string> nodes;  // It was placed on these; at most 16,384 names, 256 KiB.
@@ -131,6 +138,8 @@ struct ScheduleWindow {
   int64_t step_before_ns = 0;
   int64_t step_during_ns = 0;
   int64_t step_after_ns = 0;
+  std::string group_id;     // Of the ranks that began at the same step; empty: none, or not yet.
+  int64_t first_step = -1;  // That was recorded; -1: not known.
 
   friend bool operator==(const ScheduleWindow&, const ScheduleWindow&) = default;
 };

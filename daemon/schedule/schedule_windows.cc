@@ -292,9 +292,11 @@ ScheduleWindow ScheduleRunner::Actor::Capture(LiveSchedule& live, const WindowTi
                                               ScheduleWindow row) {
   CaptureSpec spec = live.record.spec.capture;
   spec.max_bytes = max_bytes;
-  const ScheduledBy schedule{.schedule_id = live.record.id,
-                             .window_unix_ns = absl::ToUnixNanos(window.due),
-                             .sampling_weight = chosen.weight};
+  const ScheduledBy schedule{
+      .schedule_id = live.record.id,
+      .window_unix_ns = absl::ToUnixNanos(window.due),
+      .sampling_weight = chosen.weight,
+      .common_start = CommonStartOf(live.record.spec, live.record.id, window, chosen.target)};
   absl::StatusOr<CaptureRecord> record =
       captures_.CreateScheduled(CreatorOf(live.record), chosen.target.number, spec, schedule,
                                 [this](const CaptureRecord& changed) {

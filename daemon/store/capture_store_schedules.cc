@@ -70,6 +70,8 @@ absl::StatusOr<std::vector<ScheduleWindow>> CaptureStore::ListWindows(std::strin
     window.step_before_ns = record->step_before_ns;
     window.step_during_ns = record->step_during_ns;
     window.step_after_ns = record->step_after_ns;
+    window.group_id = record->group_id;
+    if (!record->windows.empty()) window.first_step = record->windows.front().first_step;
   }
   return windows;
 }

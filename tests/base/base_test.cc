@@ -137,6 +137,13 @@ TEST(UlidTest, SortsByTimeAndIsUnique) {
   EXPECT_EQ(ulids.size(), 1000u);
 }
 
+TEST(UlidTest, TheSameValuesGiveTheSameId) {
+  const absl::Time time = absl::FromUnixMillis(1'700'000'000'000);
+  EXPECT_EQ(UlidOf(time, 0, 0), "01HF7YAT000000000000000000");
+  EXPECT_EQ(UlidOf(time, 0xffff, ~uint64_t{0}), "01HF7YAT00ZZZZZZZZZZZZZZZZ");
+  EXPECT_EQ(UlidOf(time, 0x10000, 1), "01HF7YAT000000000000000001");  // 16 bits of `high`.
+}
+
 TEST(UlidTest, KnowsPrefixes) {
   EXPECT_TRUE(IsUlidPrefix("01hx"));
   EXPECT_FALSE(IsUlidPrefix(""));

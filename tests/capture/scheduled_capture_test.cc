@@ -73,6 +73,27 @@ class ScheduledCaptureTest : public testing::Test {
     return record.ok() ? *record : CaptureRecord();
   }
 
+  // Rank `pid` of a job, to begin at a step of the grid of 16 with a lead of 8.
+  CaptureRecord CreateCommonOrDie(TargetNumber target, absl::Duration until_decision,
+                                  std::string_view job = "88123") {
+    absl::StatusOr<CaptureRecord> record = manager_.CreateScheduled(
+        kAlice, target, Steps(5),
+        {.schedule_id = "S1",
+         .window_unix_ns = 77,
+         .common_start = CommonStart{.job = std::string(job),
+                                     .grid = 16,
+                                     .offset = 3,
+                                     .lead = 8,
+                                     .decision = clock_.Now() + until_decision}},
+        [this](const CaptureRecord& now) { told_.push_back(now.state); });
+    EXPECT_THAT(record, IsOk());
+    return record.ok() ? *record : CaptureRecord();
+  }
+  void Advance(absl::Duration by) {
+    clock_.Advance(by);
+    manager_.RunTimersForTesting();
+  }
+
   FakeClock clock_;
   FakeTargetPort targets_;
   FakeStore store_;
@@ -182,6 +203,141 @@ TEST_F(ScheduledCaptureTest, AGroupWaitsForTheMemberThatASchedulePreempts) {
   const auto fires = targets_.fires();
   ASSERT_THAT(fires, SizeIs(3));
   EXPECT_EQ(fires[1].plan.base_step, fires[2].plan.base_step);
+}
+
+// ---- ranks of a job ----
+
+TEST_F(ScheduledCaptureTest, RanksOfAJobBeginAtOneStepAndAreAGroup) {
+  std::vector<CaptureRecord> records;
+  for (const int64_t pid : {10, 11, 12}) {
+    const TargetNumber target = targets_.Add(Training(pid));
+    targets_.RunSteps(target, 63, 10'000'000);  // To step 163.
+    records.push_back(CreateCommonOrDie(target, absl::Seconds(1)));
+    targets_.Armed(records.back().id);
+  }
+  manager_.DrainForTesting();
+  EXPECT_THAT(targets_.fires(), SizeIs(0));  // Where they begin is not decided.
+  Advance(absl::Seconds(1));
+  const auto fires = targets_.fires();
+  ASSERT_THAT(fires, SizeIs(3));
+  // 163 + 1 + the lead + the warm-up is 173; the first step that is 3 modulo 16 is 179.
+  for (const auto& fire : fires) EXPECT_EQ(fire.plan.base_step, 178);
+  const std::string group_id = GetOrDie(records[0].id).group_id;
+  EXPECT_EQ(group_id, CommonGroupId("S1", 77, "88123", 179));
+  for (const CaptureRecord& record : records) {
+    EXPECT_EQ(GetOrDie(record.id).group_id, group_id);
+    EXPECT_EQ(GetOrDie(record.id).state, CaptureState::kWaitingStep);
+    ASSERT_THAT(store_.GetCapture(record.id), IsOk());
+    EXPECT_EQ(store_.GetCapture(record.id)->group_id, group_id);
+  }
+  const auto group = store_.GetGroup(group_id);
+  ASSERT_THAT(group, IsOk());
+  EXPECT_EQ(group->first_step, 179);
+  EXPECT_THAT(group->members, SizeIs(3));
+  for (const CaptureRecord& record : records) {
+    targets_.Drained(record.id, Window(179, 184));
+    EXPECT_EQ(GetOrDie(record.id).state, CaptureState::kComplete);
+  }
+}
+
+TEST_F(ScheduledCaptureTest, ARankThatIsElsewhereIsInAnotherGroup) {
+  const TargetNumber here = targets_.Add(Training(10));
+  const TargetNumber ahead = targets_.Add(Training(11));
+  targets_.RunSteps(here, 63, 10'000'000);
+  targets_.RunSteps(ahead, 80, 10'000'000);
+  const CaptureRecord first = CreateCommonOrDie(here, absl::Seconds(1));
+  const CaptureRecord second = CreateCommonOrDie(ahead, absl::Seconds(1));
+  targets_.Armed(first.id);
+  targets_.Armed(second.id);
+  manager_.DrainForTesting();
+  Advance(absl::Seconds(1));
+  ASSERT_THAT(targets_.fires(), SizeIs(2));
+  EXPECT_NE(GetOrDie(first.id).group_id, GetOrDie(second.id).group_id);
+  EXPECT_EQ(store_.GetGroup(GetOrDie(second.id).group_id)->first_step, 195);
+}
+
+TEST_F(ScheduledCaptureTest, OneThatArmsAfterTheDecisionBeginsWithTheOthers) {
+  const TargetNumber target = targets_.Add(Training(10));
+  targets_.RunSteps(target, 63, 10'000'000);
+  const CaptureRecord record = CreateCommonOrDie(target, absl::Seconds(1));
+  Advance(absl::Seconds(1));
+  EXPECT_THAT(targets_.fires(), SizeIs(0));
+  targets_.RunSteps(target, 5, 10'000'000);
+  targets_.Armed(record.id);
+  manager_.DrainForTesting();
+  ASSERT_THAT(targets_.fires(), SizeIs(1));
+  EXPECT_EQ(targets_.fires()[0].plan.base_step, 178);
+}
+
+TEST_F(ScheduledCaptureTest, OneThatArmsAfterTheStepIsNamedAndRecordsNothing) {
+  const TargetNumber target = targets_.Add(Training(10));
+  targets_.RunSteps(target, 63, 10'000'000);
+  const CaptureRecord record = CreateCommonOrDie(target, absl::Seconds(1));
+  Advance(absl::Seconds(1));
+  targets_.RunSteps(target, 20, 10'000'000);
+  targets_.Armed(record.id);
+  manager_.DrainForTesting();
+  targets_.Drained(record.id, DrainResult());
+  const CaptureRecord ended = GetOrDie(record.id);
+  EXPECT_EQ(ended.state, CaptureState::kFailed);
+  EXPECT_EQ(ended.error_reason, "MISSED_START");
+  EXPECT_THAT(ended.error_message, HasSubstr("--step-lead"));
+  EXPECT_FALSE(ended.group_id.empty());  // It is named there.
+  EXPECT_THAT(targets_.fires(), SizeIs(0));
+}
+
+TEST_F(ScheduledCaptureTest, ATargetWithLongStepsIsArmedShortlyBeforeItsStep) {
+  const TargetNumber target = targets_.Add(Training(10));
+  targets_.RunSteps(target, 63, 1'000'000'000);
+  const CaptureRecord record = CreateCommonOrDie(target, absl::Seconds(1));
+  EXPECT_EQ(record.state, CaptureState::kPending);
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(GetOrDie(record.id).state, CaptureState::kPending);
+  EXPECT_FALSE(GetOrDie(record.id).group_id.empty());
+  EXPECT_THAT(targets_.arms(), SizeIs(0));  // 15 s ahead.
+  targets_.RunSteps(target, 10, 1'000'000'000);
+  Advance(absl::Seconds(10));
+  ASSERT_THAT(targets_.arms(), SizeIs(1));
+  targets_.Armed(record.id);
+  manager_.DrainForTesting();
+  ASSERT_THAT(targets_.fires(), SizeIs(1));
+  EXPECT_EQ(targets_.fires()[0].plan.base_step, 178);
+}
+
+TEST_F(ScheduledCaptureTest, ARequestTakesATargetThatIsNotArmedYetAtOnce) {
+  const TargetNumber target = targets_.Add(Training(10));
+  targets_.RunSteps(target, 63, 1'000'000'000);
+  const CaptureRecord sampled = CreateCommonOrDie(target, absl::Seconds(1));
+  const CaptureRecord asked = CreateOrDie(target, Steps(5));
+  EXPECT_EQ(GetOrDie(sampled.id).state, CaptureState::kCancelled);
+  EXPECT_EQ(GetOrDie(sampled.id).ended_by, EndedBy::kPreempted);
+  ASSERT_THAT(targets_.arms(), SizeIs(1));
+  EXPECT_EQ(targets_.arms()[0].request.capture_id, asked.id);
+}
+
+TEST_F(ScheduledCaptureTest, ATargetThatGoesBeforeItIsArmedEndsItsCapture) {
+  const TargetNumber target = targets_.Add(Training(10));
+  targets_.RunSteps(target, 63, 1'000'000'000);
+  const CaptureRecord record = CreateCommonOrDie(target, absl::Seconds(1));
+  targets_.Remove(target);
+  EXPECT_EQ(GetOrDie(record.id).state, CaptureState::kFailed);
+  EXPECT_EQ(GetOrDie(record.id).ended_by, EndedBy::kTargetExit);
+}
+
+TEST_F(ScheduledCaptureTest, AGroupOfSomebodyElseIsNotJoined) {
+  ASSERT_THAT(
+      store_.PutGroup({.id = CommonGroupId("S1", 77, "88123", 179), .requested_by = "uid:12345"}),
+      IsOk());
+  const TargetNumber target = targets_.Add(Training(10));
+  targets_.RunSteps(target, 63, 10'000'000);
+  const CaptureRecord record = CreateCommonOrDie(target, absl::Seconds(1));
+  targets_.Armed(record.id);
+  manager_.DrainForTesting();
+  Advance(absl::Seconds(1));
+  targets_.Drained(record.id, DrainResult());
+  EXPECT_EQ(GetOrDie(record.id).state, CaptureState::kFailed);
+  EXPECT_THAT(GetOrDie(record.id).error_message, HasSubstr("uid:12345"));
+  EXPECT_THAT(store_.GetGroup(CommonGroupId("S1", 77, "88123", 179))->members, SizeIs(0));
 }
 
 }  // namespace

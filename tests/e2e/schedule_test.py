@@ -117,6 +117,71 @@ class ManyNodesTest(cluster_harness.ClusterTest):
         self.assertEqual([(d['node'], d['problem']) for d in listed.json['drift']],
                          [('node1', 'is missing')])
 
+    def await_group(self, cluster, schedule, ranks):
+        """The ID of the first group of so many ranks that have all ended."""
+        def found():
+            rows = cluster.ctl('captures', '--schedule', schedule, '--json').json['captures']
+            groups = {}
+            for row in rows:
+                if row['state'] == 'COMPLETE' and row['group']:
+                    groups.setdefault(row['group'], []).append(row)
+            return [group for group, members in groups.items() if len(members) == ranks]
+        return harness.until(found, f'a group of {ranks} ranks; log:\n' + cluster.nodes[0].log())[0]
+
+    def test_ranks_of_a_job_begin_a_window_at_the_same_step(self):
+        cluster = self.cluster(nodes=3, ranks_per_node=2)
+        created = cluster.ctl('schedule', 'create', '--every', '10s', '--steps', '4', '--json')
+        self.assertEqual(created.status, harness.DONE, created.err)
+        schedule = created.json['id']
+        group = self.await_group(cluster, schedule, 6)
+
+        listed = cluster.ctl('captures', '--group', group, '--json').json['captures']
+        self.assertEqual({row['target']['pid'] for row in listed},
+                         {rank.pid for rank in cluster.ranks})
+        steps = [(window['first_step'], window['end_step'])
+                 for row in listed for window in row['windows']]
+        self.assertEqual(steps, 6 * [steps[0]])
+        shown = cluster.ctl('show', group, '--json')
+        self.assertEqual(shown.status, harness.DONE, shown.err)
+        self.assertEqual(shown.json['first_step'], steps[0][0])
+        self.assertEqual([member['rank'] for member in shown.json['members']], list(range(6)))
+        self.assertEqual(shown.json['missed'], [])
+        for report in ('stragglers', 'report', 'steps'):
+            result = cluster.ctl(report, group, '--json')
+            self.assertEqual(result.status, harness.DONE, (report, result.err))
+            self.assertEqual([row['rank'] for row in result.json['members']], list(range(6)))
+        windows = cluster.ctl('schedule', 'history', schedule, '--json').json['windows']
+        of_group = [window for window in windows if window['group'] == group]
+        self.assertEqual(len(of_group), 6)
+        self.assertEqual({window['first_step'] for window in of_group}, {steps[0][0]})
+
+    def test_a_rank_that_counts_other_steps_is_named_and_never_mixed_in(self):
+        cluster = self.cluster(nodes=2, ranks_per_node=2)
+        # Rank 3 starts again, at step 0: far behind the others.
+        cluster.await_steps(400)
+        cluster.ranks[3].kill()
+        replaced = cluster.replace(3)
+        created = cluster.ctl('schedule', 'create', '--every', '10s', '--steps', '2',
+                              '--step-lead', '32', '--json')
+        self.assertEqual(created.status, harness.DONE, created.err)
+        group = self.await_group(cluster, created.json['id'], 3)
+
+        def beside():
+            return [member for member in cluster.ctl('show', group, '--json').json['members']
+                    if member['rank'] == 3]
+        # Its step may come later.
+        harness.until(lambda: 'it began at another step' in beside()[0]['error'],
+                      'the end of rank 3')
+        self.assertEqual([member['pid'] for member in beside()], [replaced.pid])
+        shown = cluster.ctl('show', group, '--json').json
+        self.assertEqual([row['target']['pid'] for row in shown['captures']],
+                         [rank.pid for rank in cluster.ranks[:3]])
+        stragglers = cluster.ctl('stragglers', group, '--json')
+        self.assertEqual(stragglers.status, harness.PARTIAL, stragglers.err)
+        self.assertIn('it began at another step', stragglers.err)
+        # Asked of one node, too.
+        self.assertIn('it began at another step', cluster.nodes[1].ctl('show', group).out)
+
     def test_a_node_that_does_not_answer_has_a_row(self):
         cluster = self.cluster(nodes=2, ranks_per_node=1)
         cluster.nodes[1].terminate()

@@ -110,6 +110,9 @@ TEST_F(RegistrationTest, ThePageTellsHowLongTheLastStepsTook) {
   RecentSteps recent = server_->GetRecentSteps(number);
   EXPECT_EQ(recent.source, StepSource::kOptimizer);
   EXPECT_EQ(recent.current_step, 99);
+  // The newest mark is 1 ms before `now`.
+  EXPECT_GE(recent.since_current_ns, 1'000'000);
+  EXPECT_LE(recent.since_current_ns, static_cast<int64_t>(target.Now() - now) + 1'000'000);
   ASSERT_EQ(recent.steps.size(), 63u);
   EXPECT_EQ(recent.steps.front().step, 36);
   EXPECT_EQ(recent.steps.back().step, 98);
@@ -120,6 +123,7 @@ TEST_F(RegistrationTest, ThePageTellsHowLongTheLastStepsTook) {
   ASSERT_EQ(recent.steps.size(), 9u);
   EXPECT_EQ(recent.steps.front().step, 90);
   EXPECT_EQ(server_->GetRecentSteps(number + 1).current_step, -1);
+  EXPECT_EQ(server_->GetRecentSteps(number + 1).since_current_ns, -1);
 }
 
 TEST_F(RegistrationTest, AJobThatHangsMissesSteps) {

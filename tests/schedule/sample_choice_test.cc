@@ -143,5 +143,49 @@ TEST(SampleChoiceTest, TheOrderChangesFromWindowToWindow) {
   EXPECT_THAT(first, SizeIs(8));
 }
 
+TEST(SampleChoiceTest, RanksOfAJobHaveTheSameStart) {
+  const ScheduleSpec spec{.capture = {.steps = 3}};
+  const WindowTime window{.nominal = Window(0), .due = Window(0) + absl::Seconds(7)};
+  const auto start = CommonStartOf(spec, kId, window, Rank(0, "a", 10));
+  ASSERT_TRUE(start.has_value());
+  EXPECT_EQ(*start, CommonStartOf(spec, kId, window, Rank(9, "a", 11)));
+  EXPECT_EQ(start->job, "a");
+  EXPECT_EQ(start->grid, 256);
+  EXPECT_EQ(start->lead, 64);
+  EXPECT_EQ(start->decision, window.due + absl::Seconds(1));
+}
+
+TEST(SampleChoiceTest, TheStartMovesFromWindowToWindow) {
+  const ScheduleSpec spec{.capture = {.steps = 3}};
+  std::set<int64_t> starts;
+  for (int window = 0; window < 100; ++window) {
+    const WindowTime at{.nominal = Window(window), .due = Window(window)};
+    starts.insert(CommonStartOf(spec, kId, at, Rank(0, "a", 10))->offset % 256);
+  }
+  EXPECT_GT(starts.size(), 60U);
+}
+
+// Nodes may run different versions of profd.
+TEST(SampleChoiceTest, TheStartNeverChanges) {
+  const WindowTime window{.nominal = Window(0), .due = Window(0)};
+  const auto start = CommonStartOf({.capture = {.steps = 3}}, kId, window, Rank(0, "a", 10));
+  ASSERT_TRUE(start.has_value());
+  EXPECT_EQ(start->offset, 757'835);
+}
+
+TEST(SampleChoiceTest, OnlyRanksThatCountTheStepsOfAJobHaveACommonStart) {
+  const WindowTime window{.nominal = Window(0), .due = Window(0)};
+  const TargetInfo rank = Rank(0, "a", 10);
+  EXPECT_FALSE(
+      CommonStartOf({.capture = {.steps = 3}, .step_grid = 0}, kId, window, rank).has_value());
+  EXPECT_FALSE(
+      CommonStartOf({.capture = {.duration = absl::Seconds(1)}}, kId, window, rank).has_value());
+  EXPECT_FALSE(CommonStartOf({.capture = {.steps = 3, .step_marker = "batch"}}, kId, window, rank)
+                   .has_value());
+  const ScheduleSpec steps{.capture = {.steps = 3}};
+  EXPECT_FALSE(CommonStartOf(steps, kId, window, Rank(0, "", 10)).has_value());
+  EXPECT_FALSE(CommonStartOf(steps, kId, window, Rank(-1, "a", 10)).has_value());
+}
+
 }  // namespace
 }  // namespace profd

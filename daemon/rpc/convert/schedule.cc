@@ -55,6 +55,8 @@ absl::StatusOr<ScheduleSpec> ScheduleSpecFromProto(const v1::ScheduleSpec& spec)
   out.budget = {.captures_per_hour = spec.budget().captures_per_hour(),
                 .bytes_per_day = spec.budget().bytes_per_day(),
                 .time_share = spec.budget().time_share()};
+  if (spec.has_step_grid()) out.step_grid = spec.step_grid();
+  if (spec.has_step_lead()) out.step_lead = spec.step_lead();
   if (spec.governor().has_max_slowdown()) out.max_slowdown = spec.governor().max_slowdown();
   if (spec.has_end_time()) {
     ASSIGN_OR_RETURN(out.end_time, TimeFromProto(spec.end_time(), "end_time"));
@@ -80,6 +82,8 @@ void ScheduleSpecToProto(const ScheduleSpec& spec, v1::ScheduleSpec& out) {
   out.mutable_budget()->set_captures_per_hour(spec.budget.captures_per_hour);
   out.mutable_budget()->set_bytes_per_day(spec.budget.bytes_per_day);
   out.mutable_budget()->set_time_share(spec.budget.time_share);
+  out.set_step_grid(spec.step_grid);
+  out.set_step_lead(spec.step_lead);
   out.mutable_governor()->set_max_slowdown(spec.max_slowdown);
   if (spec.end_time != absl::InfiniteFuture()) TimeToProto(spec.end_time, *out.mutable_end_time());
   for (const std::string& node : spec.nodes) out.add_nodes(node);
@@ -113,6 +117,8 @@ void WindowToProto(const ScheduleWindow& window, std::string_view node, v1::Sche
   out.set_step_before_ns(window.step_before_ns);
   out.set_step_during_ns(window.step_during_ns);
   out.set_step_after_ns(window.step_after_ns);
+  if (!window.group_id.empty()) out.set_group(GroupName(window.group_id));
+  if (window.first_step >= 0) out.set_first_step(window.first_step);
 }
 
 }  // namespace profd::rpc

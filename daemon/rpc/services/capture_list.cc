@@ -52,6 +52,9 @@ absl::StatusOr<store::CaptureFilter> ForStore(const Filter& filter, const Caller
   if (filter.has_since()) {
     ASSIGN_OR_RETURN(out.since, TimeFromProto(filter.since(), "filter.since"));
   }
+  if (filter.has_until()) {
+    ASSIGN_OR_RETURN(out.until, TimeFromProto(filter.until(), "filter.until"));
+  }
   if (!filter.group().empty()) {
     ASSIGN_OR_RETURN(out.group_id, ParseGroupName(filter.group()));
   }
@@ -83,11 +86,11 @@ std::string TextOf(const Filter& filter, const Caller& caller) {
   for (const int state : filter.states()) parts.push_back(StrCat("state ", state));
   for (const auto& [key, value] : filter.labels()) parts.push_back(StrCat(key, "=", value));
   std::ranges::sort(parts);
-  std::string text =
-      StrCat(PrincipalName(caller.principal), "\n", filter.pid(), "\n", filter.display_name(), "\n",
-             filter.since().seconds(), ".", filter.since().nanos(), "\n", filter.group(), "\n",
-             filter.include_deleted() ? 1 : 0, "\n", filter.schedule(), "\n", filter.job(), "\n",
-             filter.requested_by());
+  std::string text = StrCat(
+      PrincipalName(caller.principal), "\n", filter.pid(), "\n", filter.display_name(), "\n",
+      filter.since().seconds(), ".", filter.since().nanos(), "\n", filter.until().seconds(), ".",
+      filter.until().nanos(), "\n", filter.group(), "\n", filter.include_deleted() ? 1 : 0, "\n",
+      filter.schedule(), "\n", filter.job(), "\n", filter.requested_by());
   for (const std::string& part : parts) StrAppend(&text, "\n", part);
   return text;
 }

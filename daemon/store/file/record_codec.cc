@@ -391,6 +391,8 @@ void Visit(Archive& archive, T& spec) {
   archive("selector", spec.selector);
   archive("sample", spec.sample);
   archive("budget", spec.budget);
+  archive("step_grid", spec.step_grid);
+  archive("step_lead", spec.step_lead);
   archive("max_slowdown", spec.max_slowdown);
   archive("end_unix_ns", spec.end_time);
   archive("nodes", spec.nodes);

@@ -64,6 +64,8 @@ TEST_F(SchedulesTest, EveryFieldComesBackAsItWasSent) {
   spec.mutable_budget()->set_bytes_per_day(1 << 30);
   spec.mutable_budget()->set_time_share(0.001);
   spec.mutable_governor()->set_max_slowdown(0);
+  spec.set_step_grid(32);
+  spec.set_step_lead(0);
   spec.mutable_end_time()->set_seconds(4'000'000'000);
   spec.add_nodes("node1");
   spec.add_nodes("node2");
@@ -115,6 +117,8 @@ TEST_F(SchedulesTest, WhatIsWrongIsNamedAndLeavesNothing) {
   refused("sample.unit", [](auto& r) {
     r.mutable_spec()->mutable_sample()->set_unit(static_cast<v1::Sample::Unit>(9));
   });
+  refused("step_grid", [](auto& r) { r.mutable_spec()->set_step_grid(48); });
+  refused("step_lead", [](auto& r) { r.mutable_spec()->set_step_lead(-1); });
   refused("start_step", [](auto& r) { r.mutable_spec()->mutable_capture()->set_start_step(7); });
   refused("end_time", [](auto& r) { r.mutable_spec()->mutable_end_time()->set_nanos(-1); });
   refused("schedules/", [](auto& r) { r.set_name("captures/01HZZZZZZZZZZZZZZZZZZZZZZA"); });

@@ -27,6 +27,8 @@ ScheduleRecord NewSchedule() {
                                  .selector = {.job = "88123", .ranks = {0, 7}, .uid = 1000},
                                  .sample = {.unit = SampleUnit::kJobs, .fraction = 0.05},
                                  .budget = {.captures_per_hour = 4, .time_share = 0.001},
+                                 .step_grid = 32,
+                                 .step_lead = 8,
                                  .max_slowdown = 0.1,
                                  .end_time = kStart + absl::Hours(24 * 7),
                                  .nodes = {"gpu1", "gpu2"},

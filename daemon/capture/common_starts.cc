@@ -1,0 +1,111 @@
+// Captures of schedules that begin at a step which all ranks of a job have in common: what
+// CaptureManager does with the decisions of common_start.h.
+//
+//   created ─► armed ──────► decision ─► in its group ─► fired          steps are short
+//   created ───────────────► decision ─► in its group ─► armed ─► fired the step is far ahead
+#include <algorithm>
+#include <utility>
+
+#include "daemon/base/log.h"
+#include "daemon/base/reason.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/capture/capture_actor.h"
+#include "daemon/capture/capture_outcome.h"
+
+namespace profd {
+namespace {
+
+// A target is armed at most so long before its window: what a target holds, it holds meanwhile.
+constexpr absl::Duration kArmAhead = absl::Seconds(5);
+// The shortest time after which a rank's distance from its step is looked at again.
+constexpr absl::Duration kShortestLook = absl::Milliseconds(100);
+
+}  // namespace
+
+void CaptureManager::Actor::HoldForCommonStart(LiveCapture& live, const CommonStart& start) {
+  const absl::Duration until = std::max(absl::ZeroDuration(), start.decision - clock_.Now());
+  live.common = {.start = start, .decide_at = clock_.Monotonic() + until};
+  live.held = true;
+  const absl::Duration lead =
+      absl::Nanoseconds(MedianStepNs(targets_.GetRecentSteps(live.target))) * start.lead;
+  if (lead <= kArmAhead) return;
+  live.common->arm_at = live.common->decide_at;
+  live.arm_deadline = absl::InfiniteDuration();
+}
+
+void CaptureManager::Actor::DecideCommonStart(LiveCapture& live) {
+  LiveCapture::Common& common = *live.common;
+  common.decide_at = absl::InfiniteDuration();
+  const RecentSteps recent = targets_.GetRecentSteps(live.target);
+  const absl::Duration ago = std::max(absl::ZeroDuration(), clock_.Now() - common.start.decision);
+  CaptureSpec spec = live.record.spec;
+  spec.start_step = FirstCommonStep(common.start, spec, StepAt(recent, ago), MedianStepNs(recent));
+  common.first_step = spec.start_step;
+  absl::StatusOr<FirePlan> plan = PlanFor(spec);
+  absl::Status status = plan.status();
+  if (plan.ok()) {
+    live.plan = *std::move(plan);
+    status = JoinCommonGroup(live);
+  }
+  if (!status.ok()) {
+    live.record.error_reason = ReasonOf(status);
+    live.record.error_message = std::string(status.message());
+    return End(live, EndedBy::kStorage);
+  }
+  ApproachCommonStart(live);
+}
+
+absl::Status CaptureManager::Actor::JoinCommonGroup(LiveCapture& live) {
+  CaptureRecord& record = live.record;
+  const std::string id = CommonGroupId(record.schedule_id, record.schedule_window_unix_ns,
+                                       live.common->start.job, live.common->first_step);
+  absl::StatusOr<GroupRecord> group = store_.GetGroup(id);
+  if (absl::IsNotFound(group.status())) {
+    group = GroupRecord{.id = id,
+                        .first_step = live.common->first_step,
+                        .steps = record.spec.steps,
+                        .create_time = clock_.Now(),
+                        .requested_by = record.requested_by,
+                        .closed = true};
+  }
+  RETURN_IF_ERROR(group.status());
+  if (group->requested_by != record.requested_by) {
+    return absl::FailedPreconditionError(
+        StrCat("group ", id, " was asked for by ", group->requested_by));
+  }
+  record.group_id = id;
+  group->members.push_back({.node = record.node,
+                            .capture_id = record.id,
+                            .pid = record.target.pid,
+                            .rank = RankOf(record.target),
+                            .state = record.state});
+  RETURN_IF_ERROR(store_.PutGroup(*group));
+  return store_.UpdateCapture(record);
+}
+
+void CaptureManager::Actor::ApproachCommonStart(LiveCapture& live) {
+  LiveCapture::Common& common = *live.common;
+  if (live.cause != EndedBy::kNone || live.fired || common.first_step < 0) return;
+  const RecentSteps recent = targets_.GetRecentSteps(live.target);
+  if (recent.current_step >= common.first_step) return End(live, EndedBy::kMissedStart);
+  if (live.armed) {
+    SetState(live, CaptureState::kWaitingStep);
+    return Fire(live, live.plan.base_step);
+  }
+  if (common.arm_at == absl::InfiniteDuration()) return;  // Being armed.
+  const int64_t steps = std::max<int64_t>(0, live.plan.base_step - recent.current_step);
+  const absl::Duration left = absl::Nanoseconds(MedianStepNs(recent)) * steps;
+  if (left > kArmAhead) {
+    // At least halfway, in case steps become shorter.
+    common.arm_at = clock_.Monotonic() + std::max(kShortestLook, (left - kArmAhead) / 2);
+    return;
+  }
+  common.arm_at = absl::InfiniteDuration();
+  live.begun = clock_.Monotonic();
+  live.arm_deadline = live.begun + options_.arm_timeout;
+  // Why it could not be armed is on its record.
+  (void)Arm(live);
+}
+
+}  // namespace profd
