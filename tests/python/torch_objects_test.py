@@ -26,8 +26,7 @@ os.environ["PROFD_DISABLE"] = "1"
 import torch  # noqa: E402
 
 from profd import (  # noqa: E402
-    _torch, _torch_blocks, _torch_compile, _torch_labels, _torch_modules, _torch_optimizers,
-    _torch_profilers)
+    _torch, _torch_blocks, _torch_compile, _torch_labels, _torch_modules, _torch_optimizers)
 from profd._objects import NotLooked, find_objects  # noqa: E402
 from profd._torch_blocks import (  # noqa: E402
     BUFFER, GRADIENT, OPTIMIZER_STATE, PARAMETER, UNKNOWN)
@@ -37,76 +36,6 @@ needs_objects = unittest.skipIf("t" in sys.abiflags, "a free-threaded Python")
 
 def storage_of(tensor):
     return _torch_blocks._storage(torch, tensor)
-
-
-class ProfilersTest(unittest.TestCase):
-    """torch's own class, wrapped; without a GPU, the profiler is told that it has one."""
-
-    def setUp(self):
-        self.told = []
-        profile = torch.autograd.profiler.profile
-        self.original = (profile._prepare_trace, profile.__exit__)
-        self.assertTrue(_torch_profilers.hook(self.told.append))
-        self.addCleanup(self.unhook)
-
-    def unhook(self):
-        profile = torch.autograd.profiler.profile
-        profile._prepare_trace, profile.__exit__ = self.original
-
-    def of_cuda(self):
-        """A patch of torch's method, so that a profiler of the CPU looks like one of CUDA."""
-        original = self.original[0]
-
-        def prepare(profiler, *args, **kwargs):
-            self.told.append("prepares")
-            return original(profiler, *args, **kwargs)
-
-        profile = torch.autograd.profiler.profile
-        self.unhook()
-        profile._prepare_trace = prepare
-        _torch_profilers.hook(self.told.append)
-        device = {"use_device": "cuda"} if "use_device" in vars(profile()) else {
-            "use_cuda": True}
-        init = profile.__init__
-
-        def __init__(profiler, *args, **kwargs):
-            init(profiler, *args, **kwargs)
-            vars(profiler).update(device)
-
-        return unittest.mock.patch.object(profile, "__init__", __init__)
-
-    def test_a_profiler_of_the_cpu_needs_no_cupti(self):
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-            torch.ones(3) + 1
-        self.assertEqual(self.told, [])
-        self.assertIn("aten::add", {event.key for event in profiler.key_averages()})
-
-    def test_one_of_cuda_is_told_before_torch_prepares_and_after_its_end(self):
-        with self.of_cuda(), unittest.mock.patch.object(
-                torch.autograd.profiler.profile, "_start_trace", lambda profiler: None), \
-                unittest.mock.patch.object(torch.autograd.profiler, "_prepare_profiler",
-                                           lambda *args, **kwargs: None):
-            profiler = torch.autograd.profiler.profile()
-            profiler.__enter__()
-            self.assertEqual(self.told, [1, "prepares"])
-            with self.assertRaises(Exception):  # torch never began.
-                profiler.__exit__(None, None, None)
-            self.assertEqual(self.told, [1, "prepares", 0])
-
-    def test_one_that_cannot_begin_is_taken_back(self):
-        def fail(*args, **kwargs):
-            raise RuntimeError("no profiler today")
-
-        with self.of_cuda(), unittest.mock.patch.object(
-                torch.autograd.profiler, "_prepare_profiler", fail):
-            with self.assertRaisesRegex(RuntimeError, "no profiler today"):
-                torch.autograd.profiler.profile().__enter__()
-        self.assertEqual(self.told, [1, "prepares", 0])
-
-    def test_a_torch_without_the_methods_is_left_alone(self):
-        with unittest.mock.patch.dict(sys.modules, {"torch.autograd.profiler": types.ModuleType(
-                "torch.autograd.profiler")}):
-            self.assertFalse(_torch_profilers.hook(self.told.append))
 
 
 @needs_objects
