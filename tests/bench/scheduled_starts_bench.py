@@ -3,8 +3,8 @@
     PROFD_BUILD_DIR=build/release /usr/bin/python3 tests/bench/scheduled_starts_bench.py [--smoke]
         [--windows N] [--step-ms MS] [--load PROCESSES]
 
-Eight processes of deploy/demo/ranks_train.py, two on each of four daemons, wait for each other in every
-step. Schedules with windows every 10 s sample them, half a period apart. Busy processes keep the
+Eight processes of deploy/demo/ranks_train.py, two on each of four daemons, wait for each other in
+every step. Schedules with windows every 10 s sample them, half a period apart. Busy processes keep the
 machine's CPUs from them. A window counts once the captures of all ranks have ended. Every rank of a
 window that is not in the group of most is looked up by its name in `profctl show GROUP`.
 """
@@ -42,7 +42,8 @@ class Job:
         train = harness.SOURCE_DIR / 'deploy/demo/ranks_train.py'
         for rank in range(RANKS):
             node = self.nodes[rank * NODES // RANKS]
-            self.start([sys.executable, train, '--meet', self.folder / 'meet', '--step-ms', step_ms],
+            self.start([sys.executable, train, '--meet', self.folder / 'meet',
+                        '--step-ms', step_ms],
                        {**harness.environment(node.socket_dir), 'RANK': str(rank),
                         'WORLD_SIZE': str(RANKS), 'PROFD_JOB': JOB,
                         'PYTHONPATH': str(harness.SOURCE_DIR / 'client_lib/python'),
@@ -93,7 +94,7 @@ class Job:
 
 
 def windows_of(job, schedules):
-    """Rows of the histories by (schedule, window), of windows with a row of every rank that are over."""
+    """Rows of the histories by (schedule, window): of windows that are over for every rank."""
     windows = collections.defaultdict(list)
     for schedule in schedules:
         for row in job.ctl('schedule', 'history', schedule, '--limit', 0)['windows']:
@@ -103,16 +104,16 @@ def windows_of(job, schedules):
 
 
 def is_over(row):
-    return row['outcome'] != 'captured' or row['first_step'] >= 0 or row['detail']
+    return row['outcome'] != 'captured' or row['first_step'] is not None or row['detail']
 
 
 def judge(job, rows):
     """'same', or why not; and how many of its odd ranks nothing names."""
-    groups = collections.Counter(row['group'] for row in rows if row['first_step'] >= 0)
+    groups = collections.Counter(row['group'] for row in rows if row['first_step'] is not None)
     if not groups:
         return 'nothing recorded: ' + rows[0]['outcome'], 0
     group, _ = groups.most_common(1)[0]
-    same = [row for row in rows if row['group'] == group and row['first_step'] >= 0]
+    same = [row for row in rows if row['group'] == group and row['first_step'] is not None]
     if len({row['first_step'] for row in same}) != 1:
         return 'MIXED: different steps in one group', RANKS
     if len(same) == RANKS and not any(row['detail'] for row in same):
@@ -132,8 +133,9 @@ def main():
     parser.add_argument('--load', type=int, default=2)
     options = parser.parse_args()
     wanted = 1 if options.smoke else options.windows
+    load = 0 if options.smoke else options.load
     folder = tempfile.mkdtemp(prefix='profd_bench_')
-    job = Job(folder, options.step_ms, 0 if options.smoke else options.load)
+    job = Job(folder, options.step_ms, load)
     try:
         begun = time.monotonic()
         schedules = job.create([0.1] if options.smoke else [0.1, 0.6])
@@ -150,7 +152,7 @@ def main():
             outcomes[outcome] += 1
             unnamed += not_named
         print(f'{len(windows)} windows in {time.monotonic() - begun:.0f} s; median step '
-              f'{job.step_ms():.1f} ms; {options.load} busy processes')
+              f'{job.step_ms():.1f} ms; {load} busy processes')
         for outcome, count in outcomes.most_common():
             print(f'  {outcome:<100} {count:>5}  {100 * count / len(windows):.1f} %')
         print(f'  {"ranks elsewhere that nothing names":<100} {unnamed:>5}')

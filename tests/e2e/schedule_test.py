@@ -136,7 +136,8 @@ class ManyNodesTest(cluster_harness.ClusterTest):
         group = self.await_group(cluster, schedule, 6)
 
         listed = cluster.ctl('captures', '--group', group, '--json').json['captures']
-        self.assertEqual({row['target']['pid'] for row in listed}, {rank.pid for rank in cluster.ranks})
+        self.assertEqual({row['target']['pid'] for row in listed},
+                         {rank.pid for rank in cluster.ranks})
         steps = [(window['first_step'], window['end_step'])
                  for row in listed for window in row['windows']]
         self.assertEqual(steps, 6 * [steps[0]])
