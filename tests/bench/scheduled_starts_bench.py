@@ -133,8 +133,9 @@ def main():
     parser.add_argument('--load', type=int, default=2)
     options = parser.parse_args()
     wanted = 1 if options.smoke else options.windows
+    load = 0 if options.smoke else options.load
     folder = tempfile.mkdtemp(prefix='profd_bench_')
-    job = Job(folder, options.step_ms, 0 if options.smoke else options.load)
+    job = Job(folder, options.step_ms, load)
     try:
         begun = time.monotonic()
         schedules = job.create([0.1] if options.smoke else [0.1, 0.6])
@@ -151,7 +152,7 @@ def main():
             outcomes[outcome] += 1
             unnamed += not_named
         print(f'{len(windows)} windows in {time.monotonic() - begun:.0f} s; median step '
-              f'{job.step_ms():.1f} ms; {options.load} busy processes')
+              f'{job.step_ms():.1f} ms; {load} busy processes')
         for outcome, count in outcomes.most_common():
             print(f'  {outcome:<100} {count:>5}  {100 * count / len(windows):.1f} %')
         print(f'  {"ranks elsewhere that nothing names":<100} {unnamed:>5}')
