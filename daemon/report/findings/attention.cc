@@ -12,11 +12,11 @@
 namespace profd::report {
 namespace {
 
-enum class Part : uint8_t { kOther, kProduct, kBetween, kSoftmax, kSoftmaxBackward };
+enum class AttentionPart : uint8_t { kOther, kProduct, kBetween, kSoftmax, kSoftmaxBackward };
 
 // By the innermost operator around the launch. Products of batches alone: a layer with a softmax
 // between two linear ones, or a choice of experts, has none on both sides.
-Part PartOf(std::string_view op) {
+AttentionPart AttentionPartOf(std::string_view op) {
   constexpr std::array<std::string_view, 2> kProducts = {"aten::bmm", "aten::baddbmm"};
   constexpr std::array<std::string_view, 4> kSoftmaxes = {
       "aten::_softmax", "aten::softmax", "aten::_safe_softmax", "aten::_masked_softmax"};
@@ -30,10 +30,10 @@ Part PartOf(std::string_view op) {
   const auto is_one_of = [op](const auto& ops) {
     return std::find(ops.begin(), ops.end(), op) != ops.end();
   };
-  if (is_one_of(kProducts)) return Part::kProduct;
-  if (is_one_of(kSoftmaxes)) return Part::kSoftmax;
-  if (op == "aten::_softmax_backward_data") return Part::kSoftmaxBackward;
-  return is_one_of(kBetween) ? Part::kBetween : Part::kOther;
+  if (is_one_of(kProducts)) return AttentionPart::kProduct;
+  if (is_one_of(kSoftmaxes)) return AttentionPart::kSoftmax;
+  if (op == "aten::_softmax_backward_data") return AttentionPart::kSoftmaxBackward;
+  return is_one_of(kBetween) ? AttentionPart::kBetween : AttentionPart::kOther;
 }
 
 class WrittenOutAttention {
@@ -54,8 +54,9 @@ class WrittenOutAttention {
         continue;
       }
       const uint32_t op = OpOf(activity);
-      const Part part = PartOfName(op);
-      if (part == Part::kSoftmaxBackward) backward_ns += activity.end_ns - activity.start_ns;
+      const AttentionPart part = PartOfName(op);
+      if (part == AttentionPart::kSoftmaxBackward)
+        backward_ns += activity.end_ns - activity.start_ns;
       Follow(chain, part, {op, activity.end_ns - activity.start_ns, activity.start_ns});
     }
     if (facts_.attention_count == 0) return;
@@ -90,26 +91,26 @@ class WrittenOutAttention {
     if (activity.call == nullptr || activity.call->path == RangePaths::kNone) return 0;
     return sources_.first_ids[sources_.attribution.paths()[activity.call->path].name];
   }
-  Part PartOfName(uint32_t op) {
-    if (op == 0) return Part::kOther;
-    if (!parts_[op].has_value()) parts_[op] = PartOf(sources_.Name(op));
+  AttentionPart PartOfName(uint32_t op) {
+    if (op == 0) return AttentionPart::kOther;
+    if (!parts_[op].has_value()) parts_[op] = AttentionPartOf(sources_.Name(op));
     return *parts_[op];
   }
 
-  void Follow(Chain& chain, Part part, const Kernel& kernel) {
+  void Follow(Chain& chain, AttentionPart part, const Kernel& kernel) {
     switch (part) {
-      case Part::kProduct:
+      case AttentionPart::kProduct:
         if (chain.state == State::kSoftmax) Count(chain);
         return chain.Begin(State::kProduct);
-      case Part::kSoftmax:
+      case AttentionPart::kSoftmax:
         if (chain.state != State::kProduct) return chain.Begin(State::kNone);
         chain.state = State::kSoftmax;
         break;
-      case Part::kBetween:
+      case AttentionPart::kBetween:
         if (chain.state == State::kNone) return;
         break;
-      case Part::kSoftmaxBackward:
-      case Part::kOther:
+      case AttentionPart::kSoftmaxBackward:
+      case AttentionPart::kOther:
         return chain.Begin(State::kNone);
     }
     chain.between.push_back(kernel);
@@ -127,8 +128,8 @@ class WrittenOutAttention {
 
   const FactSources& sources_;
   KernelFacts& facts_;
-  std::vector<std::optional<Part>> parts_;  // By name.
-  std::vector<Chain> chains_;               // By stream.
+  std::vector<std::optional<AttentionPart>> parts_;  // By name.
+  std::vector<Chain> chains_;                        // By stream.
   EvidenceSums sums_;
 };
 

@@ -70,7 +70,7 @@ TEST_F(AttentionTest, WhatResemblesItIsNone) {
       // A classifier, and a softmax without a second product.
       {"aten::addmm", "aten::_softmax", "aten::addmm"},
       {"aten::bmm", "aten::mul", "aten::_softmax", "aten::topk", "aten::bmm"},
-      {"aten::_softmax", "aten::bmm", "aten::bmm"},
+      {"aten::mm", "aten::_softmax", "aten::bmm", "aten::bmm"},
       // Batched products with something else in between.
       {"aten::bmm", "aten::mul", "aten::bmm"},
       {"aten::bmm", "aten::_softmax", "aten::mm", "aten::bmm"},

@@ -55,7 +55,7 @@ TEST_F(UnrecordedStepTest, SharesAreThoseOfTheStepWithoutTheRecording) {
   EXPECT_EQ(report.mean_step_ns, kStepNs);
   EXPECT_THAT(report.verdict,
               AllOf(HasSubstr("Recording made steps 50% longer: without it a step takes about "
-                              "6.667ms, and the GPU is idle for about 25% of it."),
+                              "6.67 ms, and the GPU is idle for about 25% of it."),
                     HasSubstr("busy for about 75% of an unrecorded step")));
 }
 
