@@ -320,7 +320,7 @@ Next CheckDrain(uint64_t now_ns) {
   return SendDrained(g_gpu.request_id);
 }
 
-// What a window's end is for the parts that have something to write behind it.
+// Ends the window, and has the parts write what belongs behind it.
 void BeginDrain(uint64_t now_ns) {
   StopRecording();
   if (g_torch.hooks != nullptr) g_torch.hooks->on_stop();

@@ -3,8 +3,8 @@
 //   in a table of its own:     the helper sends the agent's thread a signal of glibc's, which is
 //                              blocked there for good. It stays pending, no handler runs, and a
 //                              signalfd in the agent's table becomes readable. Where that one may
-//                              not be sent, SIGURG: the signalfd then also takes a SIGURG that
-//                              somebody sends to the whole process while all threads block it.
+//                              not be sent, SIGURG: the signalfd then also takes a SIGURG of the
+//                              whole process, if all of its threads block it.
 //   in the program's table:    a pair of sockets, checked before each use (own_files.h). A program
 //                              may close them, so the agent also looks every kSharedCheckMs.
 //

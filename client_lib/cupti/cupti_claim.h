@@ -3,9 +3,9 @@
 // go to buffers of ours.
 //
 //   GPU thread      Hold(); ... look at is_requested() now and then, and leave CUPTI; Release()
-//   who has a say   Claim(); ... the other profiler records ...; Drop()
+//   its side        Claim(); ... the other profiler records ...; Drop()
 //
-// Threads: Hold(), Release(): the GPU thread's, or whoever starts it. The rest: any.
+// Threads: Hold(), Release(): the GPU thread's, and Hold() the one that starts it. The rest: any.
 // Blocks:  Claim(), until the GPU thread is out of CUPTI, kTimeoutNs at most.
 // Fork:    ResetInChild() before the child uses it.
 #ifndef PROFD_CLIENT_LIB_CUPTI_CUPTI_CLAIM_H_
@@ -56,16 +56,19 @@ class CuptiClaim {
     }
     return true;
   }
-  // Of as many claims as there are.
+  // Ends a claim; without one, it only tells that claims are made here.
   void Drop() {
+    is_in_use_.store(true, std::memory_order_relaxed);
     uint32_t claims = claims_.load(std::memory_order_relaxed);
     while (claims != 0 && !claims_.compare_exchange_weak(claims, claims - 1)) {
     }
   }
 
-  // Somebody has CUPTI, or is about to take it.
+  // Another profiler has CUPTI, or is about to take it.
   bool is_claimed() const { return claims_.load(std::memory_order_seq_cst) != 0; }
-  // Somebody has claimed it since Hold().
+  // Profilers of torch that take CUPTI claim it in this process: one that does not is of the CPU.
+  bool is_in_use() const { return is_in_use_.load(std::memory_order_relaxed); }
+  // It has been claimed since Hold().
   bool is_requested() const {
     return is_claimed() || is_requested_.load(std::memory_order_seq_cst);
   }
@@ -81,6 +84,7 @@ class CuptiClaim {
 
   std::atomic<uint32_t> claims_{0};
   std::atomic<bool> is_requested_{false};
+  std::atomic<bool> is_in_use_{false};
   std::atomic<uint32_t> is_held_{0};  // A futex.
 };
 

@@ -221,7 +221,8 @@ bool IsAnswered(Work* work) {
 }
 
 bool TorchRecords(const Work* work) {
-  return work->torch_profiler_records != nullptr && work->torch_profiler_records();
+  return !g_claim.is_in_use() && work->torch_profiler_records != nullptr &&
+         work->torch_profiler_records();
 }
 
 }  // namespace

@@ -87,8 +87,9 @@ void profd_torch_compiling(int begins);
 void profd_torch_optimizer_hook(uint64_t type, uint64_t optimizer, int begins);
 
 /* A profiler of torch's is about to use CUPTI (not 0), or has left it (0). A capture that has CUPTI
- * leaves it first, and goes on without the GPU; while there is one, captures get no GPU part. Waits
- * a second at most, so without the GIL. Any thread. */
+ * leaves it first, and ends; while there is one, captures with a GPU part are refused. Waits a
+ * second at most, so without the GIL. A first call with 0 tells that all such profilers are
+ * reported: another one that torch has is of the CPU, and no obstacle. Any thread. */
 void profd_torch_profiler(int begins);
 
 /* There are `count` optimizers whose class is called `class_name` and that have done steps: once

@@ -82,6 +82,7 @@ size_t StepWatch::missing_steps() const {
 }
 
 void StepWatch::Describe(CaptureRecord& record) const {
+  record.slowdown.cupti_stays = record.gpu.cupti_stays;
   if (source_ == StepSource::kNone) {
     record.slowdown.unknown_reason =
         "the process has no steps to compare (mark them with profd.step())";

@@ -49,6 +49,15 @@ TEST_F(StepWatchTest, StepsWhileArmingAndDrainingCountForNeitherSide) {
   EXPECT_NEAR(slowdown.low, 1, 1e-9);
 }
 
+TEST_F(StepWatchTest, CuptiThatStaysIsSaidOfAProgramWithoutSteps) {
+  CaptureRecord record;
+  record.gpu.cupti_stays = true;
+  watch_.Describe(record);
+  EXPECT_FALSE(record.slowdown.known);
+  EXPECT_NE(DescribeSlowdown(record.slowdown).find("has no steps"), std::string::npos);
+  EXPECT_NE(DescribeSlowdown(record.slowdown).find("CUPTI stays"), std::string::npos);
+}
+
 TEST_F(StepWatchTest, OfAYoungProcessTheStepsUntilTheWarmUpCountToo) {
   watch_.Observe(At(3, kMs));
   watch_.Observe(At(30, kMs));

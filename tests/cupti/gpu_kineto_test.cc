@@ -103,6 +103,19 @@ TEST(KinetoTest, OneThatBeginsDoesNotWaitForWorkThatGoesOn) {
   EXPECT_EQ(contents.kernels[0].event.header.flags, wire::kGpuFlagUnfinished);
 }
 
+TEST(KinetoTest, OneOfTheCpuIsNoObstacleWhereOthersAreReported) {
+  GpuProcess process(WithTorch("13.0"));
+  // Never used with a GPU, so it records the CPU alone, and torch says that it records.
+  process.Run("kineto-load; kineto-leave");
+  auto capture = StartRecording(process);
+  process.Run("launch 5 1; kineto-start; launch 5 1; sync; settle");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_EQ(contents.kernels.size(), 10u);
+  EXPECT_EQ(contents.gpu_status().flags & wire::kGpuStatusStolen, 0u);
+  WaitForGpuThreadsEnd(process);
+  EXPECT_EQ(KernelsOfACapture(process, "launch 3 1; sync; kineto-stop 0"), 3u);
+}
+
 // What a schedule does in its warm-up, when torch says that it does not record.
 TEST(KinetoTest, OneThatHasPreparedIsNotDisturbed) {
   GpuProcess process(WithTorch("13.0"));

@@ -103,7 +103,8 @@ def attach(torch: Any) -> int:
         return 0
     features = _probe(torch)
     _hook_optimizers(torch, _lib.profd_torch_optimizer_hook)
-    _torch_profilers.hook(_profiler)
+    if _torch_profilers.hook(_profiler):
+        _profiler(0)  # From now on, those that use CUPTI are reported.
     # torch's destructors run behind the interpreter's end, while the library's thread goes on.
     atexit.register(_lib.profd_torch_leave)
     os.register_at_fork(after_in_child=_after_fork_in_child)
