@@ -33,8 +33,8 @@ constexpr std::string_view kCaptureSuffix = ".profd";
 constexpr size_t kCopyPieceBytes = 1 << 20;
 // Longer ones first: ".json" ends no name that ".json.gz" ends, but not the other way round.
 constexpr std::string_view kSuffixes[] = {
-    ".json.gz", ".json", ".pftrace", ".perfetto-trace", ".device.folded",
-    ".folded",  ".csv",  ".html",    kCaptureSuffix};
+    ".json.gz",       ".speedscope.json", ".json", ".pftrace", ".perfetto-trace",
+    ".device.folded", ".folded",          ".csv",  ".html",    kCaptureSuffix};
 
 bool IsNumber(std::string_view text) {
   return !text.empty() && text.size() <= 9 &&
@@ -123,8 +123,8 @@ absl::StatusOr<OutputKind> OutputKindOf(std::string_view path) {
   return UsageError(
       StrCat("the suffix of '", ForDisplay(path, 200),
              "' is not a known output format; use .json or .json.gz (Chrome), .pftrace "
-             "(Perfetto), .folded or .device.folded (stacks), .csv (events), .html (a report) or "
-             ".profd (the capture itself)"));
+             "(Perfetto), .folded, .device.folded or .speedscope.json (stacks), .csv (events), "
+             ".html (a report) or .profd (the capture itself)"));
 }
 
 absl::Status CheckWritable(const std::string& path) {

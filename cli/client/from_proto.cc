@@ -439,6 +439,7 @@ v1::ExportTraceRequest::Format ToProto(exporter::TraceFormat format) {
       return v1::ExportTraceRequest::PERFETTO;
     case exporter::TraceFormat::kFolded:
     case exporter::TraceFormat::kFoldedDevice:
+    case exporter::TraceFormat::kSpeedscope:
     case exporter::TraceFormat::kCsv:
     case exporter::TraceFormat::kHtml:
       break;  // Made here.

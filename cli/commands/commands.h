@@ -23,6 +23,7 @@ Command SyncsCommand();
 Command IdleCommand();
 Command TimeCommand();
 Command CompileCommand();
+Command ModulesCommand();
 Command ReportCommand();
 Command HistoryCommand();
 Command ExportCommand();

@@ -25,9 +25,8 @@ absl::StatusOr<TraceFormat> ParseFormat(const ParsedFlags& flags, const std::str
   if (!name.has_value()) {
     if (path == "-") {
       return UsageError(
-          "-o - needs a format: --format chrome, chrome-gz, perfetto, folded, folded-device, csv, "
-          "or "
-          "html");
+          "-o - needs a format: --format chrome, chrome-gz, perfetto, folded, folded-device, "
+          "speedscope, csv, or html");
     }
     ASSIGN_OR_RETURN(const OutputKind kind, OutputKindOf(path));
     if (!kind.trace.has_value()) {
@@ -136,11 +135,14 @@ Command ExportCommand() {
       .description =
           "Writes the capture as a trace that others can open, on the machine where profctl "
           "runs: Chrome JSON (Perfetto, chrome://tracing, TensorBoard, HTA) or Perfetto's own "
-          "format; as folded stacks for flame graphs (flamegraph.pl, speedscope), of self time on "
-          "the CPU (folded) or of what ran on GPUs below the ranges that launched it "
-          "(folded-device), in ns; as plain rows of events (csv); or as a report for a browser "
-          "(html): one page with verdict, findings, charts and tables, which loads nothing from a "
-          "network. Prints the path on stdout. Follows a link only if it is yours, or in a folder "
+          "format; as folded stacks for flame graphs (flamegraph.pl), of self time on the CPU "
+          "(folded) or of what ran on GPUs below the ranges that launched it (folded-device), in "
+          "ns; for speedscope, with a profile per thread and per GPU (speedscope); as plain rows "
+          "of "
+          "events (csv); or as a report for a browser (html): one page with verdict, findings, "
+          "charts and tables, which loads nothing from a network. With Python stacks in the "
+          "capture, Chrome JSON and stacks have the functions around operators. Prints the path on "
+          "stdout. Follows a link only if it is yours, or in a folder "
           "that nobody else may write to.\n\n"
           "Of a group, or of several files, it writes one trace with a process for each rank. "
           "Clocks "
@@ -157,12 +159,12 @@ Command ExportCommand() {
                 {.name = "format",
                  .value_name = "FORMAT",
                  .help =
-                     "chrome, chrome-gz, perfetto, folded, folded-device, csv or html (default: by "
-                     "the suffix of FILE: .json, .json.gz, .pftrace, .folded, "
-                     ".device.folded, .csv, .html)",
+                     "chrome, chrome-gz, perfetto, folded, folded-device, speedscope, csv or html "
+                     "(default: by the suffix of FILE: .json, .json.gz, .pftrace, .folded, "
+                     ".device.folded, .speedscope.json, .csv, .html)",
                  .completes = Completes::kChoice,
-                 .choices = {"chrome", "chrome-gz", "perfetto", "folded", "folded-device", "csv",
-                             "html"}},
+                 .choices = {"chrome", "chrome-gz", "perfetto", "folded", "folded-device",
+                             "speedscope", "csv", "html"}},
                 ForceGroupFlag()},
       .examples = {{"profctl export 01J9ZK -o five.json.gz", "For any viewer"},
                    {"profctl export run.profd --format perfetto -o run.pftrace",

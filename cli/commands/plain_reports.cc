@@ -1,4 +1,5 @@
-// The commands that show one report of one capture as it is: kernels, copies, syncs, idle, compile.
+// The commands that show one report of one capture as it is: kernels, copies, syncs, idle, compile,
+// modules.
 // Their options, columns, and sort keys are the report's (daemon/report/reports.h).
 //
 // How do I add one?  A PlainReport below, its function, and its row in command_table.cc.
@@ -72,6 +73,20 @@ constexpr PlainReport kCompileReport = {
         "continued after a graph break, and the time of compilation and of guard checks (cache "
         "lookups). Events inside compilations are counted, not kept.",
     .rows_for_people = 20};
+
+constexpr PlainReport kModulesReport = {
+    .name = "modules",
+    .summary = "Show the model's modules as a tree: host time, GPU work, memory, FLOPs",
+    .description =
+        "Shows which layers the time of the steps went to, a row for each torch.nn.Module after "
+        "the "
+        "one that calls it. Total is with the modules that it calls, self without them; backward "
+        "operators belong to the module whose forward operator they follow. What belongs to no "
+        "module (optimizer, data loading, loss) is a row of its own, so that self times add up to "
+        "the time of the steps. A module's time is from its first operator to its last one; Python "
+        "before and after belongs to its caller. Needs a capture with `trace --with modules` (or "
+        "stacks,modules), or a trace of torch.profiler with with_stack. --sort orders rows without "
+        "regard to the tree. `profctl ops --group-by module` has the operators of each module."};
 
 absl::StatusOr<int> RunPlainReport(Invocation& invocation, const PlainReport& plain) {
   ASSIGN_OR_RETURN(const report::ReportRequest request,
@@ -188,6 +203,13 @@ Command SyncsCommand() {
 
 Command IdleCommand() {
   return CommandOf<kIdleReport>({{"profctl idle 01J9ZK", "Whether the GPU waits for the program"}});
+}
+
+Command ModulesCommand() {
+  return CommandOf<kModulesReport>(
+      {{"profctl modules 01J9ZK", "Which layers take the time"},
+       {"profctl modules run.profd --sort self_device_ns", "Which ones keep the GPU busy"},
+       {"profctl modules 01J9ZK --step 120 --csv", "One step, for a spreadsheet"}});
 }
 
 Command CompileCommand() {

@@ -387,6 +387,15 @@ class TraceOnNode {
     }
   }
 
+  // What shows Python lines and modules, if they were recorded.
+  static std::string ForPython(const CaptureRecord& record) {
+    std::string text;
+    if (record.torch.stack_count == 0) return text;
+    if (record.spec.torch.stacks) StrAppend(&text, " | ops ", record.id, " --group-by source");
+    if (record.spec.torch.modules) StrAppend(&text, " | modules ", record.id);
+    return text;
+  }
+
   void NoteNextCommands() {
     if (IsGroup() && !views_.front().record.group_id.empty()) {
       invocation_.Note(NextForGroup(invocation_.NextProfctl(), views_.front().record.group_id));
@@ -398,6 +407,7 @@ class TraceOnNode {
       invocation_.Note(StrCat(
           "next: ", invocation_.NextProfctl(), " report ", id, " | steps ", id,
           view.record.torch.memory ? StrCat(" | memory ", id) : std::string(),
+          ForPython(view.record),
           request_.output.empty() ? StrCat(" | export ", id, " -o FILE.json.gz") : std::string(),
           "\n"));
       return;

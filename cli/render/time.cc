@@ -206,7 +206,9 @@ void AddHostGaps(const TimeReport& report, int64_t limit, const Style& style, st
       [](const report::HostGapRow& row) {
         return std::vector<std::string>{row.after.empty() ? "-" : row.after,
                                         row.before.empty() ? "-" : row.before,
-                                        row.where.empty() ? "-" : row.where,
+                                        !row.lines.empty()  ? row.lines
+                                        : row.where.empty() ? "-"
+                                                            : row.where,
                                         FormatNs(row.total_ns),
                                         FormatCount(row.count),
                                         FormatNs(row.median_ns),

@@ -140,6 +140,7 @@ void WriteHostGaps(const TimeReport& report, int64_t limit, JsonWriter& json) {
     json.Field("after", row.after);
     json.Field("before", row.before);
     json.Field("where", row.where);
+    json.Field("lines", row.lines);
     json.Field("count", row.count);
     json.Field("step_count", row.step_count);
     json.Field("total_ns", row.total_ns);

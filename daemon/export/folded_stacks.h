@@ -3,15 +3,16 @@
 //
 //   python;forward;aten::linear;aten::addmm 18250
 //
-// Of the CPU: self time of ranges, below the thread's name; time in CUDA's API belongs to the range
-// that called it. Of GPUs: time of kernels, copies and memsets, below the ranges that launched
-// them, whenever they ran; work of several streams counts as often as it ran. Lines with equal
-// stacks are one, and ProfilerStep#7 is ProfilerStep*, so that steps add up.
+// Of the CPU: self time of Python functions, ranges, and operators, below the thread's name; time
+// in CUDA's API belongs to the range that called it. Of GPUs: time of kernels, copies and memsets,
+// below the functions and ranges that launched them, whenever they ran; work of several streams
+// counts as often as it ran. Lines with equal stacks are one, and ProfilerStep#7 is ProfilerStep*,
+// so that steps add up. Python functions are there if the capture has stacks or modules, or the
+// imported trace with_stack; modules are named by their place in the model.
 //
 // Threads: any, one reader and sink each.
-// Memory:  by distinct stacks and names; of GPUs, what GpuAttribution takes besides.
-// Errors:  those of the reader and the sink; FAILED_PRECONDITION: nothing of the kind was recorded;
-//          DATA_LOSS for ranges that do not nest.
+// Memory:  that of StackFrames, and of distinct stacks.
+// Errors:  those of the reader and the sink; FAILED_PRECONDITION: nothing of the kind was recorded.
 #ifndef PROFD_DAEMON_EXPORT_FOLDED_STACKS_H_
 #define PROFD_DAEMON_EXPORT_FOLDED_STACKS_H_
 

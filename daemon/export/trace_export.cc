@@ -8,23 +8,26 @@
 #include "daemon/export/folded_stacks.h"
 #include "daemon/export/html/report.h"
 #include "daemon/export/sink/output_buffer.h"
+#include "daemon/export/speedscope.h"
 #include "daemon/export/trace/writers.h"
 
 namespace profd::exporter {
 namespace {
 
-constexpr std::array<std::pair<TraceFormat, std::string_view>, 7> kNames = {{
+constexpr std::array<std::pair<TraceFormat, std::string_view>, 8> kNames = {{
     {TraceFormat::kChrome, "chrome"},
     {TraceFormat::kChromeGz, "chrome-gz"},
     {TraceFormat::kPerfetto, "perfetto"},
     {TraceFormat::kFolded, "folded"},
     {TraceFormat::kFoldedDevice, "folded-device"},
+    {TraceFormat::kSpeedscope, "speedscope"},
     {TraceFormat::kCsv, "csv"},
     {TraceFormat::kHtml, "html"},
 }};
 
 // The first of a format is the one we give.
-constexpr std::array<std::pair<TraceFormat, std::string_view>, 8> kSuffixes = {{
+constexpr std::array<std::pair<TraceFormat, std::string_view>, 9> kSuffixes = {{
+    {TraceFormat::kSpeedscope, ".speedscope.json"},
     {TraceFormat::kChromeGz, ".json.gz"},
     {TraceFormat::kChrome, ".json"},
     {TraceFormat::kPerfetto, ".pftrace"},
@@ -47,6 +50,8 @@ absl::Status WriteInto(store::CaptureReader& reader, TraceFormat format, OutputB
       return WriteFoldedCpu(reader, out);
     case TraceFormat::kFoldedDevice:
       return WriteFoldedDevice(reader, out);
+    case TraceFormat::kSpeedscope:
+      return WriteSpeedscope(reader, out);
     case TraceFormat::kCsv:
       return WriteEventCsv(reader, out);
     case TraceFormat::kHtml:

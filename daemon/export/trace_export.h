@@ -1,5 +1,5 @@
 // Files from a stored capture, streamed with bounded memory into a ByteSink: traces (Chrome JSON
-// and Perfetto protobuf), folded stacks, rows of events and reports for a browser.
+// and Perfetto protobuf), folded stacks, speedscope, rows of events and reports for a browser.
 //
 // Threads: any, one reader and sink each.
 // Errors:  those of the reader and the sink; RESOURCE_EXHAUSTED for a file with more GPU rows or
@@ -31,17 +31,19 @@ enum class TraceFormat {
   kPerfetto,      // .pftrace
   kFolded,        // .folded: stacks of the CPU; folded_stacks.h
   kFoldedDevice,  // .device.folded: of GPUs
+  kSpeedscope,    // .speedscope.json: speedscope.h
   kCsv,           // .csv: event_csv.h
   kHtml,          // .html: html/report.h
 };
 // Returns whether the format is a trace: daemons stream traces, and several captures can make one.
 // Other formats are made on the caller's machine, from one capture.
 bool IsTrace(TraceFormat format);
-// "chrome", "chrome-gz", "perfetto", "folded", "folded-device", "csv", "html".
+// "chrome", "chrome-gz", "perfetto", "folded", "folded-device", "speedscope", "csv",
+// "html".
 std::optional<TraceFormat> TraceFormatFromName(std::string_view name);
 std::string_view TraceFormatName(TraceFormat format);
-// By suffix: .json, .json.gz, .pftrace (also .perfetto-trace), .folded, .device.folded, .csv,
-// .html.
+// By suffix: .json, .json.gz, .pftrace (also .perfetto-trace), .folded, .device.folded,
+// .speedscope.json, .csv, .html.
 std::optional<TraceFormat> TraceFormatFromPath(std::string_view path);
 std::string_view SuffixOf(TraceFormat format);  // ".json.gz"
 

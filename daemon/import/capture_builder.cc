@@ -97,6 +97,7 @@ CaptureBuilder::CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood,
       not_understood_(not_understood),
       names_(sink),
       texts_(sink),
+      stacks_(names_),
       arguments_(names_, not_understood, directory),
       gpu_(std::move(directory)) {}
 
@@ -201,7 +202,12 @@ absl::Status CaptureBuilder::AddMetadata(const TraceEvent& event) {
 }
 
 absl::Status CaptureBuilder::AddSlice(const TraceEvent& event) {
-  switch (CategoryOf(event.category)) {
+  const Category category = CategoryOf(event.category);
+  if (event.Get(Text::kCallStack).size() > 2 && category != Category::kOperator &&
+      category != Category::kAnnotation && category != Category::kPython) {
+    AddUnknownArgument(event, "Call stack");
+  }
+  switch (category) {
     case Category::kOperator:
       return AddRange(event, kOperatorRange);
     case Category::kAnnotation:
@@ -260,7 +266,12 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   if (finished == "false" || finished == "\"false\"") range.flags |= kRangeOpen;
   if (!event.Get(Text::kBegan).empty()) range.flags |= kRangeTruncated;
   if (!event.Get(Text::kEndedWithThread).empty()) range.flags |= kRangeUnended;
-  if (category == kOperatorRange) {
+  if (category == kPythonRange) {
+    RETURN_IF_ERROR(stacks_.AddModule(event.name, event.Get(Text::kModule)));
+    // Those of equal times are numbered from the outermost on.
+    const int64_t id = event.Get(Number::kPythonId, -1);
+    if (std::in_range<uint32_t>(id)) range.order = static_cast<uint32_t>(id);
+  } else if (category == kOperatorRange) {
     ASSIGN_OR_RETURN(range.op, AddOperator(event, *thread));
   } else if (category == kUserRange) {
     ASSIGN_OR_RETURN(range.op, AddAnnotationInputs(event, *thread));
@@ -328,6 +339,7 @@ absl::StatusOr<uint32_t> CaptureBuilder::AddOperator(const TraceEvent& event, ui
     ASSIGN_OR_RETURN(op.scalars, texts_.Scalars(event.Get(Text::kScalars)));
   }
   if (op.inputs != 0) ++contents_.input_count;
+  ASSIGN_OR_RETURN(op.stack, stacks_.Add(event.Get(Text::kCallStack)));
   rows_[thread].operators.push_back(op);
   return static_cast<uint32_t>(rows_[thread].operators.size());
 }
@@ -340,7 +352,8 @@ absl::StatusOr<uint32_t> CaptureBuilder::AddAnnotationInputs(const TraceEvent& e
   ASSIGN_OR_RETURN(op.inputs, texts_.Inputs(event.Get(Text::kDims), event.Get(Text::kTypes),
                                             event.Get(Text::kStrides)));
   ASSIGN_OR_RETURN(op.scalars, texts_.Scalars(event.Get(Text::kScalars)));
-  if (op.inputs == 0 && op.scalars == 0) return 0;
+  ASSIGN_OR_RETURN(op.stack, stacks_.Add(event.Get(Text::kCallStack)));
+  if (op.inputs == 0 && op.scalars == 0 && op.stack == 0) return 0;
   rows_[thread].operators.push_back(op);
   return static_cast<uint32_t>(rows_[thread].operators.size());
 }
@@ -463,7 +476,8 @@ absl::Status CaptureBuilder::FinishOperators(uint32_t thread, const ThreadRows& 
                      .forward_thread = op.forward_thread,
                      .torch_thread = torch_threads_[thread],
                      .inputs = op.inputs,
-                     .scalars = op.scalars});
+                     .scalars = op.scalars,
+                     .stack = op.stack});
     if (batch.size() < kBatchRows) continue;
     RETURN_IF_ERROR(sink_.Append(thread, batch));
     batch.clear();
@@ -560,6 +574,12 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   RETURN_IF_ERROR(FinishSteps());
   contents_.windows = coverage_.Windows(contents_.steps, contents_.start_ns, is_continuous_);
   RETURN_IF_ERROR(FinishArguments());
+  RETURN_IF_ERROR(stacks_.Finish(sink_));
+  if (stacks_.left_out_count() > 0) {
+    not_understood_.Count("Call stack beyond the limit of memory", stacks_.left_out_count());
+  }
+  contents_.stack_count = stacks_.stack_count();
+  contents_.cut_stack_count = stacks_.cut_count();
   for (const auto& [device, context, stream] : streams_) {
     contents_.streams.push_back({.context = context, .stream = stream, .device = device});
   }

@@ -5,7 +5,8 @@
 // Threads: one.
 // Memory:  names, inputs and threads, as their tables say; 44 bytes per range, 24 more per
 //          operator, 64 per event of memory or other instant; of GPU rows RowSpool::kMemoryBytes;
-//          of arguments that exports need, as KeptArguments says.
+//          of arguments that exports need, as KeptArguments says; of stacks,
+//          as PythonStacks says.
 // Errors:  the sink's; RESOURCE_EXHAUSTED for more than kMaxHeldRows. What an event says that
 //          cannot be is counted as not understood.
 #ifndef PROFD_DAEMON_IMPORT_CAPTURE_BUILDER_H_
@@ -34,6 +35,7 @@
 #include "daemon/import/names.h"
 #include "daemon/import/not_understood.h"
 #include "daemon/import/operator_texts.h"
+#include "daemon/import/python_stacks.h"
 #include "daemon/import/range_nesting.h"
 #include "daemon/import/row_spool.h"
 #include "daemon/import/trace_event.h"
@@ -107,7 +109,9 @@ class CaptureBuilder {
     int64_t thinned_count = 0;  // Operators that the trace lacks, by the numbers of the others.
     int64_t other_name_count = 0;
     int64_t cut_input_count = 0;
-    bool whole_us = true;  // No time has a fraction of a microsecond.
+    int64_t stack_count = 0;      // Distinct ones, those of callers included.
+    int64_t cut_stack_count = 0;  // Of these, those without their outermost frames.
+    bool whole_us = true;         // No time has a fraction of a microsecond.
     std::vector<GpuStream> streams;
     TraceThreads::Process process;
     // Processes with API calls, as in the trace. The calls of several have the same numbers.
@@ -122,6 +126,7 @@ class CaptureBuilder {
     uint64_t forward_thread = 0;
     uint32_t inputs = 0;
     uint32_t scalars = 0;
+    uint32_t stack = 0;
     uint8_t scope = 0;
   };
   struct ThreadRows {
@@ -211,6 +216,7 @@ class CaptureBuilder {
   NotUnderstood& not_understood_;
   NameTable names_;
   OperatorTexts texts_;
+  PythonStacks stacks_;
   TraceThreads threads_;
   KeptArguments arguments_;
   bool is_ours_ = false;

@@ -78,6 +78,8 @@ void DescribeContents(const CaptureBuilder::Contents& contents, int64_t base_uni
   record.torch.memory = contents.memory_count > 0;
   record.torch.operator_count = contents.operator_count;
   record.torch.cut_input_count = contents.cut_input_count;
+  record.torch.stack_count = contents.stack_count;
+  record.torch.missing_stack_count = contents.cut_stack_count;
   record.torch.step_source = contents.steps.empty() ? StepSource::kNone : StepSource::kProfiler;
 }
 

@@ -85,6 +85,7 @@ struct RestoredById {
     std::string_view key;
   };
   std::array<std::vector<Always>, kKindCount> always;
+  uint8_t call_stack = 0;
   uint8_t dims = 0;
   uint8_t old_dims = 0;
   uint8_t types = 0;
@@ -108,6 +109,7 @@ const RestoredById& ById() {
         if ((known.always >> kind & 1) != 0) ids->always[kind].push_back({id, known.key});
       }
     }
+    ids->call_stack = IdOfKnown("Call stack");
     ids->dims = IdOfKnown("Input Dims");
     ids->old_dims = IdOfKnown("Input dims");
     ids->types = IdOfKnown("Input type");
@@ -124,6 +126,9 @@ const RestoredById& ById() {
 
 bool IsRestored(const RestoredById& ids, const RawArgument& argument, RestoredArguments kind) {
   const uint8_t id = argument.id;
+  // Operators have a column for it; those of Python's functions follow from their parents.
+  // An empty one is no row of theirs.
+  if (id == ids.call_stack) return argument.json != "\"\"";
   // Rows have no zeros of these; exports have what rows have.
   if (id == ids.graph || id == ids.graph_node) {
     return (Of(kind) & kOfWork) != 0 && argument.json != "0";

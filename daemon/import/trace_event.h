@@ -57,8 +57,9 @@ enum class Number : uint8_t {
   kCompileNs,
   kGuards,
   kEvents,
+  kPythonId,
 };
-inline constexpr size_t kNumberCount = static_cast<size_t>(Number::kEvents) + 1;
+inline constexpr size_t kNumberCount = static_cast<size_t>(Number::kPythonId) + 1;
 
 // Arguments whose JSON is kept as it is written: strings with their quotes.
 enum class Text : uint8_t {
@@ -97,8 +98,10 @@ enum class Text : uint8_t {
   kFirstRank,
   kRankStride,
   kEndedWithThread,
+  kCallStack,
+  kModule,  // Where a module is in the model, in traces of profd.
 };
-inline constexpr size_t kTextCount = static_cast<size_t>(Text::kEndedWithThread) + 1;
+inline constexpr size_t kTextCount = static_cast<size_t>(Text::kModule) + 1;
 
 // An argument that profd knows, as the event has it.
 struct RawArgument {

@@ -12,6 +12,7 @@
 #include "daemon/report/gpu/kernel_table.h"
 #include "daemon/report/gpu/sync_table.h"
 #include "daemon/report/index/step_table.h"
+#include "daemon/report/ops/module_tree.h"
 #include "daemon/report/ops/profile.h"
 #include "daemon/report/ranks/collectives.h"
 #include "daemon/report/time/compile_report.h"
@@ -21,6 +22,9 @@ namespace {
 
 constexpr ReportOption kStepOption = {"step", "K", "Only kernels that were launched in step K"};
 constexpr ReportOption kKernelOptions[] = {kStepOption};
+
+constexpr ReportOption kModuleOptions[] = {
+    {"step", "K", "Only step K, and GPU work that was launched in it"}};
 
 constexpr ReportOption kOpOptions[] = {
     {"group_by", "WHAT",
@@ -102,6 +106,14 @@ absl::StatusOr<table::Report> MakeOps(store::CaptureReader& reader, const Report
   return ToReport(profile);
 }
 
+absl::StatusOr<table::Report> MakeModules(store::CaptureReader& reader,
+                                          const ReportRequest& request) {
+  ModuleTreeOptions options;
+  ASSIGN_OR_RETURN(options.step, NumberOf(request, kStepOption.name));
+  ASSIGN_OR_RETURN(const ModuleTree modules, SummarizeModules(reader, options));
+  return ToReport(modules);
+}
+
 absl::StatusOr<table::Report> MakeKernels(store::CaptureReader& reader,
                                           const ReportRequest& request) {
   KernelOptions options;
@@ -123,6 +135,11 @@ constexpr ReportKind kKinds[] = {
      .options = kOpOptions,
      .shape = &ShapeOf<OpProfile>,
      .make = &MakeOps},
+    {.name = "modules",
+     .doc = "Modules as a tree: host time, GPU work, memory, and FLOPs, forward and backward",
+     .options = kModuleOptions,
+     .shape = &ShapeOf<ModuleTree>,
+     .make = &MakeModules},
     {.name = "steps",
      .doc = "Step durations and outliers",
      .shape = &ShapeOf<StepTable>,

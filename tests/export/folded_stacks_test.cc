@@ -89,6 +89,23 @@ TEST_F(FoldedStacksTest, DeviceTimeStandsBelowTheRangesThatLaunchedIt) {
                                    "GPU 0;(launch not recorded);lost 5"));
 }
 
+TEST_F(FoldedStacksTest, PythonFunctionsAreAboveOperatorsAndOperatorsAboveKernels) {
+  reader_.Module(0x10, 0x10, "", "Net").Module(0x20, 0x10, "head", "Linear");
+  const uint32_t train = reader_.Stack(0, "train.py", 12, "train");
+  const uint32_t head = reader_.ModuleStack(train, 0x20, "Linear");
+  reader_.Operator(main_, "aten::add", 0, 10, {.stack = train})
+      .Operator(main_, "aten::linear", 30, 80, {.stack = head})
+      .ApiCall(main_, "cudaLaunchKernel", 40, 45, 1)
+      .Kernel("gemm", 500, 600, 1);
+  EXPECT_THAT(
+      Lines(TraceFormat::kFolded),
+      UnorderedElementsAre("main;train.py(12): train 20", "main;train.py(12): train;aten::add 10",
+                           "main;train.py(12): train;nn.Module: head;aten::linear 50"));
+  EXPECT_THAT(
+      Lines(TraceFormat::kFoldedDevice),
+      UnorderedElementsAre("GPU 0;train.py(12): train;nn.Module: head;aten::linear;gemm 100"));
+}
+
 TEST_F(FoldedStacksTest, WhereNothingOfTheKindWasRecordedItSaysSo) {
   StringSink sink;
   EXPECT_THAT(ExportTrace(reader_, TraceFormat::kFolded, sink),

@@ -163,6 +163,7 @@ class FakeCaptureReader : public store::CaptureReader {
   // A stack whose innermost frame is FILE(LINE): FUNCTION; returns its number. `caller`: of
   // another.
   uint32_t Stack(uint32_t caller, std::string_view file, uint32_t line, std::string_view function);
+  uint32_t Stack(const StackRow& row) { return PutStack(row); }
   // The same, calling the module at that address.
   uint32_t ModuleStack(uint32_t caller, uint64_t module, std::string_view class_name);
   // An empty path is none: the outermost module.

@@ -40,7 +40,6 @@ const std::set<std::string, std::less<>> kNotRead = {"kernel_backend",
                                                      "ptr",
                                                      "src",
                                                      "dst",
-                                                     "Call stack",
                                                      "Module Hierarchy",
                                                      "Process Group ID"};
 

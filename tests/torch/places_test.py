@@ -1,7 +1,9 @@
 """Which line and which module operators ran in: captures of a real PyTorch program with stacks and
 modules, as `profctl ops` shows them."""
 
+import json
 import pathlib
+import tempfile
 
 import harness_torch
 from harness import DONE, USAGE
@@ -9,6 +11,7 @@ from harness_torch import TorchTest
 
 STEPS = 5
 PROGRAM = pathlib.Path(harness_torch.HERE / 'sleeping_training.py')
+SLEEPS_MS = {'forward': 20, 'loss': 27, 'backward': 36, 'optimizer': 48, 'log': 64}  # As there.
 
 
 def line_of(text):
@@ -72,6 +75,55 @@ class PlacesTest(TorchTest):
         self.assertIn(linear, ({'first': STEPS, 'last': STEPS}, {'Linear': 2 * STEPS}))
         tanh = [module for name, module in rows if name == 'aten::tanh']
         self.assertEqual(tanh, ['Model'])
+
+    def calls(self, capture, by):
+        """Modules are rows of imports only."""
+        return {key: row['calls'] for key, row in self.rows(capture, by).items()
+                if not key[0].startswith('nn.Module: ')}
+
+    def test_an_import_of_the_export_has_the_same_places(self):
+        capture = self.capture('--with', 'stacks,modules')
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / 'trace.json'
+            exported = self.daemon.ctl('export', capture['id'], '-o', path)
+            self.assertEqual(exported.status, DONE, exported.err)
+            checked = self.daemon.ctl('check', path)
+            self.assertEqual(checked.status, DONE, checked.out)
+            trace = json.loads(path.read_text())
+            imported = self.daemon.ctl('import', path, '--json')
+            self.assertEqual(imported.status, DONE, imported.err)
+        self.assertEqual((trace['with_stack'], trace['with_modules']), (1, 1))
+        functions = [event for event in trace['traceEvents']
+                     if event.get('cat') == 'python_function']
+        names = {event['name'] for event in functions}
+        self.assertLessEqual({'nn.Module: Model_0', 'nn.Module: Linear_0', 'nn.Module: Linear_1'},
+                             names)
+        ids = {event['args']['Python id'] for event in functions}
+        self.assertEqual(len(ids), len(functions))
+        self.assertLessEqual({event['args']['Python parent id'] for event in functions
+                              if 'Python parent id' in event['args']}, ids)
+        for by in ('source', 'module'):
+            expected = self.calls(capture, by)
+            self.assertGreater(len(expected), 10)
+            self.assertEqual(self.calls(imported.json['captures'][0], by), expected, by)
+
+    def test_self_times_of_modules_add_up_to_the_steps(self):
+        capture = self.capture('--with', 'stacks,modules')
+        tree = self.daemon.ctl('modules', capture['id'], '--json').json
+        rows = {row['name']: row for row in tree['rows']}
+        self.assertIn(sorted(rows), (['(outside of modules)', 'Model', 'first', 'last'],
+                                     ['(outside of modules)', 'Linear', 'Model']))
+        self.assertEqual(rows['Model']['calls'], STEPS)
+        self.assertEqual(tree['step_count'], STEPS)
+        self_ns = sum(row['self_ns'] for row in tree['rows'])
+        self.assertLess(abs(self_ns - tree['steps_ns']), tree['steps_ns'] / 100)
+        # The sleep between its layers is the model's own time, the others are nobody's.
+        sleeps_ns = {place: ms * 1e6 * STEPS for place, ms in SLEEPS_MS.items()}
+        self.assertGreater(rows['Model']['self_ns'], sleeps_ns['forward'])
+        self.assertLess(rows['Model']['self_ns'], 2 * sleeps_ns['forward'])
+        self.assertGreater(rows['(outside of modules)']['self_ns'],
+                           sum(sleeps_ns.values()) - sleeps_ns['forward'])
+        self.assertGreater(rows['Model']['backward_ns'], 0)
 
     def test_without_them_the_hint_says_how_to_get_them(self):
         capture = self.capture()

@@ -157,7 +157,8 @@ class Report:
     def table(self, report: str, part: str = "", **options: Any) -> "DescribedTable":
         """A report by its name, with the columns of `profctl REPORT ID --json`.
 
-        report   "ops", "steps", "kernels", "copies", "syncs", "idle", "compile", "collectives".
+        report   "ops", "modules", "steps", "kernels", "copies", "syncs", "idle", "compile",
+                 "collectives".
         part     which of its tables: "streams" of "idle", "graph_breaks" of "compile"; default:
                  its first.
         options  "sort", "limit", and the report's own: step=120.

@@ -78,7 +78,7 @@ std::string AboutGpu(const GpuRecord& gpu, int64_t annotations_left_out) {
   return object.Take();
 }
 
-std::string AboutTorch(const TorchRecord& torch, int64_t inputs_left_out) {
+std::string AboutTorch(const TorchRecord& torch, const ChromeLeftOut& left_out) {
   // A list: a stranger's file may name a feature twice.
   std::string missing = "[";
   for (const TorchMissing& one : torch.missing) {
@@ -101,7 +101,8 @@ std::string AboutTorch(const TorchRecord& torch, int64_t inputs_left_out) {
       .Number("stack_count", torch.stack_count)
       .Number("missing_stack_count", torch.missing_stack_count)
       .Object("missing", missing);
-  if (inputs_left_out > 0) object.Number("inputs_left_out", inputs_left_out);
+  if (left_out.operator_inputs > 0) object.Number("inputs_left_out", left_out.operator_inputs);
+  if (left_out.cut_stacks > 0) object.Number("cut_stacks", left_out.cut_stacks);
   return object.Take();
 }
 
@@ -161,7 +162,7 @@ std::string AboutCapture(const CaptureRecord& record, const ChromeLeftOut& left_
       .Object("metadata", Texts(record.target.metadata));
   if (HasGpu(record.gpu)) object.Object("gpu", AboutGpu(record.gpu, left_out.gpu_annotations));
   if (HasTorch(record.torch)) {
-    object.Object("torch", AboutTorch(record.torch, left_out.operator_inputs));
+    object.Object("torch", AboutTorch(record.torch, left_out));
   }
   return object.Take();
 }
@@ -232,6 +233,10 @@ std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
     // As torch.profiler notes what it was asked for.
     if (record.torch.operators == OperatorMode::kShapes) header += ",\n\"record_shapes\": 1";
     if (record.torch.memory) header += ",\n\"profile_memory\": 1";
+    if (record.torch.stack_count > 0) {
+      if (record.spec.torch.stacks) header += ",\n\"with_stack\": 1";
+      if (record.spec.torch.modules) header += ",\n\"with_modules\": 1";
+    }
   }
   StrAppend(&header, ",\n\"profd\": ", AboutCapture(record, left_out), ",\n");
   header += DistributedInfo(record, layout);

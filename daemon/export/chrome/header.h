@@ -18,6 +18,7 @@ namespace profd::exporter {
 struct ChromeLeftOut {
   int64_t gpu_annotations = 0;  // GpuPlan::annotations_left_out()
   int64_t operator_inputs = 0;  // OperatorTexts::left_out()
+  int64_t cut_stacks = 0;       // ChromePython::cut_stack_count()
 };
 
 // From "{" to "traceEvents": [ and a line end. One member to a line: some loaders look for

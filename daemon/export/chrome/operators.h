@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "daemon/export/chrome/python.h"
 #include "daemon/export/sink/output_buffer.h"
 #include "daemon/export/trace/clock.h"
 #include "daemon/export/trace/collective_text.h"
@@ -26,15 +27,18 @@ namespace profd::exporter {
 class ChromeOperators {
  public:
   // What PutArguments() writes at most.
-  static constexpr size_t kMostArgumentBytes =
-      2 * OperatorTexts::kMostBytes + 512 + kMostCollectiveBytes + SourceArguments::kMostBytes;
+  static constexpr size_t kMostArgumentBytes = 2 * OperatorTexts::kMostBytes + 512 +
+                                               kMostCollectiveBytes + SourceArguments::kMostBytes +
+                                               ChromePython::kMostCallStackBytes;
 
   // Borrows all. `rows`: `17,"ts":`, by thread.
-  ChromeOperators(store::CaptureReader& reader, const OperatorPlan& plan, const TraceLayout& layout,
+  ChromeOperators(store::CaptureReader& reader, const OperatorPlan& plan,
+                  const ChromePython& python, const TraceLayout& layout,
                   std::span<const std::string> rows, const SourceArguments& source,
                   TraceClock clock, OutputBuffer& out)
       : reader_(reader),
         plan_(plan),
+        python_(python),
         source_(source),
         texts_(reader),
         layout_(layout),
@@ -62,6 +66,7 @@ class ChromeOperators {
 
   store::CaptureReader& reader_;
   const OperatorPlan& plan_;
+  const ChromePython& python_;
   const SourceArguments& source_;
   const OperatorTexts texts_;
   const TraceLayout& layout_;

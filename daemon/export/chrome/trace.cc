@@ -18,6 +18,7 @@
 #include "daemon/export/chrome/gpu.h"
 #include "daemon/export/chrome/header.h"
 #include "daemon/export/chrome/operators.h"
+#include "daemon/export/chrome/python.h"
 #include "daemon/export/trace/call_nesting.h"
 #include "daemon/export/trace/clock.h"
 #include "daemon/export/trace/gpu_plan.h"
@@ -178,17 +179,24 @@ class ChromeWriter {
         CallNesting::Make(reader_, plan_.links(),
                           {.clock_error_ns = ClockErrorOfCalls(record),
                            .step_thread = steps_on_thread_ ? layout_.step_thread : -1}));
-    ChromeOperators operators(reader_, operators_, layout_, thread_texts_, source_, clock_, out_);
+    ASSIGN_OR_RETURN(
+        const ChromePython python,
+        ChromePython::Make(reader_, {.steps = plan_.links().steps(),
+                                     .step_thread = steps_on_thread_ ? layout_.step_thread : -1}));
+    ChromeOperators operators(reader_, operators_, python, layout_, thread_texts_, source_, clock_,
+                              out_);
     ChromeGpu gpu(reader_, plan_, nesting, operators, source_, layout_, clock_, out_);
 
     if (!place.is_merged) {
       out_.Append(ChromeHeader(record, layout_, base_unix_ns,
                                {.gpu_annotations = plan_.annotations_left_out(),
-                                .operator_inputs = operators.inputs_left_out()}));
+                                .operator_inputs = operators.inputs_left_out(),
+                                .cut_stacks = python.cut_stack_count()}));
     }
     WriteRows();
     gpu.WriteRows();
     WriteSteps();
+    python.WriteFunctions(layout_, thread_texts_, clock_, out_);
     RETURN_IF_ERROR(WriteRanges(operators));
     RETURN_IF_ERROR(gpu.WriteEvents());
     RETURN_IF_ERROR(WriteInstants());

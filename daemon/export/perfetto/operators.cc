@@ -1,6 +1,11 @@
 #include "daemon/export/perfetto/operators.h"
 
 #include <array>
+#include <utility>
+
+#include "daemon/base/str_cat.h"
+#include "daemon/export/trace/layout.h"
+#include "daemon/report/index/place_index.h"
 
 namespace profd::exporter {
 namespace {
@@ -16,8 +21,13 @@ constexpr uint64_t kForwardThread = 6;
 }  // namespace
 
 PerfettoOperators::PerfettoOperators(const store::CaptureReader& reader, const OperatorPlan& plan,
-                                     const PerfettoPackets& packets)
-    : plan_(plan), packets_(packets), texts_(reader), sent_texts_(reader.threads().size()) {}
+                                     report::StackTable stacks, const PerfettoPackets& packets)
+    : names_(reader.names()),
+      stacks_(std::move(stacks)),
+      plan_(plan),
+      packets_(packets),
+      texts_(reader),
+      sent_(reader.threads().size()) {}
 
 void PerfettoOperators::AddNames(ProtoMessage& interned_data) const {
   for (size_t i = 0; i < kOperatorArguments.size(); ++i) {
@@ -47,6 +57,10 @@ bool PerfettoOperators::Describe(const PlannedOperator& op, uint32_t thread, Pro
     add_number(kSequenceNumber, static_cast<uint64_t>(op.sequence));
     add_number(kForwardThread, op.forward_thread);
   }
+  if (op.stack != 0 && op.stack < stacks_.size()) {
+    is_new |= !sent_[thread].stacks.contains(op.stack);
+    AddStack(op.stack, thread, event, interned_data);
+  }
   if (op.flow != 0) {
     event.Fixed64(op.ends_flow ? event::kTerminatingFlowIds : event::kFlowIds,
                   packets_.OperatorFlowId(op.flow));
@@ -61,9 +75,52 @@ bool PerfettoOperators::AddText(Text kind, uint32_t index, std::string_view text
   argument_.Clear();
   argument_.Varint(annotation::kNameIid, kind).Varint(annotation::kStringValueIid, iid);
   event.Message(event::kDebugAnnotations, argument_);
-  if (!sent_texts_[thread].insert(iid).second) return false;
+  if (!sent_[thread].texts.insert(iid).second) return false;
   PerfettoPackets::AddInterned(interned::kAnnotationTexts, iid, text, interned_data);
   return true;
+}
+
+// Outermost first.
+void PerfettoOperators::AddStack(uint32_t stack, uint32_t thread, ProtoMessage& event,
+                                 ProtoMessage& interned_data) {
+  event.Varint(event::kCallstackIid, stack);
+  if (!sent_[thread].stacks.insert(stack).second) return;
+  std::vector<uint32_t> frames;
+  for (uint32_t at = stack; at != 0; at = stacks_[at].caller) {
+    frames.push_back(at);
+    AddFrame(at, thread, interned_data);
+  }
+  ProtoMessage callstack;
+  callstack.Varint(interned::kIid, stack);
+  for (size_t i = frames.size(); i-- > 0;) callstack.Varint(callstack::kFrameIds, frames[i]);
+  interned_data.Message(interned::kCallstacks, callstack);
+}
+
+void PerfettoOperators::AddFrame(uint32_t stack, uint32_t thread, ProtoMessage& interned_data) {
+  Sent& sent = sent_[thread];
+  if (!sent.frames.insert(stack).second) return;
+  const report::StackTable::Stack& row = stacks_[stack];
+  // Modules by their place in the model; each has a name of its own, beyond those of the capture.
+  const bool is_module = row.module != 0;
+  const uint64_t function = is_module ? names_.size() + stack : uint64_t{row.function} + 1;
+  if (sent.functions.insert(function).second) {
+    const std::string name =
+        is_module ? StrCat(report::kModulePrefix, stacks_.NameOf(row)) : names_[row.function];
+    PerfettoPackets::AddInterned(interned::kFunctionNames, function, TraceName(name),
+                                 interned_data);
+  }
+  ProtoMessage frame;
+  frame.Varint(interned::kIid, stack).Varint(frame::kFunctionName, function);
+  if (row.file != 0) {
+    if (sent.files.insert(row.file).second) {
+      PerfettoPackets::AddInterned(interned::kSourcePaths, row.file, TraceName(names_[row.file]),
+                                   interned_data);
+    }
+    frame.Varint(frame::kSourcePath, row.file);
+    if (row.line != 0) frame.Varint(frame::kLine, row.line);
+  }
+  frame.Varint(frame::kKind, frame::kInterpreted);
+  interned_data.Message(interned::kFrames, frame);
 }
 
 }  // namespace profd::exporter

@@ -1,12 +1,14 @@
 // PerfettoOperators puts into a Perfetto trace what is known of operators beside their ranges:
-// inputs as annotations, whose texts each thread's sequence has once, and flows from forward to
-// backward.
+// inputs as annotations, whose texts each thread's sequence has once, their Python stacks, and
+// flows from forward to backward.
 //
 // Threads: one. Ownership: borrows the reader, the plan and the packets.
 #ifndef PROFD_DAEMON_EXPORT_PERFETTO_OPERATORS_H_
 #define PROFD_DAEMON_EXPORT_PERFETTO_OPERATORS_H_
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "daemon/export/perfetto/proto_writer.h"
 #include "daemon/export/trace/operator_plan.h"
 #include "daemon/export/trace/operator_texts.h"
+#include "daemon/report/index/stack_table.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::exporter {
@@ -22,7 +25,7 @@ namespace profd::exporter {
 class PerfettoOperators {
  public:
   PerfettoOperators(const store::CaptureReader& reader, const OperatorPlan& plan,
-                    const PerfettoPackets& packets);
+                    report::StackTable stacks, const PerfettoPackets& packets);
 
   bool empty() const { return plan_.empty(); }
   const PlannedOperator* Find(uint32_t range) const { return plan_.Find(range); }
@@ -41,10 +44,24 @@ class PerfettoOperators {
   bool AddText(Text kind, uint32_t index, std::string_view text, uint32_t thread,
                ProtoMessage& event, ProtoMessage& interned_data);
 
+  void AddStack(uint32_t stack, uint32_t thread, ProtoMessage& event, ProtoMessage& interned_data);
+  void AddFrame(uint32_t stack, uint32_t thread, ProtoMessage& interned_data);
+
+  // What a thread's sequence has.
+  struct Sent {
+    absl::flat_hash_set<uint64_t> texts;
+    absl::flat_hash_set<uint32_t> stacks;
+    absl::flat_hash_set<uint32_t> frames;  // By the stack that they are the innermost frame of.
+    absl::flat_hash_set<uint64_t> functions;
+    absl::flat_hash_set<uint32_t> files;
+  };
+
+  const std::span<const std::string> names_;
+  const report::StackTable stacks_;
   const OperatorPlan& plan_;
   const PerfettoPackets& packets_;
   const OperatorTexts texts_;
-  std::vector<absl::flat_hash_set<uint64_t>> sent_texts_;  // By thread.
+  std::vector<Sent> sent_;  // By thread.
   ProtoMessage argument_;
 };
 

@@ -51,6 +51,7 @@ inline constexpr uint32_t kCounterValue = 30;
 inline constexpr uint32_t kDoubleCounterValue = 44;
 inline constexpr uint32_t kFlowIds = 47;
 inline constexpr uint32_t kTerminatingFlowIds = 48;
+inline constexpr uint32_t kCallstackIid = 56;
 }  // namespace event
 namespace annotation {
 inline constexpr uint32_t kNameIid = 1;
@@ -65,10 +66,24 @@ namespace interned {
 inline constexpr uint32_t kEventCategories = 1;
 inline constexpr uint32_t kEventNames = 2;
 inline constexpr uint32_t kAnnotationNames = 3;
+inline constexpr uint32_t kFunctionNames = 5;
+inline constexpr uint32_t kFrames = 6;
+inline constexpr uint32_t kCallstacks = 7;
+inline constexpr uint32_t kSourcePaths = 18;
 inline constexpr uint32_t kAnnotationTexts = 29;
 inline constexpr uint32_t kIid = 1;
 inline constexpr uint32_t kName = 2;
 }  // namespace interned
+namespace frame {
+inline constexpr uint32_t kFunctionName = 2;
+inline constexpr uint32_t kSourcePath = 5;
+inline constexpr uint32_t kLine = 6;
+inline constexpr uint32_t kKind = 7;
+inline constexpr uint64_t kInterpreted = 3;  // A kind.
+}  // namespace frame
+namespace callstack {
+inline constexpr uint32_t kFrameIds = 2;
+}  // namespace callstack
 namespace track {
 inline constexpr uint32_t kUuid = 1;
 inline constexpr uint32_t kName = 2;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -26,6 +27,7 @@
 #include "daemon/export/trace/operator_plan.h"
 #include "daemon/export/trace/slice_order.h"
 #include "daemon/export/trace/writers.h"
+#include "daemon/report/index/stack_table.h"
 #include "daemon/report/memory/timeline.h"
 
 namespace profd::exporter {
@@ -37,7 +39,8 @@ constexpr size_t kMostSmallPacketBytes = 127;
 class PerfettoWriter {
  public:
   PerfettoWriter(store::CaptureReader& reader, const TraceLayout& layout, const GpuPlan& plan,
-                 const CallNesting& nesting, const OperatorPlan& operators, OutputBuffer& out)
+                 const CallNesting& nesting, const OperatorPlan& operators,
+                 report::StackTable stacks, OutputBuffer& out)
       : reader_(reader),
         out_(out),
         layout_(layout),
@@ -45,7 +48,7 @@ class PerfettoWriter {
         nesting_(nesting),
         packets_(reader.record(), layout.place, out),
         gpu_(reader, plan, packets_, GpuSequence(layout)),
-        operators_(reader, operators, packets_) {
+        operators_(reader, operators, std::move(stacks), packets_) {
     sent_names_.resize(layout_.threads.size());
     for (size_t thread = 0; thread < layout_.threads.size(); ++thread) {
       calls_.push_back({plan.links().CallsOf(static_cast<uint32_t>(thread))});
@@ -539,7 +542,9 @@ absl::StatusOr<uint64_t> WritePerfettoTrace(store::CaptureReader& reader, const 
                    CallNesting::Make(reader, plan.links(),
                                      {.clock_error_ns = ClockErrorOfCalls(reader.record())}));
   ASSIGN_OR_RETURN(const OperatorPlan operators, OperatorPlan::Make(reader));
-  RETURN_IF_ERROR(PerfettoWriter(reader, layout, plan, nesting, operators, out).Write());
+  ASSIGN_OR_RETURN(report::StackTable stacks, report::StackTable::Build(reader));
+  RETURN_IF_ERROR(
+      PerfettoWriter(reader, layout, plan, nesting, operators, std::move(stacks), out).Write());
   return PerfettoWriter::GpuSequence(layout) + 1;
 }
 

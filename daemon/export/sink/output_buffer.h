@@ -19,7 +19,7 @@ namespace profd::exporter {
 class OutputBuffer {
  public:
   static constexpr size_t kPieceBytes = size_t{1} << 20;
-  static constexpr size_t kMostReservedBytes = size_t{80} << 10;
+  static constexpr size_t kMostReservedBytes = size_t{112} << 10;
 
   explicit OutputBuffer(ByteSink& sink);
 

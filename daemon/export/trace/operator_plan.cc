@@ -34,10 +34,11 @@ struct Row {
   uint32_t torch_thread;
   uint32_t inputs;
   uint32_t scalars;
+  uint32_t stack;
   uint16_t depth;
   uint8_t scope;
 };
-static_assert(sizeof(Row) == 40);
+static_assert(sizeof(Row) == 48 && sizeof(PlannedOperator) == 40);
 
 // One thread's operators while its ranges are read.
 struct ThreadRows {
@@ -99,7 +100,7 @@ class OperatorPlanBuilder {
       for (size_t i = 0; i < batch.size; ++i) {
         threads_[batch.thread].rows.push_back(
             {batch.start_ns[i], batch.sequence[i], batch.forward_thread[i], batch.torch_thread[i],
-             batch.inputs[i], batch.scalars[i], batch.depth[i], batch.scope[i]});
+             batch.inputs[i], batch.scalars[i], batch.stack[i], batch.depth[i], batch.scope[i]});
       }
       return absl::OkStatus();
     });
@@ -131,6 +132,7 @@ class OperatorPlanBuilder {
                           .range = range,
                           .inputs = row.inputs,
                           .scalars = row.scalars,
+                          .stack = row.stack,
                           .flow = 0,
                           .scope = row.scope,
                           .ends_flow = false,

@@ -10,7 +10,7 @@
 //   aten::addmm            [--------]   9 ──┐    made the node.
 //   AddmmBackward0                      9 ◄─┘
 //
-// Memory: 40 bytes per operator; while it is made, 64 more, and as many again for those with a
+// Memory: 40 bytes per operator; while it is made, 72 more, and as many again for those with a
 //         sequence number.
 // Errors: the reader's; RESOURCE_EXHAUSTED for more operators than any capture has.
 #ifndef PROFD_DAEMON_EXPORT_TRACE_OPERATOR_PLAN_H_
@@ -33,6 +33,7 @@ struct PlannedOperator {
   uint32_t range = 0;           // Ranges are counted as readers give them.
   uint32_t inputs = 0;          // Index into inputs(); 0: none
   uint32_t scalars = 0;         // Index into scalars(); 0: none
+  uint32_t stack = 0;           // Of StackRow; 0: none
   uint32_t flow = 0;            // The arrow that begins or ends here, from 1; 0: none
   uint8_t scope = 0;            // wire::OperatorScope, or any other.
   bool ends_flow = false;

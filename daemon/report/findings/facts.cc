@@ -340,7 +340,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
   RETURN_IF_ERROR(GatherKernelsAndCopies(sources, facts.device(), facts.kernels, facts.copies));
   FindFusible(sources, facts.kernels);
   FindWrittenOutAttention(sources, facts.kernels);
-  FindTinyKernels(sources, facts.kernels);
+  RETURN_IF_ERROR(FindTinyKernels(sources, facts.kernels));
   FindHottestOperator(sources, facts.kernels);
   return facts;
 }

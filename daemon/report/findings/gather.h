@@ -65,7 +65,7 @@ absl::Status GatherKernelsAndCopies(FactSources& sources, const GpuDevice* devic
 void FindFusible(FactSources& sources, KernelFacts& kernels);
 void FindWrittenOutAttention(const FactSources& sources, KernelFacts& kernels);
 // Call after the gaps, because it counts their idle time.
-void FindTinyKernels(const FactSources& sources, KernelFacts& kernels);
+absl::Status FindTinyKernels(FactSources& sources, KernelFacts& kernels);
 void FindHottestOperator(const FactSources& sources, KernelFacts& kernels);
 CallFacts GatherCalls(const FactSources& sources);
 

@@ -101,7 +101,8 @@ absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const Finding
 
 std::string PlaceOf(const HostGapRow& row) {
   return StrCat("between ", OrEdge(row.after, "the start of the window"), " and ",
-                OrEdge(row.before, "its end"), row.where.empty() ? "" : StrCat(", in ", row.where));
+                OrEdge(row.before, "its end"), row.where.empty() ? "" : StrCat(", in ", row.where),
+                row.lines.empty() ? "" : StrCat(": ", row.lines));
 }
 
 }  // namespace profd::report

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/median.h"
@@ -13,6 +15,8 @@
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/gpu/occupancy.h"
+#include "daemon/report/index/place_index.h"
+#include "daemon/report/index/stack_table.h"
 
 namespace profd::report {
 namespace {
@@ -362,7 +366,41 @@ void FindFusible(FactSources& sources, KernelFacts& kernels) {
   FusibleRuns(sources, kernels).Find();
 }
 
-void FindTinyKernels(const FactSources& sources, KernelFacts& kernels) {
+namespace {
+
+// Adds to each operator the line of Python that most of its calls came from, if it is known.
+absl::Status AddLines(FactSources& sources, std::vector<Evidence>& operators) {
+  if (operators.empty() || sources.reader.RowsOf(RowKind::kStack) == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(PlaceIndex lines, PlaceIndex::Build(sources.reader, PlaceKind::kSource));
+  absl::flat_hash_map<std::pair<std::string_view, uint32_t>, int64_t> calls;  // By name and line.
+  RETURN_IF_ERROR(
+      sources.reader.ForEach<RangeRow>(kRangeStart | kRangeName, {}, [&](const RangeBatch& batch) {
+        for (size_t i = 0; i < batch.size; ++i) {
+          const std::string_view name = sources.Name(batch.name[i]);
+          if (std::ranges::find(operators, name, &Evidence::name) == operators.end()) continue;
+          const uint32_t line = lines.At(batch.thread, batch.start_ns[i]);
+          if (line != 0) ++calls[{name, line}];
+        }
+        return absl::OkStatus();
+      }));
+  for (Evidence& row : operators) {
+    std::pair<int64_t, uint32_t> most;
+    for (const auto& [key, count] : calls) {
+      // Of equal ones the first that ran.
+      const bool is_more = count > most.first || (count == most.first && key.second < most.second);
+      if (key.first == row.name && is_more) most = {count, key.second};
+    }
+    if (most.first > 0) {
+      row.detail =
+          StrCat("at ", StackTable::ColonLine(lines.NameOf(most.second)), ", ", row.detail);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status FindTinyKernels(FactSources& sources, KernelFacts& kernels) {
   const RangePaths& paths = sources.attribution.paths();
   absl::flat_hash_map<uint32_t, PathLaunches> by_op;
   for (uint32_t path = 1; path < sources.launches.size(); ++path) {
@@ -401,6 +439,7 @@ void FindTinyKernels(const FactSources& sources, KernelFacts& kernels) {
                         " small kernels a call, which run for ", op.kernel_ns / 1000,
                         " us in all; the time is that of the gaps before them");
   });
+  return AddLines(sources, kernels.tiny_ops);
 }
 
 void FindHottestOperator(const FactSources& sources, KernelFacts& kernels) {

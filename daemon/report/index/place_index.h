@@ -49,6 +49,8 @@ class PlaceIndex {
   static absl::StatusOr<PlaceIndex> Build(store::CaptureReader& reader, PlaceKind kind,
                                           uint32_t frames = kDefaultFrames);
 
+  // No place is known.
+  bool empty() const { return names_.size() == 1; }
   // Returns the place at that time; 0: none is known.
   uint32_t At(uint32_t thread, int64_t time_ns);
   // Empty for 0.

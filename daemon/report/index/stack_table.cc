@@ -18,6 +18,7 @@ absl::StatusOr<StackTable> StackTable::Build(store::CaptureReader& reader) {
                                .file = batch.file[i],
                                .function = batch.function[i],
                                .line = batch.line[i],
+                               .first_line = batch.first_line[i],
                                .class_name = batch.class_name[i]});
     }
     return absl::OkStatus();
@@ -26,6 +27,8 @@ absl::StatusOr<StackTable> StackTable::Build(store::CaptureReader& reader) {
     for (size_t i = 0; i < batch.size; ++i) {
       table.modules_[batch.address[i]] = {
           .root = batch.root[i], .path = batch.path[i], .class_name = batch.class_name[i]};
+      // Imports know no roots.
+      if (batch.root[i] == 0) table.numbered_[table.names_[batch.class_name[i]]] = batch.path[i];
     }
     return absl::OkStatus();
   }));
@@ -54,6 +57,11 @@ std::string StackTable::NameOf(const Stack& stack) const {
   return StrCat(names_[root->second.class_name], ": ", path);
 }
 
+std::string StackTable::NameOfNumbered(std::string_view class_and_number) const {
+  const auto at = numbered_.find(class_and_number);
+  return at == numbered_.end() ? "" : names_[at->second];
+}
+
 std::string StackTable::ModuleOf(uint32_t stack) const {
   while (stack != 0 && stack < stacks_.size()) {
     if (stacks_[stack].module != 0) return NameOf(stacks_[stack]);
@@ -63,6 +71,7 @@ std::string StackTable::ModuleOf(uint32_t stack) const {
 }
 
 std::string StackTable::LineOf(const Stack& stack) const {
+  if (stack.file == 0) return names_[stack.function];
   if (stack.line == 0) return StrCat(names_[stack.file], ": ", names_[stack.function]);
   return StrCat(names_[stack.file], "(", stack.line, "): ", names_[stack.function]);
 }
@@ -84,10 +93,24 @@ std::string StackTable::TextOf(uint32_t stack, size_t frames) const {
   return text;
 }
 
+std::string_view StackTable::ShortLine(std::string_view line) {
+  const size_t folder = line.substr(0, line.rfind("): ")).rfind('/');
+  return folder == line.npos ? line : line.substr(folder + 1);
+}
+
+std::string StackTable::ColonLine(std::string_view line) {
+  line = ShortLine(line);
+  const size_t end = line.rfind("): ");
+  const size_t begin = end == line.npos ? line.npos : line.rfind('(', end);
+  if (begin == line.npos) return std::string(line);
+  return StrCat(line.substr(0, begin), ":", line.substr(begin + 1, end - begin - 1), " ",
+                line.substr(end + 3));
+}
+
 // The files of live captures have whole names, those of torch.profiler begin in the folder of a
 // package. A user's folder may be called torch, too.
 bool StackTable::IsLibrary(std::string_view file) {
-  if (file.starts_with("<frozen ")) return true;
+  if (file.empty() || file.starts_with("<frozen ")) return true;
   for (const std::string_view packages : {"/site-packages/", "/dist-packages/"}) {
     const size_t at = file.find(packages);
     if (at == file.npos) continue;

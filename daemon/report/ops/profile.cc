@@ -13,6 +13,7 @@
 #include "daemon/report/index/launch_statistics.h"
 #include "daemon/report/index/op_kinds.h"
 #include "daemon/report/index/operator_index.h"
+#include "daemon/report/index/stack_table.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/ops/flops.h"
 #include "daemon/report/ops/gpu_peaks.h"
@@ -119,6 +120,10 @@ class OpProfiler {
       ASSIGN_OR_RETURN(only_, lookup_.WithIndex(*options_.step));
     }
     if (!sums_only_) {
+      // Else each row has its own.
+      if (options_.group != OpGroup::kSource && options_.group != OpGroup::kStack) {
+        ASSIGN_OR_RETURN(lines_, PlaceIndex::Build(reader_, PlaceKind::kSource));
+      }
       FindPeaks();
       RETURN_IF_ERROR(ReadRanges());
       RETURN_IF_ERROR(ReadCalls());
@@ -150,7 +155,7 @@ class OpProfiler {
       for (size_t i = 0; i < batch.size; ++i) {
         is_python_[batch.name[i]] |=
             batch.category[i] == static_cast<uint8_t>(wire::RangeCategory::kPython);
-        Calls* const calls = Add(kinds[i], batch.start_ns[i], batch.duration_ns[i]);
+        Calls* const calls = Add(kinds[i], batch.thread, batch.start_ns[i], batch.duration_ns[i]);
         if (calls == nullptr || flops.empty()) continue;
         if (const OpFlops of = flops.Of(batch, i); of.count > 0) calls->Add(of);
       }
@@ -161,15 +166,15 @@ class OpProfiler {
   absl::Status ReadCalls() {
     return reader_.ForEach<ApiRow>([&](const ApiBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
-        Add(kinds_.OfCall(batch.name[i], batch.thread, batch.start_ns[i]), batch.start_ns[i],
-            batch.duration_ns[i]);
+        Add(kinds_.OfCall(batch.name[i], batch.thread, batch.start_ns[i]), batch.thread,
+            batch.start_ns[i], batch.duration_ns[i]);
       }
       return absl::OkStatus();
     });
   }
 
   // nullptr: it is not wanted. Valid until the next call.
-  Calls* Add(uint32_t kind, int64_t start_ns, int64_t duration_ns) {
+  Calls* Add(uint32_t kind, uint32_t thread, int64_t start_ns, int64_t duration_ns) {
     const size_t position = lookup_.PositionAt(start_ns);
     const int64_t step = position == StepLookup::kNone ? -1 : lookup_.steps()[position].index;
     if (only_.has_value() && step != only_->index) return nullptr;
@@ -177,6 +182,11 @@ class OpProfiler {
     const auto [at, inserted] = number_of_.try_emplace(key, static_cast<uint32_t>(calls_.size()));
     if (inserted) calls_.emplace_back();
     durations_.Add(at->second, duration_ns);
+    if (!lines_.empty()) {
+      if (const uint32_t line = lines_.At(thread, start_ns); line != 0) {
+        ++line_calls_[{at->second, line}];
+      }
+    }
     Calls& calls = calls_[at->second];
     if (position == StepLookup::kNone) return &calls;
     ++(position == 0 ? calls.in_first_step : calls.in_later_steps);
@@ -250,7 +260,33 @@ class OpProfiler {
     return busy.total_ns();
   }
 
+  // By position in calls_: the line of most calls, and how many others there are.
+  std::vector<std::string> TopLines() const {
+    struct Top {
+      uint32_t line = 0;
+      uint64_t calls = 0;
+      int64_t others = -1;
+    };
+    std::vector<Top> tops(calls_.size());
+    for (const auto& [key, count] : line_calls_) {
+      const auto [row, line] = key;
+      Top& top = tops[row];
+      ++top.others;
+      // Of equal ones the first that ran.
+      if (count < top.calls || (count == top.calls && line > top.line)) continue;
+      top.line = line;
+      top.calls = count;
+    }
+    std::vector<std::string> texts;
+    for (const Top& top : tops) {
+      std::string& text = texts.emplace_back(StackTable::ShortLine(lines_.NameOf(top.line)));
+      if (top.others > 0) StrAppend(&text, " +", top.others, " more");
+    }
+    return texts;
+  }
+
   void AddRows(OpSummaryTable& summary, OpProfile& profile) {
+    const std::vector<std::string> top_lines = TopLines();
     const std::vector<DurationStatistics> statistics = durations_.Take(calls_.size());
     for (size_t i = 0; i < summary.table.rows.size(); ++i) {
       if (IsFrame(kinds_.NameOf(summary.kinds[i]))) {
@@ -263,6 +299,7 @@ class OpProfiler {
       SetShares(profile, row);
       const auto found = number_of_.find({summary.kinds[i], by_step_ ? row.step : -1});
       if (found == number_of_.end()) continue;  // Only its work on the GPU is in this step.
+      row.top_source = top_lines[found->second];
       row.p50_ns = statistics[found->second].p50_ns;
       row.p95_ns = statistics[found->second].p95_ns;
       row.p99_ns = statistics[found->second].p99_ns;
@@ -333,6 +370,9 @@ class OpProfiler {
   std::vector<Calls> calls_;
   GroupedDurations durations_;
   std::optional<GpuPeaks> peaks_;
+  PlaceIndex lines_;
+  // By position in calls_ and line.
+  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint64_t> line_calls_;
 };
 
 OpKinds::Options KindsOf(const OpProfileOptions& options) {

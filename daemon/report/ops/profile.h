@@ -6,7 +6,8 @@
 // Threads: any, one reader each.
 // Memory:  that of the operator table (op_table.h), plus 12 bytes per range and API call, 32 per
 //          GPU row, and, with FLOPs or by inputs, 24 per operator; up to twice that as vectors
-//          grow. With `sums_only` that of the operator table.
+//          grow; with lines of Python, that of PlaceIndex. With `sums_only` that of the operator
+//          table.
 // Errors:  the reader's; INVALID_ARGUMENT for an unknown step.
 #ifndef PROFD_DAEMON_REPORT_OPS_PROFILE_H_
 #define PROFD_DAEMON_REPORT_OPS_PROFILE_H_
@@ -59,6 +60,9 @@ struct OpProfileRow : OpRow {
   std::string module;  // With OpGroup::kModule; empty: in none.
   std::string source;  // With OpGroup::kSource: "train.py(12): step"; empty: not known.
   std::string stack;   // With OpGroup::kStack
+  // Unless rows are by line or stack: the line that most of the row's calls came from, without
+  // its folder: "train.py(12): step +2 more"; empty: not known.
+  std::string top_source;
   std::string thread;  // With OpGroup::kThread: "4711 autograd".
   std::string rank;    // In a table of several captures.
   // Of CPU total, over calls: durations that occurred (nearest rank).

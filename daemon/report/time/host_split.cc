@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -12,9 +13,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
 #include "daemon/report/index/collective_names.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
+#include "daemon/report/index/place_index.h"
+#include "daemon/report/index/stack_table.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
@@ -405,6 +409,30 @@ absl::Status FindPlaces(store::CaptureReader& reader, const std::vector<HostGap>
   return absl::OkStatus();
 }
 
+// Fills HostGapRow::lines.
+absl::Status FindLines(store::CaptureReader& reader, const std::vector<HostGap>& gaps,
+                       std::vector<HostGapRow>& rows) {
+  if (rows.empty() || reader.RowsOf(RowKind::kStack) == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(PlaceIndex lines, PlaceIndex::Build(reader, PlaceKind::kSource));
+  const int64_t step_thread = reader.step_thread();
+  const auto line_at = [&](int64_t time_ns) -> std::string {
+    for (uint32_t thread = 0; thread < reader.threads().size(); ++thread) {
+      if (step_thread >= 0 && step_thread != int64_t{thread}) continue;
+      if (const uint32_t line = lines.At(thread, time_ns); line != 0) {
+        return StackTable::ColonLine(lines.NameOf(line));
+      }
+    }
+    return "";
+  };
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const std::string before = line_at(gaps[row].start_ns - 1);
+    rows[row].lines = line_at(gaps[row].end_ns);
+    if (before.empty() || before == rows[row].lines) continue;
+    rows[row].lines = rows[row].lines.empty() ? before : StrCat(before, " to ", rows[row].lines);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<HostSplits> SplitHostTime(store::CaptureReader& reader,
@@ -467,6 +495,7 @@ absl::StatusOr<HostGapTable> SumHostGaps(store::CaptureReader& reader,
     if (step != StepLookup::kNone) row.longest_step = lookup.steps()[step].index;
   }
   RETURN_IF_ERROR(FindPlaces(reader, longest, table.rows));
+  RETURN_IF_ERROR(FindLines(reader, longest, table.rows));
   return table;
 }
 

@@ -81,6 +81,10 @@ struct HostGapRow {
   std::string after;  // "(collective)"; empty: nothing was recorded before. Likewise `before`.
   std::string before;
   std::string where;  // The innermost range or Python function around most of the longest.
+  // Of captures with Python stacks: the line of the operator that follows the longest, and before
+  // it that of the one that it follows, if that is another line: "train.py:112 log_metrics",
+  // "train.py:98 step to train.py:112 log_metrics". Empty: not known.
+  std::string lines;
   int64_t count = 0;
   int64_t step_count = 0;  // Steps that have one.
   int64_t total_ns = 0;

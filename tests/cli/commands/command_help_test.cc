@@ -46,9 +46,9 @@ TEST(CommandTableTest, EveryRowIsWhole) {
 
 TEST(CommandTableTest, TheCommandsOfTheContractAreThere) {
   for (const std::string_view name :
-       {"ps",      "trace",  "captures", "show",   "ops",  "steps",   "memory",
-        "kernels", "copies", "syncs",    "idle",   "time", "compile", "report",
-        "export",  "fetch",  "cancel",   "delete", "node", "version"}) {
+       {"ps",      "trace",  "captures", "show",   "ops",    "steps",   "memory",
+        "kernels", "copies", "syncs",    "idle",   "time",   "compile", "report",
+        "modules", "export", "fetch",    "cancel", "delete", "node",    "version"}) {
     const Command* command = FindCommand(name);
     ASSERT_NE(command, nullptr) << name;
     bool json = false;

@@ -11,6 +11,7 @@
 #include "daemon/report/gpu/kernel_table.h"
 #include "daemon/report/gpu/sync_table.h"
 #include "daemon/report/index/step_table.h"
+#include "daemon/report/ops/module_tree.h"
 #include "daemon/report/time/compile_report.h"
 #include "tests/cli/cli_fixture.h"
 
@@ -356,6 +357,12 @@ TEST_F(CommandsTest, GpuReportsShowWhatTheDaemonAnswers) {
 
 TEST_F(CommandsTest, ReportsOnTorchComeFromTheDaemon) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
+  report::ModuleTree modules = {.has_modules = true, .step_count = 2, .steps_ns = 1000};
+  modules.rows = {{.name = "blocks.0", .class_name = "Block", .parent = ""}};
+  profd_.Set(report::ToReport(modules));
+  EXPECT_EQ(RunJson({"modules", "01J"})["rows"][0]["class"], "Block");
+  EXPECT_THAT(Run({"modules", "01J"}).out, HasSubstr("blocks.0"));
+
   report::CompileReport compiled = {.has_compiled = true, .folded_event_count = 1700};
   compiled.regions = {{.id = "0/1", .code = "train.py:19 in forward", .after_graph_break = true}};
   compiled.graph_breaks = {{.where = "train.py:12 in forward", .reason = "builtin: print"}};

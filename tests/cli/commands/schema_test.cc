@@ -246,7 +246,7 @@ TEST_F(SchemaTest, SchedulesAndCallsKeepToTheirSchema) {
 TEST_F(SchemaTest, AReportThatDoesNotExistHasNone) {
   const RunResult result = Run({"schema", "nonsense"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("there is one of: ops, steps, kernels"));
+  EXPECT_THAT(result.err, HasSubstr("there is one of: ops, modules, steps, kernels"));
 }
 
 }  // namespace

@@ -103,6 +103,10 @@ struct Sequence {
   std::map<uint64_t, std::string> names;
   std::map<uint64_t, std::string> annotation_names;
   std::map<uint64_t, std::string> annotation_texts;
+  std::map<uint64_t, std::string> functions;
+  std::map<uint64_t, std::string> files;
+  std::map<uint64_t, std::string> frames;
+  std::map<uint64_t, std::vector<std::string>> callstacks;
   std::map<uint64_t, int64_t> last_slice_ns;  // By track.
 };
 
@@ -114,6 +118,7 @@ struct Event {
   std::string category;
   std::map<std::string, std::string> annotations;
   double value;
+  std::vector<std::string> callstack = {};
   std::vector<uint64_t> flows_out = {};
   std::vector<uint64_t> flows_in = {};
 };
@@ -171,20 +176,44 @@ class Decoder {
       ASSIGN_OR_RETURN(const Message entry, Message::Parse(field.bytes));
       const uint64_t iid = entry.Varint(1).value_or(0);
       if (iid == 0) Offend("an interned entry without id");
+      if (field.number == 6 || field.number == 7) {
+        DecodeStacks(field.number == 6, iid, entry, sequence);
+        continue;
+      }
       std::string name = entry.Text(2);
       const bool is_text = field.number == 29;  // Of an annotation; any text.
       if (name.empty() || name.size() > (is_text ? size_t{24} << 10 : 4096) ||
           !(is_text ? IsValidUtf8(name) : IsPrintableUtf8(name))) {
         Offend("an interned name is empty, too long or not printable UTF-8");
       }
-      std::map<uint64_t, std::string>& table = field.number == 1   ? sequence.categories
-                                               : field.number == 2 ? sequence.names
-                                               : is_text           ? sequence.annotation_texts
-                                                                   : sequence.annotation_names;
+      std::map<uint64_t, std::string>& table = field.number == 1    ? sequence.categories
+                                               : field.number == 2  ? sequence.names
+                                               : field.number == 5  ? sequence.functions
+                                               : field.number == 18 ? sequence.files
+                                               : is_text            ? sequence.annotation_texts
+                                                                    : sequence.annotation_names;
       const auto [at, inserted] = table.emplace(iid, name);
       if (!inserted && at->second != name) Offend("id ", iid, " was given to two names");
     }
     return absl::OkStatus();
+  }
+
+  // Frames and callstacks; what they refer to comes before them.
+  void DecodeStacks(bool is_frame, uint64_t iid, const Message& entry, Sequence& sequence) {
+    if (is_frame) {
+      std::string text = Lookup(sequence.functions, entry.Varint(2).value_or(0));
+      if (const auto file = entry.Varint(5)) {
+        StrAppend(&text, " ", Lookup(sequence.files, *file), ":", entry.Varint(6).value_or(0));
+      }
+      if (!sequence.frames.emplace(iid, text).second) Offend("frame ", iid, " was given twice");
+      return;
+    }
+    std::vector<std::string> frames;
+    for (const Field& field : entry.fields()) {
+      if (field.number == 2) frames.push_back(Lookup(sequence.frames, field.value));
+    }
+    if (frames.empty()) Offend("an empty callstack");
+    if (!sequence.callstacks.emplace(iid, frames).second) Offend("callstack ", iid, " given twice");
   }
 
   absl::Status DecodeClocks(const Message& packet) {
@@ -244,6 +273,11 @@ class Decoder {
                      .category = "",
                      .annotations = {},
                      .value = 0};
+    if (const auto iid = event.Varint(56)) {
+      const auto found = sequence.callstacks.find(*iid);
+      if (found != sequence.callstacks.end()) decoded.callstack = found->second;
+      if (found == sequence.callstacks.end()) Offend("callstack ", *iid, " was not interned");
+    }
     if (const auto iid = event.Varint(10)) decoded.name = Lookup(sequence.names, *iid);
     if (const auto iid = event.Varint(3)) decoded.category = Lookup(sequence.categories, *iid);
     if (event.Has(30)) decoded.value = static_cast<double>(static_cast<int64_t>(*event.Varint(30)));
@@ -322,8 +356,8 @@ class Decoder {
         if (event.name.empty()) Offend("a slice without name");
         stack.push_back(trace_.slices.size());
         trace_.slices.push_back({event.track, event.name, event.category, event.time_ns, -1,
-                                 stack.size() - 1, event.annotations, event.flows_out,
-                                 event.flows_in});
+                                 stack.size() - 1, event.annotations, event.callstack,
+                                 event.flows_out, event.flows_in});
       } else if (event.type == 2) {
         std::vector<size_t>& stack = open[event.track];
         if (stack.empty()) {

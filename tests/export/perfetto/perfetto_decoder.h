@@ -33,6 +33,7 @@ struct PerfettoSlice {
   int64_t end_ns = 0;
   size_t depth = 0;
   std::map<std::string, std::string> annotations;  // Numbers as text.
+  std::vector<std::string> callstack;              // "function file:line", outermost first.
   std::vector<uint64_t> flows_out;
   std::vector<uint64_t> flows_in;  // That end here.
 };

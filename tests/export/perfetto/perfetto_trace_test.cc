@@ -48,6 +48,26 @@ TEST_F(PerfettoTraceTest, AnEmptyCaptureHasItsTracks) {
   EXPECT_THAT(trace.slices, IsEmpty());
 }
 
+TEST_F(PerfettoTraceTest, OperatorsHaveTheirPythonStack) {
+  reader_.Module(0x10, 0x10, "", "Net").Module(0x20, 0x10, "head", "Linear");
+  const uint32_t train = reader_.Stack(0, "train.py", 12, "train");
+  const uint32_t head = reader_.ModuleStack(train, 0x20, "Linear");
+  const uint32_t worker = reader_.AddThread(4243, "worker");
+  reader_.Operator(main_, "aten::add", 100, 200, {.stack = train})
+      .Operator(main_, "aten::linear", 300, 400, {.stack = head})
+      .Operator(main_, "aten::linear", 500, 600, {.stack = head})
+      .Operator(worker, "aten::linear", 300, 400, {.stack = head})
+      .Operator(worker, "aten::mul", 500, 600);
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
+  std::map<std::string, std::vector<std::string>> stacks;
+  for (const PerfettoSlice& slice : trace.slices) stacks[slice.name] = slice.callstack;
+  EXPECT_THAT(stacks["aten::add"], ElementsAre("train train.py:12"));
+  EXPECT_THAT(stacks["aten::linear"],
+              ElementsAre("train train.py:12",
+                          "nn.Module: head /site-packages/torch/nn/modules/module.py:1750"));
+  EXPECT_THAT(stacks["aten::mul"], IsEmpty());
+}
+
 TEST_F(PerfettoTraceTest, AnInstantTellsHowFarToTrustTheCapture) {
   CaptureRecord& record = reader_.mutable_record();
   record.drops[static_cast<size_t>(DropReason::kNoChunk)] = 7;

@@ -450,6 +450,26 @@ TEST_F(FindingRulesTest, AnOperatorOfManySmallKernelsIsFound) {
   EXPECT_EQ(finding.evidence[0].name, "Optimizer.step#SGD.step");
 }
 
+TEST_F(FindingRulesTest, AnOperatorOfManySmallKernelsIsNamedWithItsLine) {
+  const uint32_t line = reader_.Stack(0, "/home/me/train.py", 98, "step");
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    const int64_t at = step * kStepNs;
+    reader_.Operator(main_, "Optimizer.step#SGD.step", at + 100, at + 4 * kMs, {.stack = line});
+    Launch({.start_ns = at + 20 * kUs,
+            .count = 190,
+            .kernel_ns = 5 * kUs,
+            .gap_ns = 15 * kUs,
+            .lead_ns = 12 * kUs,
+            .call_ns = 4 * kUs,
+            .op = "aten::add_"});
+    Launch({.start_ns = at + 4 * kMs, .count = 60});
+  }
+  const Finding finding = Find("TINY_KERNELS_OF_OP");
+  ASSERT_FALSE(finding.evidence.empty());
+  EXPECT_THAT(finding.evidence[0].detail, testing::StartsWith("at train.py:98 step, "));
+}
+
 TEST_F(FindingRulesTest, AWholeForwardPassMayLaunchManyKernels) {
   Steps(5);
   for (int step = 0; step < 5; ++step) {

@@ -53,6 +53,25 @@ TEST_F(HostRulesTest, HostTimeOutsideOperatorsIsFoundWithItsPlaces) {
   EXPECT_THAT(Report().verdict, HasSubstr("First change (HOST_BOUND)"));
 }
 
+TEST_F(HostRulesTest, WithPythonStacksAGapHasTheLinesAroundIt) {
+  const uint32_t step_line = reader_.Stack(0, "/home/me/train.py", 98, "step");
+  const uint32_t caller = reader_.Stack(0, "/home/me/train.py", 100, "step");
+  const uint32_t log_line = reader_.Stack(caller, "/home/me/train.py", 112, "log_metrics");
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    const int64_t at = step * kStepNs;
+    reader_.Operator(main_, "aten::_fused_adamw_", at, at + 1 * kMs, {.stack = step_line})
+        .Operator(main_, "aten::select", at + 8 * kMs, at + 9 * kMs, {.stack = log_line})
+        .Operator(main_, "aten::sum", at + 9 * kMs, at + kStepNs, {.stack = log_line});
+  }
+  const Finding finding = Find("HOST_BOUND");
+  ASSERT_FALSE(finding.evidence.empty());
+  EXPECT_EQ(finding.evidence[0].name,
+            "between aten::_fused_adamw_ and aten::select: train.py:98 step to train.py:112 "
+            "log_metrics");
+  EXPECT_THAT(finding.measured, HasSubstr("train.py:112 log_metrics"));
+}
+
 TEST_F(HostRulesTest, HostTimeOfAFewStepsMayBeAnotherProcess) {
   Steps(10);
   for (int step = 0; step < 10; ++step) {

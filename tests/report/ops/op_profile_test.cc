@@ -141,6 +141,21 @@ TEST_F(OpProfileTest, ModulesMayStandOnARowOfTheirOwnBesideTheThread) {
   EXPECT_EQ(RowOf(profile, "aten::mm", "").cpu_total_ns, 30);
 }
 
+TEST_F(OpProfileTest, ARowNamesTheLineOfMostCallsAndCountsTheOthers) {
+  const uint32_t first = reader_.Stack(0, "/home/me/net.py", 12, "Net.forward");
+  const uint32_t second = reader_.Stack(0, "/home/me/net.py", 13, "Net.forward");
+  reader_.Operator(main_, "aten::add", 0, 10, {.stack = first})
+      .Operator(main_, "aten::add", 20, 30, {.stack = second})
+      .Operator(main_, "aten::add", 40, 50, {.stack = second})
+      .Operator(main_, "aten::mul", 60, 70, {.stack = first})
+      .Range(main_, "other", 80, 90);
+  EXPECT_EQ(RowOf(Profile(), "aten::add").top_source, "net.py(13): Net.forward +1 more");
+  EXPECT_EQ(RowOf(Profile(), "aten::mul").top_source, "net.py(12): Net.forward");
+  EXPECT_EQ(RowOf(Profile(), "other").top_source, "");
+  EXPECT_EQ(RowOf(Profile({.group = OpGroup::kSource}), "aten::mul").top_source, "");
+  EXPECT_EQ(RowOf(Profile({.sums_only = true}), "aten::mul").top_source, "");
+}
+
 TEST_F(OpProfileTest, ByStepEachHasItsOwnPercentiles) {
   reader_.Step(5, 0, 100).Step(6, 100, 100);
   reader_.Range(main_, "f", 10, 20).Range(main_, "f", 110, 140).Range(main_, "f", 300, 301);

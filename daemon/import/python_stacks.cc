@@ -1,0 +1,124 @@
+#include "daemon/import/python_stacks.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/import/trace_event.h"
+#include "daemon/report/index/place_index.h"
+
+namespace profd::importer {
+namespace {
+
+// "train.py(112): step" in its parts; false: it is of another form.
+bool SplitLine(std::string_view text, std::string_view& file, int64_t& line,
+               std::string_view& function) {
+  const size_t end = text.rfind("): ");
+  const size_t begin = end == text.npos ? text.npos : text.rfind('(', end);
+  if (begin == text.npos || begin == 0) return false;
+  const std::optional<int64_t> number = ParseInteger(text.substr(begin + 1, end - begin - 1));
+  if (!number.has_value() || !std::in_range<uint32_t>(*number)) return false;
+  file = text.substr(0, begin);
+  line = *number;
+  function = text.substr(end + 3);
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<uint32_t> PythonStacks::Add(std::string_view json) {
+  if (json.size() <= 2) return 0;
+  const auto found = by_json_.find(ToAbsl(json));
+  if (found != by_json_.end()) return found->second;
+  if (bytes_ + json.size() > kMaxBytes) {
+    ++left_out_count_;
+    return 0;
+  }
+  bytes_ += json.size();
+  ASSIGN_OR_RETURN(const uint32_t stack, Parse(Unescape(json)));
+  by_json_.emplace(std::string(json), stack);
+  return stack;
+}
+
+absl::StatusOr<uint32_t> PythonStacks::Parse(std::string_view text) {
+  std::vector<std::string_view> frames;  // The innermost first.
+  bool is_cut = false;
+  while (!text.empty() && !is_cut) {
+    const size_t end = std::min(text.find(';'), text.size());
+    const std::string_view frame = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (frame.empty()) continue;
+    is_cut = frames.size() == kMostFrames;
+    if (!is_cut) frames.push_back(frame);
+  }
+  if (is_cut) ++cut_count_;
+  uint32_t stack = 0;
+  for (size_t i = frames.size(); i-- > 0;) {
+    ASSIGN_OR_RETURN(const uint32_t frame, FrameOf(frames[i]));
+    const auto next = static_cast<uint32_t>(rows_.size() + 1);
+    const auto [at, inserted] = by_frame_.try_emplace(std::pair(stack, frame), next);
+    if (inserted) {
+      StackRow row = frames_[frame];
+      row.caller = stack;
+      row.is_cut = stack == 0 && is_cut;
+      rows_.push_back(row);
+    }
+    stack = at->second;
+  }
+  return stack;
+}
+
+absl::StatusOr<uint32_t> PythonStacks::FrameOf(std::string_view text) {
+  const auto next = static_cast<uint32_t>(frames_.size());
+  const auto [at, inserted] = by_text_.try_emplace(ToAbsl(text), next);
+  if (!inserted) return at->second;
+  bytes_ += text.size();
+  StackRow row = {.caller = 0,
+                  .file = 0,
+                  .function = 0,
+                  .line = 0,
+                  .first_line = 0,
+                  .module = 0,
+                  .class_name = 0,
+                  .is_cut = false};
+  std::string_view file;
+  std::string_view function = text;
+  int64_t line = 0;
+  if (text.starts_with(report::kModulePrefix)) {
+    ASSIGN_OR_RETURN(row.class_name, names_.IdOf(text.substr(report::kModulePrefix.size())));
+    row.module = row.class_name;  // Not an address, but one for each.
+  } else if (SplitLine(text, file, line, function)) {
+    ASSIGN_OR_RETURN(row.file, names_.IdOf(file));
+    row.line = static_cast<uint32_t>(line);
+  }
+  ASSIGN_OR_RETURN(row.function, names_.IdOf(function));
+  frames_.push_back(row);
+  return next;
+}
+
+absl::Status PythonStacks::AddModule(std::string_view name_json, std::string_view place_json) {
+  const std::string name = Unescape(name_json);
+  if (place_json.size() <= 2 || !name.starts_with(report::kModulePrefix)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const uint32_t module,
+                   names_.IdOf(std::string_view(name).substr(report::kModulePrefix.size())));
+  if (places_.contains(module)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(places_[module], names_.IdOfJson(place_json));
+  return absl::OkStatus();
+}
+
+absl::Status PythonStacks::Finish(CaptureSink& sink) {
+  constexpr size_t kBatchRows = 8192;
+  for (size_t i = 0; i < rows_.size(); i += kBatchRows) {
+    const auto end = rows_.begin() + static_cast<ptrdiff_t>(std::min(rows_.size(), i + kBatchRows));
+    RETURN_IF_ERROR(sink.Append(std::vector(rows_.begin() + static_cast<ptrdiff_t>(i), end)));
+  }
+  std::vector<ModuleRow> modules;
+  for (const auto& [module, place] : places_) {
+    modules.push_back({.address = module, .root = 0, .path = place, .class_name = module});
+  }
+  return sink.Append(modules);
+}
+
+}  // namespace profd::importer
