@@ -1,6 +1,6 @@
 // A capture with something for every part of the HTML report: twenty steps of training on two GPUs,
-// collectives, copies, waits, memory by category, a graph break, and names that would break a page
-// which took them for markup.
+// collectives, copies, waits, memory by category, a graph break, modules, and names that would
+// break a page which took them for markup.
 #ifndef PROFD_TESTS_EXPORT_REPORT_CAPTURE_H_
 #define PROFD_TESTS_EXPORT_REPORT_CAPTURE_H_
 
@@ -43,6 +43,13 @@ class ReportCapture {
     record.gpu.devices.back().number = 1;
     reader_.StepThread(main_);
     inputs_ = reader_.Inputs("[[64,64],[64,64]]", R"(["float","float"])");
+    reader_.Module(0x10, 0x10, "", "Net")
+        .Module(0x20, 0x10, "encoder", "Encoder")
+        .Module(0x30, 0x10, "head", "Linear");
+    train_ = reader_.Stack(0, "train.py", 12, "train");
+    const uint32_t net = reader_.ModuleStack(train_, 0x10, "Net");
+    encoder_ = reader_.ModuleStack(net, 0x20, "Encoder");
+    head_ = reader_.ModuleStack(net, 0x30, "Linear");
     reader_.Allocate(main_, 1'000, kParameters, 40 << 20, Memory(1, 40 << 20));
     for (int64_t step = 0; step < kReportSteps; ++step) AddStep(step);
   }
@@ -61,8 +68,8 @@ class ReportCapture {
   }
 
   void Launch(const std::string& op, const char* kernel, int64_t at, const FakeGpu& gpu,
-              int64_t duration_ns) {
-    reader_.Operator(main_, op, at, at + 60'000, {.inputs = inputs_});
+              int64_t duration_ns, uint32_t stack) {
+    reader_.Operator(main_, op, at, at + 60'000, {.inputs = inputs_, .stack = stack});
     reader_.ApiCall(main_, "cudaLaunchKernel", at + 10'000, at + 20'000, ++correlation_,
                     {.cbid = 211});
     int64_t& free_ns = gpu_free_ns_[gpu.device];
@@ -83,12 +90,14 @@ class ReportCapture {
     for (int64_t layer = 0; layer < kLayers; ++layer) {
       const int64_t begin = at + late + layer * 200'000;
       const std::string name = layer == 5 ? kMarkupName : "aten::op_" + std::to_string(layer);
-      Launch(name, layer == 5 ? kMarkupName : kMangledGemm, begin, kGemm, 350'000 + layer * 10'000);
-      Launch("aten::mirrored", "mirror", begin + 100'000, second, 40'000);
+      const uint32_t stack = layer < kLayers / 2 ? encoder_ : head_;
+      Launch(name, layer == 5 ? kMarkupName : kMangledGemm, begin, kGemm, 350'000 + layer * 10'000,
+             stack);
+      Launch("aten::mirrored", "mirror", begin + 100'000, second, 40'000, stack);
       reader_.Allocate(main_, begin + 5'000, Block(layer), 8 << 20, Memory(4, 8 << 20));
     }
     Launch("nccl:all_reduce", "ncclDevKernel_AllReduce_Sum_f32_RING", at + 6'000'000, kGemm,
-           800'000);
+           800'000, train_);
     for (int64_t layer = 0; layer < kLayers; ++layer) {
       reader_.Free(main_, at + 6'200'000 + layer * 50'000, Block(layer), 8 << 20,
                    Memory(4, -(8 << 20)));
@@ -111,6 +120,9 @@ class ReportCapture {
   FakeCaptureReader reader_;
   const uint32_t main_;
   uint32_t inputs_ = 0;
+  uint32_t train_ = 0;
+  uint32_t encoder_ = 0;
+  uint32_t head_ = 0;
   uint32_t correlation_ = 0;
   int64_t allocated_ = 0;
   int64_t gpu_free_ns_[2] = {0, 0};

@@ -237,6 +237,52 @@ class HtmlReportTest(unittest.TestCase):
                     (link) => link.textContent === arguments[0]).click()''', name)
             self.assertIn(name, self.texts('#operators tbody th'))
 
+    # ---- where time went ----
+
+    def test_modules_are_indented_until_a_column_sorts_them(self):
+        self.open('full')
+        padding = ('return [...document.querySelectorAll("#modules tbody th")].map('
+                   '(cell) => parseFloat(getComputedStyle(cell).paddingLeft))')
+        self.assertEqual(self.texts('#modules tbody th'),
+                         ['Net', 'head', 'encoder', '(outside of modules)'])
+        net, head, encoder, outside = self.run_script(padding)
+        self.assertGreater(head, net)
+        self.assertEqual((encoder, outside), (head, net))
+        self.click('#modules thead th:first-child button')
+        self.assertEqual(len(set(self.run_script(padding))), 1)
+
+    def flame(self):
+        return self.texts('#flame .flame button')
+
+    def test_a_stack_of_the_flame_view_is_shown_alone_and_all_again(self):
+        from selenium.webdriver.common.keys import Keys
+        self.open('full')
+        whole = self.flame()
+        self.assertIn('nn.Module: encoder', whole)
+        self.assertIn('aten::op_7', whole)
+        self.run_script('[...document.querySelectorAll("#flame .flame button")].find('
+                        '(one) => one.textContent === "nn.Module: encoder").click()')
+        shown = self.flame()
+        self.assertIn('train.py(12): train', shown)  # What called it.
+        self.assertIn('aten::op_1', shown)
+        self.assertNotIn('aten::op_7', shown)
+        focused = 'return document.activeElement.textContent'
+        self.assertEqual(self.run_script(focused), 'nn.Module: encoder')
+        self.browser.switch_to.active_element.send_keys(Keys.ARROW_UP)
+        self.assertEqual(self.run_script(focused), 'nn.Module: Net')
+        self.browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+        self.assertEqual(sorted(self.flame()), sorted(whole))
+
+    def test_the_flame_view_of_gpus_ends_in_kernels_and_marks_frames(self):
+        self.open('full')
+        self.click('#flame .choice button:nth-child(2)')
+        self.assertIn('GPU 1', self.flame())
+        self.assertIn('mirror', self.flame())
+        self.find('#flame input').send_keys('mirror')
+        # The operator, its kernel, in two modules.
+        self.assertEqual(sorted(set(self.texts('#flame .marked'))), ['aten::mirrored', 'mirror'])
+        self.assertIn('4 stacks', self.texts('#flame [role=status]')[0])
+
     # ---- light and dark ----
 
     def test_the_page_follows_the_system_and_may_be_told_otherwise(self):

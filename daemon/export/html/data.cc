@@ -117,6 +117,7 @@ absl::StatusOr<std::string> HtmlData(store::CaptureReader& reader,
   RETURN_IF_ERROR(WriteTimeData(reader, json));
   RETURN_IF_ERROR(WriteTableData(reader, json));
   RETURN_IF_ERROR(WriteMemoryData(reader, json));
+  RETURN_IF_ERROR(WriteFlameData(reader, json));
   json.EndObject();
   return json.TakeLine();
 }

@@ -33,6 +33,8 @@ inline constexpr size_t kMostStepBars = 600;
 inline constexpr int64_t kMostMemoryPoints = 6000;
 // Devices that have charts of their own: those with most work, or most memory.
 inline constexpr size_t kMostDevices = 16;
+// Stacks of a flame view: those that took most time.
+inline constexpr size_t kMostFlameStacks = 4000;
 
 // The whole document.
 absl::StatusOr<std::string> HtmlData(store::CaptureReader& reader,
@@ -47,6 +49,7 @@ void WriteFindingsData(const report::FindingsReport& findings, JsonWriter& json)
 absl::Status WriteTimeData(store::CaptureReader& reader, JsonWriter& json);
 absl::Status WriteTableData(store::CaptureReader& reader, JsonWriter& json);
 absl::Status WriteMemoryData(store::CaptureReader& reader, JsonWriter& json);
+absl::Status WriteFlameData(store::CaptureReader& reader, JsonWriter& json);
 
 // ---- what the parts share ----
 

@@ -95,14 +95,18 @@ void WriteTable(const table::Table& table, JsonWriter& json) {
 }
 
 // The report's first table, as `key`.
-absl::Status WriteReportTable(store::CaptureReader& reader, const report::ReportRequest& request,
-                              std::string_view key, JsonWriter& json) {
-  ASSIGN_OR_RETURN(const table::Report report, report::MakeReport(reader, request));
+void WriteFirstTable(const table::Report& report, std::string_view key, JsonWriter& json) {
   json.Key(key).BeginObject();
   WriteTable(report.tables.front(), json);
   json.Key("notes").BeginArray();
   for (const std::string& note : report.notes) json.String(note);
   json.EndArray().EndObject();
+}
+
+absl::Status WriteReportTable(store::CaptureReader& reader, const report::ReportRequest& request,
+                              std::string_view key, JsonWriter& json) {
+  ASSIGN_OR_RETURN(const table::Report report, report::MakeReport(reader, request));
+  WriteFirstTable(report, key, json);
   return absl::OkStatus();
 }
 
@@ -113,6 +117,15 @@ absl::Status WriteOps(store::CaptureReader& reader, bool by_inputs, JsonWriter& 
                   {"limit", StrCat(by_inputs ? kMostInputRows : kMostTableRows)},
                   {"group_by", by_inputs ? "input_shape" : "name"}}};
   return WriteReportTable(reader, request, by_inputs ? "ops_by_inputs" : "ops", json);
+}
+
+// Where modules are known: one row is what is outside of them.
+absl::Status WriteModules(store::CaptureReader& reader, JsonWriter& json) {
+  ASSIGN_OR_RETURN(const table::Report report,
+                   report::MakeReport(reader, {.report = "modules",
+                                               .options = {{"limit", StrCat(kMostTableRows)}}}));
+  if (report.tables.front().row_count > 1) WriteFirstTable(report, "modules", json);
+  return absl::OkStatus();
 }
 
 absl::Status WriteGpuTable(store::CaptureReader& reader, std::string_view name, JsonWriter& json) {
@@ -127,6 +140,7 @@ absl::Status WriteTableData(store::CaptureReader& reader, JsonWriter& json) {
   RETURN_IF_ERROR(WriteOps(reader, /*by_inputs=*/false, json));
   // Index 0 is no inputs.
   if (reader.inputs().size() > 1) RETURN_IF_ERROR(WriteOps(reader, /*by_inputs=*/true, json));
+  RETURN_IF_ERROR(WriteModules(reader, json));
   if (reader.gpu_row_count() == 0) return absl::OkStatus();
   RETURN_IF_ERROR(WriteGpuTable(reader, "kernels", json));
   return WriteGpuTable(reader, "copies", json);

@@ -66,6 +66,8 @@
     time = Sections.time(data);
     const has = (table) => Object.values(table || {}).some((column) => column.length > 0);
     addTables("operators", "Operators", Sections.ops(data));
+    if (data.modules) addTables("modules", "Modules", Sections.modules(data));
+    if (has(data.flame.host.stacks)) add("flame", "Flame view", new FlameView(data.flame).element);
     if (data.kernels) addTables("kernels", "Kernels", Sections.kernels(data));
     if (data.copies && has(data.copies.rows)) addTables("copies", "Copies", Sections.copies(data));
     if (has(data.syncs)) addTables("waits", "Waits for the GPU", Sections.waits(data));

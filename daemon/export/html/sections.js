@@ -195,6 +195,16 @@ const Sections = (() => {
     return { tables: { [name]: table }, content: [table.element] };
   }
 
+  // In the order of the tree, until a column sorts them.
+  function modules(data) {
+    const { rows, row_count, notes, columns } = data.modules;
+    const table = tableOf({
+      name: "modules", rows: rowsOf(rows), total: row_count, note: notes.join(". "), indent: "depth",
+      columns: describedColumns(data, columns.filter((column) => column.key !== "depth")),
+    });
+    return { tables: { modules: table }, content: [table.element] };
+  }
+
   const kernels = (data) => described(data, "kernels");
   const copies = (data) => described(data, "copies");
 
@@ -350,5 +360,5 @@ const Sections = (() => {
     return section;
   }
 
-  return { time, ops, kernels, copies, waits, collectives, compile, memory };
+  return { time, ops, modules, kernels, copies, waits, collectives, compile, memory };
 })();

@@ -9,6 +9,8 @@
 //
 // A filter in double quotes is a name: the rows that have it and no other.
 // Kinds: name and text (left, ascending at first), flag, and what Format has (right, descending).
+// indent: the column that says how deep rows are, for rows in the order of a tree; they keep it, and are
+// indented, until a column sorts them.
 // bar: with a bar as long as the share of the column's largest value. A column that is empty in all
 // rows is not shown, unless it is the first.
 "use strict";
@@ -45,13 +47,15 @@ const DataTable = (() => {
   }
 
   return class DataTable {
-    constructor({ name, rows, columns, sort, total, note }) {
+    constructor({ name, rows, columns, sort, total, note, indent }) {
       this.name = name;
       this.rows = rows;
       this.columns = columns.filter((column, i) =>
         i === 0 || rows.some((row) => !isEmpty(row[column.key]) && row[column.key] !== 0));
-      this.sortColumn = this.columns.find((column) => column.key === sort) || this.columns[0];
-      this.descending = !isText(this.sortColumn);
+      this.indent = indent;
+      // null: as a tree.
+      this.sortColumn = this.columns.find((column) => column.key === sort) || (indent ? null : this.columns[0]);
+      this.descending = this.sortColumn !== null && !isText(this.sortColumn);
       this.filterText = "";
       this.limit = ROWS_AT_FIRST;
       // Rows there were before the page's own limit.
@@ -141,6 +145,7 @@ const DataTable = (() => {
     }
 
     visibleRows() {
+      if (!this.sortColumn) return this.matching();
       const sign = this.descending ? -1 : 1;
       const column = this.sortColumn;
       // Rows without a value come last either way.
@@ -174,15 +179,17 @@ const DataTable = (() => {
     }
 
     row(row) {
-      return el("tr", {}, this.columns.map((column, i) => this.cell(column, row[column.key], i)));
+      return el("tr", {}, this.columns.map((column, i) => this.cell(column, row, i)));
     }
 
-    cell(column, value, index) {
+    cell(column, row, index) {
+      const value = row[column.key];
       const text = shown(column, value);
       if (isText(column)) {
         const wrap = (event) => event.currentTarget.classList.toggle("wrapped");
+        const depth = index === 0 && !this.sortColumn ? row[this.indent] || 0 : 0;
         return el(index === 0 ? "th" : "td", {
-          class: column.kind, title: text, onclick: text.length > 40 ? wrap : null,
+          style: depth > 0 ? { "padding-left": `${0.6 + Math.min(depth, 24)}rem` } : null, class: column.kind, title: text, onclick: text.length > 40 ? wrap : null,
           scope: index === 0 ? "row" : null,
         }, text);
       }

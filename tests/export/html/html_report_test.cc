@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -169,6 +171,72 @@ TEST(HtmlReportTest, EveryPartOfTheCaptureIsInTheData) {
   EXPECT_EQ(memory["device"].text, "cuda:0");
   EXPECT_GT(memory["samples"]["time_ns"].items.size(), 100u);
   EXPECT_THAT(data["step_marks"].items, SizeIs(kReportSteps));
+}
+
+TEST(HtmlReportTest, ModulesAreATree) {
+  ReportCapture capture;
+  const JsonValue data = DataOf(capture.reader());
+  const JsonValue& rows = data["modules"]["rows"];
+  EXPECT_THAT(Texts(rows["name"]), ElementsAre("Net", "head", "encoder", "(outside of modules)"));
+  EXPECT_EQ(rows["depth"].items[1].integer(), 1);
+  FakeCaptureReader without;
+  without.Range(without.AddThread(1, "main"), "forward", 0, 10);
+  EXPECT_EQ(DataOf(without).Find("modules"), nullptr);
+}
+
+// The time of each stack of a flame view, by its frames.
+std::map<std::string, double> Flame(const JsonValue& data, const char* view) {
+  const JsonValue& stacks = data["flame"][view]["stacks"];
+  std::map<std::string, double> times;
+  std::vector<std::string> paths;
+  for (size_t i = 0; i < stacks["frame"].items.size(); ++i) {
+    const auto frame = static_cast<size_t>(stacks["frame"].items[i].integer());
+    const int64_t caller = stacks["caller"].items[i].integer();
+    std::string path = data["flame"]["frames"].items[frame].text;
+    if (caller >= 0) path = StrCat(paths[static_cast<size_t>(caller)], ";", path);
+    times[path] = stacks["total_ns"].items[i].number();
+    paths.push_back(std::move(path));
+  }
+  return times;
+}
+
+TEST(HtmlReportTest, FlameViewsHaveTheTimeOfEveryStack) {
+  FakeCaptureReader reader;
+  const uint32_t main = reader.AddThread(7, "main");
+  const uint32_t train = reader.Stack(0, "train.py", 12, "train");
+  reader.Operator(main, "aten::linear", 0, 100, {.stack = train})
+      .Operator(main, "aten::mm", 20, 80, {.stack = train})
+      .ApiCall(main, "cudaLaunchKernel", 40, 45, 1)
+      .Kernel("gemm", 500, 900, 1);
+  const JsonValue data = DataOf(reader);
+  EXPECT_EQ(Flame(data, "host"), (std::map<std::string, double>{
+                                     {"main", 100},
+                                     {"main;train.py(12): train", 100},
+                                     {"main;train.py(12): train;aten::linear", 100},
+                                     {"main;train.py(12): train;aten::linear;aten::mm", 60}}));
+  EXPECT_EQ(Flame(data, "device"),
+            (std::map<std::string, double>{
+                {"GPU 0", 400},
+                {"GPU 0;train.py(12): train", 400},
+                {"GPU 0;train.py(12): train;aten::linear", 400},
+                {"GPU 0;train.py(12): train;aten::linear;aten::mm", 400},
+                {"GPU 0;train.py(12): train;aten::linear;aten::mm;gemm", 400}}));
+}
+
+TEST(HtmlReportTest, StacksOfLeastTimeAreLeftOutAndCounted) {
+  FakeCaptureReader reader;
+  const uint32_t main = reader.AddThread(7, "main");
+  constexpr auto kStacks = static_cast<int64_t>(kMostFlameStacks) + 10;
+  for (int64_t i = 0; i < kStacks; ++i) {
+    reader.Range(main, StrCat("op", i), i * 100, i * 100 + (i < 20 ? 1 : 2));
+  }
+  const JsonValue data = DataOf(reader);
+  EXPECT_EQ(data["flame"]["host"]["stack_count"].integer(), kStacks + 1);
+  const std::map<std::string, double> times = Flame(data, "host");
+  EXPECT_EQ(times.size(), kMostFlameStacks);
+  EXPECT_EQ(times.at("main"), 2 * kStacks - 20);
+  EXPECT_TRUE(times.contains(StrCat("main;op", kStacks - 1)));
+  EXPECT_FALSE(times.contains("main;op19"));
 }
 
 // Of a step, its parts make up its duration.
