@@ -23,6 +23,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/config.h"
 #include "daemon/base/journal.h"
+#include "daemon/base/lock_checks.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/service_notifier.h"
@@ -565,5 +566,6 @@ int Main(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   profd::KeepStandardFilesApart();
+  profd::SkipLockChecks();
   return profd::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

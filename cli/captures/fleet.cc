@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <numeric>
 #include <utility>
@@ -21,6 +22,10 @@ namespace {
 // A call, a TLS handshake and what `work` does; thousands of these must fit an address space
 // that batch systems bound.
 constexpr size_t kStackBytes = size_t{512} << 10;
+// A handshake and its buffers are some 250 KB while they last.
+constexpr size_t kMostAtOnce = 256;
+// Larger fleets are asked over connections that end with the answer.
+constexpr size_t kMostKept = 1024;
 // Below this many members the usual limit of open files will do.
 constexpr size_t kFewMembers = 100;
 constexpr rlim_t kFilesPerMember = 4;
@@ -92,15 +97,20 @@ class ResultQueue {
 class Fleet::Impl {
  public:
   explicit Impl(std::vector<Member> members)
-      : members_(std::move(members)), daemons_(members_.size()) {
+      : members_(std::move(members)), daemons_(members_.size()), was_let_go_(members_.size()) {
     AllowMoreFiles(members_.size());
   }
 
   const std::vector<Member>& members() const { return members_; }
 
   DaemonClient* connection(size_t member) {
-    const absl::MutexLock lock(&mu_);
-    return daemons_[member].get();
+    {
+      const absl::MutexLock lock(&mu_);
+      if (daemons_[member] != nullptr || !was_let_go_[member]) return daemons_[member].get();
+    }
+    std::shared_ptr<DaemonClient> daemon = DaemonClient::Make(members_[member].endpoint);
+    (void)daemon->Greet();  // Whoever asks for it calls it, and is told why that fails.
+    return Keep(member, daemon) ? daemon.get() : nullptr;
   }
 
   void Abort() {
@@ -112,11 +122,15 @@ class Fleet::Impl {
   }
 
   // On the thread of that member.
-  absl::Status RunOne(size_t member, absl::Time deadline,
+  absl::Status RunOne(size_t member, absl::Time deadline, bool may_keep,
                       absl::FunctionRef<absl::Status(size_t, DaemonClient&)> work) {
     absl::Status status = Work(member, deadline, work);
     // What was lost is made anew: a channel in its back-off would fail the next call untried.
-    if (ReasonOf(status) == kNoDaemonReason) Forget(member);
+    if (ReasonOf(status) == kNoDaemonReason) {
+      Forget(member, /*may_return=*/false);
+    } else if (!may_keep) {
+      Forget(member, /*may_return=*/true);
+    }
     return status;
   }
 
@@ -130,7 +144,7 @@ class Fleet::Impl {
     if (!Keep(member, daemon)) return absl::CancelledError("interrupted");
     if (is_new) {
       if (absl::Status status = daemon->Greet(); !status.ok()) {
-        Forget(member);
+        Forget(member, /*may_return=*/false);
         return status;
       }
     }
@@ -150,9 +164,10 @@ class Fleet::Impl {
     return true;
   }
 
-  void Forget(size_t member) {
+  void Forget(size_t member, bool may_return) {
     std::shared_ptr<DaemonClient> last;  // Ends behind the lock.
     const absl::MutexLock lock(&mu_);
+    was_let_go_[member] = may_return;
     last.swap(daemons_[member]);
   }
 
@@ -162,6 +177,8 @@ class Fleet::Impl {
   bool aborted_ ABSL_GUARDED_BY(mu_) = false;
   // shared_ptr: that of a member is used by its thread, and by Abort().
   std::vector<std::shared_ptr<DaemonClient>> daemons_ ABSL_GUARDED_BY(mu_);
+  // Its connection ended with the answer, because there are too many.
+  std::vector<bool> was_let_go_ ABSL_GUARDED_BY(mu_);
 };
 
 Fleet::Fleet(std::vector<Member> members) : impl_(std::make_unique<Impl>(std::move(members))) {}
@@ -184,35 +201,62 @@ void Fleet::Run(absl::Duration deadline,
 void Fleet::RunOn(const std::vector<size_t>& chosen, absl::Duration deadline,
                   absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work,
                   absl::FunctionRef<void(size_t member, const absl::Status& status)> on_done) {
-  const absl::Time until = Clock::Real().Now() + deadline;
-  const size_t count = chosen.size();
-  ResultQueue results;
-  struct Runner {
-    Fleet::Impl* impl;
-    absl::Time until;
+  RunThreads(/*is_one_each=*/chosen.size() <= kMostAtOnce, chosen, deadline, work, on_done);
+}
+
+void Fleet::RunTogether(
+    const std::vector<size_t>& chosen, absl::Duration deadline,
+    absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work,
+    absl::FunctionRef<void(size_t member, const absl::Status& status)> on_done) {
+  RunThreads(/*is_one_each=*/true, chosen, deadline, work, on_done);
+}
+
+void Fleet::RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl::Duration deadline,
+                       absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work,
+                       absl::FunctionRef<void(size_t member, const absl::Status& status)> on_done) {
+  // What all threads share: each takes the next member that nobody has.
+  struct Run {
+    Fleet::Impl& impl;
+    const std::vector<size_t>& chosen;
+    absl::Duration deadline;
+    bool may_keep;
     absl::FunctionRef<absl::Status(size_t, DaemonClient&)> work;
-    ResultQueue* results;
-    size_t member;
+    ResultQueue results;
+    std::atomic<size_t> next = 0;
+
     static void* Main(void* self) {
-      const Runner& runner = *static_cast<Runner*>(self);
-      runner.results->Push(
-          {runner.member, runner.impl->RunOne(runner.member, runner.until, runner.work)});
+      Run& run = *static_cast<Run*>(self);
+      for (size_t i = run.next++; i < run.chosen.size(); i = run.next++) {
+        const size_t member = run.chosen[i];
+        run.results.Push({member, run.impl.RunOne(member, Clock::Real().Now() + run.deadline,
+                                                  run.may_keep, run.work)});
+      }
       return nullptr;
     }
   };
-  std::vector<Runner> runners;
-  runners.reserve(count);                   // Threads point at them.
-  std::vector<SmallThread> threads(count);  // Last: they use all of the above.
-  for (size_t i = 0; i < count; ++i) {
-    runners.push_back({impl_.get(), until, work, &results, chosen[i]});
-    if (!threads[i].Start(&Runner::Main, &runners.back())) {
-      results.Push({chosen[i], absl::ResourceExhaustedError(
-                                   "this machine has no thread for it; ask fewer nodes at once, or "
-                                   "raise the limit of processes (`ulimit -u`)")});
+  const size_t thread_count = is_one_each ? chosen.size() : kMostAtOnce;
+  Run run = {.impl = *impl_,
+             .chosen = chosen,
+             .deadline = deadline,
+             .may_keep = is_one_each || members().size() <= kMostKept,
+             .work = work,
+             .results = {}};
+  std::vector<SmallThread> threads(thread_count);  // Last: they use all of the above.
+  size_t started = 0;
+  while (started < thread_count && threads[started].Start(&Run::Main, &run)) ++started;
+  size_t left = chosen.size();
+  // Members that nobody will take.
+  if (started < thread_count && (is_one_each || started == 0)) {
+    for (size_t i = run.next++; i < chosen.size(); i = run.next++) {
+      on_done(chosen[i],
+              absl::ResourceExhaustedError(
+                  "this machine has no thread for it; ask fewer nodes at once, or raise the limit "
+                  "of processes (`ulimit -u`)"));
+      --left;
     }
   }
-  for (size_t left = count; left > 0; --left) {
-    const ResultQueue::Result result = results.Pop();
+  for (; left > 0; --left) {
+    const ResultQueue::Result result = run.results.Pop();
     on_done(result.member, result.status);
   }
 }

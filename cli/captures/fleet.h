@@ -1,10 +1,11 @@
 // Fleet: the daemons that a command line means, and one call to all of them at once.
 //
 //   --nodes gpu[001-128] ─► hostlist ─┐
-//   --nodes @FILE, dns:NAME ──────────┼─► members ─► Run(): every member on a thread of its own,
-//   --job 88123 ─► squeue ────────────┘              one deadline, results as they come
+//   --nodes @FILE, dns:NAME ──────────┼─► members ─► Run(): at most 256 members at once,
+//   --job 88123 ─► squeue ────────────┘              a deadline each, results as they come
 //
-// Connections are kept from one Run() to the next.
+// At most 256 members are asked at once, each on a thread of its own. Connections are kept from one
+// Run() to the next, unless the fleet has more than 1,024 members.
 //
 // Threads: one caller; Abort() any thread.
 #ifndef PROFD_CLI_CAPTURES_FLEET_H_
@@ -43,11 +44,11 @@ class Fleet {
 
   const std::vector<Member>& members() const;
 
-  // Calls `work` for every member, connected, each on a thread of its own; then `on_done` on
+  // Calls `work` for every member, connected, for at most 256 of them at once; then `on_done` on
   // the caller's thread, in the order in which they end. A member that cannot be reached, or
-  // that has not ended by `deadline`, is done with that error (UNAVAILABLE, DEADLINE_EXCEEDED);
-  // its call is aborted. Returns when all are done. `work` must be safe to call at once for
-  // different members.
+  // that has not ended `deadline` after it was begun with, is done with that error (UNAVAILABLE,
+  // DEADLINE_EXCEEDED); its call is aborted. Returns when all are done. `work` must be safe to call
+  // at once for different members.
   void Run(absl::Duration deadline,
            absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work,
            absl::FunctionRef<void(size_t member, const absl::Status& status)> on_done);
@@ -57,8 +58,14 @@ class Fleet {
              absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work,
              absl::FunctionRef<void(size_t member, const absl::Status& status)> on_done);
 
-  // The connection to a member that the last Run() reached; null: it did not. Its calls still
-  // have the deadline of that Run() until LimitCalls() gives them another.
+  // For some of the members, and all of them at once: where none must wait for another one's end.
+  void RunTogether(const std::vector<size_t>& chosen, absl::Duration deadline,
+                   absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work,
+                   absl::FunctionRef<void(size_t member, const absl::Status& status)> on_done);
+
+  // The connection to a member that the last Run() reached, or a new one where it was not kept;
+  // null: it did not. Its calls still have the deadline of that Run() until LimitCalls() gives them
+  // another.
   DaemonClient* connection(size_t member);
 
   // Ends what runs, and all later calls, as CANCELLED.
@@ -66,6 +73,10 @@ class Fleet {
 
  private:
   class Impl;
+  void RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl::Duration deadline,
+                  absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work,
+                  absl::FunctionRef<void(size_t member, const absl::Status& status)> on_done);
+
   std::unique_ptr<Impl> impl_;
 };
 
@@ -73,11 +84,11 @@ class Fleet {
 // nullopt: one daemon only. INVALID_ARGUMENT (USAGE); what a node source says if it fails.
 absl::StatusOr<std::optional<Fleet>> FleetOf(Invocation& invocation);
 
-// --node-timeout: how long one Run() may take; default 10 s.
+// --node-timeout: how long one node may take; default 10 s.
 absl::StatusOr<absl::Duration> NodeTimeoutOf(const Invocation& invocation);
 
-// How one Run() went, per member: the "nodes" of --json, and a row on stderr for each that
-// failed and why.
+// How one Run() went, per member: the "nodes" of --json, and on stderr who failed
+// and why.
 struct NodeOutcome {
   std::string node;
   absl::Status status;
@@ -94,7 +105,8 @@ Member<Answer> NodeOutcomesMember() {
 }
 // "nodes": [...], a field of an open object.
 void WriteNodeOutcomesJson(const std::vector<NodeOutcome>& outcomes, JsonWriter& json);
-std::string RenderNodeFailures(const std::vector<NodeOutcome>& outcomes);  // Empty: none failed.
+// Equal errors are one line. Empty: none failed.
+std::string RenderNodeFailures(const std::vector<NodeOutcome>& outcomes);
 // 0: all ok; 4: some failed; else the code of the error they share (5 refused, 6 no daemon), or 1.
 int ExitCodeOf(const std::vector<NodeOutcome>& outcomes);
 

@@ -2,9 +2,13 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "cli/base/errors.h"
+#include "cli/base/folded_errors.h"
 #include "cli/base/hostlist.h"
 #include "cli/captures/fleet.h"
 #include "cli/captures/node_source.h"
@@ -31,6 +35,26 @@ absl::StatusOr<Fleet> FleetFrom(std::vector<NamedNode> nodes, const std::string&
     members.push_back({std::move(node.name), std::move(endpoint)});
   }
   return Fleet(std::move(members));
+}
+
+// Names without an address of their own have the one that the context gives them; a context that
+// names them by DNS gives none.
+void TakeAddresses(const ClientSettings& settings, std::vector<NamedNode>& nodes) {
+  const auto is_plain = [](const NamedNode& node) {
+    return node.address == StrCat(node.name, ":", kDefaultPort);
+  };
+  if (settings.nodes.empty() || settings.nodes.find("dns:") != std::string::npos ||
+      std::ranges::none_of(nodes, is_plain)) {
+    return;
+  }
+  const absl::StatusOr<std::vector<NamedNode>> known = ResolveNodes(settings.nodes);
+  if (!known.ok()) return;  // Nobody asked for the context's nodes.
+  absl::flat_hash_map<std::string, const NamedNode*> by_name;
+  for (const NamedNode& node : *known) by_name.emplace(node.name, &node);
+  for (NamedNode& node : nodes) {
+    const auto at = is_plain(node) ? by_name.find(node.name) : by_name.end();
+    if (at != by_name.end()) node = *at->second;
+  }
 }
 
 // "97 of 128 nodes; waiting for gpu[003,077]"
@@ -60,6 +84,7 @@ absl::StatusOr<std::optional<Fleet>> FleetOf(Invocation& invocation) {
     }
     from = "--nodes";
     ASSIGN_OR_RETURN(nodes, ResolveNodes(text));
+    TakeAddresses(settings, nodes);
   } else if (!settings.nodes.empty()) {
     from = settings.from;
     ASSIGN_OR_RETURN(nodes, ResolveNodes(settings.nodes));
@@ -99,11 +124,18 @@ void WriteNodeOutcomesJson(const std::vector<NodeOutcome>& outcomes, JsonWriter&
 }
 
 std::string RenderNodeFailures(const std::vector<NodeOutcome>& outcomes) {
-  std::string text;
+  std::vector<NodeError> errors;
   for (const NodeOutcome& outcome : outcomes) {
     if (outcome.status.ok()) continue;
-    StrAppend(&text, "profctl: node ", ForDisplay(outcome.node, 255), ": ",
-              ForDisplay(FromAbsl(outcome.status.message()), 4096), "\n");
+    errors.push_back({outcome.node, std::string(FromAbsl(outcome.status.message()))});
+  }
+  std::string text;
+  for (const FoldedError& error : FoldErrors(errors)) {
+    std::vector<std::string> nodes;
+    for (const size_t i : error.of) nodes.push_back(errors[i].node);
+    const std::string count = nodes.size() == 1 ? "node " : StrCat(nodes.size(), " nodes, ");
+    StrAppend(&text, "profctl: ", count, ForDisplay(CompressHostlist(nodes), 255), ": ",
+              ForDisplay(error.text, 4096), "\n");
   }
   return text;
 }

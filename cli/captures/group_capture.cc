@@ -204,7 +204,7 @@ void GroupCapture::Prepare() {
     if (!members[node].empty() && result_.nodes[node].status.ok()) nodes.push_back(node);
   }
   Show(StrCat("preparing ", result_.members.size(), " processes"));
-  fleet_.RunOn(nodes, kMaxPrepare, prepare, [&](size_t node, const absl::Status& status) {
+  fleet_.RunTogether(nodes, kMaxPrepare, prepare, [&](size_t node, const absl::Status& status) {
     Note(node, status);
     if (status.ok()) return;
     for (const size_t i : members[node]) Miss(result_.members[i], status);
@@ -483,7 +483,7 @@ void GroupCapture::OnNodes(absl::Duration deadline,
   for (size_t node = 0; node < result_.nodes.size(); ++node) {
     if (result_.nodes[node].status.ok() && !MembersOf(node).empty()) nodes.push_back(node);
   }
-  fleet_.RunOn(nodes, deadline, work, [&](size_t node, const absl::Status& status) {
+  fleet_.RunTogether(nodes, deadline, work, [&](size_t node, const absl::Status& status) {
     Note(node, status);
     if (status.ok()) return;
     const absl::MutexLock lock(&mu_);

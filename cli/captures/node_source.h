@@ -22,9 +22,7 @@
 
 namespace profd::cli {
 
-// Calls to more nodes at once than this would need more threads and sockets than a login node
-// gives to one user.
-inline constexpr size_t kMaxNodes = 4096;
+inline constexpr size_t kMaxNodes = 16'384;
 
 struct NamedNode {
   std::string name;         // Unique in its list: the host, with the port where hosts repeat.

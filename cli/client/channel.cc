@@ -1,8 +1,15 @@
 // The connection to a daemon: its settings and, for TCP, its certificates.
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
+#include <array>
+#include <cstdlib>
+#include <map>
 #include <memory>
+#include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "cli/base/errors.h"
 #include "cli/client/daemon_client_impl.h"
 #include "daemon/base/clock.h"
@@ -54,7 +61,42 @@ std::shared_ptr<grpc::ChannelCredentials> TlsCredentials(const ClientTls& tls,
                                .pem_cert_chain = material->chain_pem});
 }
 
+// Credentials that were read lately. All nodes of a fleet have the same files, and OpenSSL takes
+// longer to read a key than to use it. Who runs for days (`top`) connects with what the files hold
+// by then.
+class RecentCredentials {
+ public:
+  std::shared_ptr<grpc::ChannelCredentials> Of(const ClientTls& tls, absl::Status& status) {
+    const absl::MutexLock lock(&mu_);
+    const absl::Duration now = Clock::Real().Monotonic();
+    Entry& entry = entries_[{tls.ca_file, tls.certificate_file, tls.key_file}];
+    if (entry.credentials == nullptr || now > entry.read + kRecent) {
+      entry = {.credentials = TlsCredentials(tls, status), .read = now};
+    }
+    return entry.credentials;
+  }
+
+ private:
+  static constexpr absl::Duration kRecent = absl::Seconds(2);
+  struct Entry {
+    std::shared_ptr<grpc::ChannelCredentials> credentials;  // nullptr: they are not right.
+    absl::Duration read;                                    // When, on the monotonic clock.
+  };
+  absl::Mutex mu_;
+  std::map<std::array<std::string, 3>, Entry> entries_ ABSL_GUARDED_BY(mu_);
+};
+
+RecentCredentials& Recent() {
+  static auto* const recent = new RecentCredentials;
+  return *recent;
+}
+
 }  // namespace
+
+void SilenceGrpc() {
+  if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
+  gpr_set_log_function([](gpr_log_func_args*) {});
+}
 
 std::shared_ptr<grpc::Channel> OpenChannel(const Endpoint& endpoint, absl::Status& status) {
   grpc::ChannelArguments arguments;
@@ -75,7 +117,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const Endpoint& endpoint, absl::Statu
   }
   // A channel without credentials fails all its calls.
   const std::shared_ptr<grpc::ChannelCredentials> credentials =
-      endpoint.tls.has_value() ? TlsCredentials(*endpoint.tls, status)
+      endpoint.tls.has_value() ? Recent().Of(*endpoint.tls, status)
                                : grpc::InsecureChannelCredentials();
   return grpc::CreateCustomChannel(endpoint.address, credentials, arguments);
 }

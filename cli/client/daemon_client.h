@@ -142,6 +142,10 @@ struct DownloadPiece {
   std::string sha256;
 };
 
+// gRPC's own log lines stay off stderr, unless GRPC_VERBOSITY asks for them: errors of calls say
+// what went wrong. Call it before the first connection.
+void SilenceGrpc();
+
 class DaemonClient {
  public:
   // The first endpoint whose daemon answers. UNAVAILABLE (NO_DAEMON) names what was tried.

@@ -72,7 +72,7 @@ std::vector<Flag> ConnectionFlags(const Command& command) {
                      .help = "Only this job. Without --nodes, asks the job's Slurm nodes"});
     flags.push_back({.name = "node-timeout",
                      .value_name = "TIME",
-                     .help = "How long to wait for the nodes (default: 10s)"});
+                     .help = "How long to wait for each node (default: 10s)"});
   }
   return flags;
 }

@@ -8,8 +8,10 @@
 
 #include "cli/base/broken_pipes.h"
 #include "cli/base/errors.h"
+#include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
 #include "cli/commands/help_text.h"
+#include "daemon/base/lock_checks.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/standard_files.h"
 #include "daemon/base/status_macros.h"
@@ -31,7 +33,7 @@ std::vector<Flag> GlobalFlags() {
           {.name = "job", .value_name = "JOB", .help = "Only what is of this job"},
           {.name = "node-timeout",
            .value_name = "TIME",
-           .help = "How long to wait for the nodes (default: 10s)"},
+           .help = "How long to wait for each node (default: 10s)"},
           {.name = "help", .letter = 'h', .help = "List the commands"},
           {.name = "version", .help = "Show the versions"}};
 }
@@ -159,6 +161,8 @@ int Main(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   profd::KeepStandardFilesApart();
+  profd::SkipLockChecks();
   profd::cli::IgnoreBrokenPipes();
+  profd::cli::SilenceGrpc();
   return profd::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

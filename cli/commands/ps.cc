@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "cli/captures/fleet.h"
@@ -28,7 +29,9 @@ absl::StatusOr<Look> LookAtFleet(Invocation& invocation, Fleet& fleet, const std
   for (NodeTargets& node : nodes) KeepJob(job, node.targets);
   Look look = {.notes = RenderNodeFailures(outcomes), .exit_code = ExitCodeOf(outcomes)};
   if (!invocation.json()) {
-    look.text = RenderNodeTargets(nodes, invocation.style());
+    const bool any_answered = std::ranges::any_of(
+        outcomes, [](const NodeOutcome& outcome) { return outcome.status.ok(); });
+    if (any_answered) look.text = RenderNodeTargets(nodes, invocation.style());
     return look;
   }
   JsonWriter json;

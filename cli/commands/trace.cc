@@ -444,6 +444,11 @@ absl::StatusOr<int> TraceFleet(Invocation& invocation, Fleet& fleet, Interrupts&
   if (!request.pids.empty()) {
     return UsageError("--pid goes with one node only; on several use --job JOB or --all");
   }
+  if (request.pin) {
+    return UsageError(
+        "--pin goes with one node only; pin the captures afterwards with "
+        "`profctl --nodes LIST pin ID...`");
+  }
   if (request.job.empty() && !request.all) {
     return UsageError("on several nodes say which processes: --job JOB, or --all");
   }
@@ -461,22 +466,40 @@ absl::StatusOr<int> TraceFleet(Invocation& invocation, Fleet& fleet, Interrupts&
                     request.output, request.output_kind);
 }
 
+// Of a fleet of one; it lives as long as the fleet.
+absl::StatusOr<DaemonClient*> OnlyDaemonOf(const Invocation& invocation, Fleet& fleet) {
+  ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
+  absl::Status status;
+  fleet.Run(
+      timeout, [](size_t, DaemonClient&) { return absl::OkStatus(); },
+      [&](size_t, const absl::Status& outcome) { status = outcome; });
+  RETURN_IF_ERROR(status);
+  DaemonClient* const daemon = fleet.connection(0);
+  daemon->LimitCalls(absl::InfiniteFuture());
+  return daemon;
+}
+
 absl::StatusOr<int> RunTrace(Invocation& invocation) {
   ASSIGN_OR_RETURN(TraceRequest request, ParseRequest(invocation.flags()));
   Interrupts interrupts;
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
-  if (fleet.has_value() && request.pin) {
-    return UsageError(
-        "--pin goes with one node only; pin the captures afterwards with "
-        "`profctl --nodes LIST pin ID...`");
+  // Process IDs are of one node, named in a list of its own or by itself.
+  const bool is_one_of_list =
+      fleet.has_value() && fleet->members().size() == 1 && !request.pids.empty();
+  if (fleet.has_value() && !is_one_of_list) {
+    return TraceFleet(invocation, *fleet, interrupts, request);
   }
-  if (fleet.has_value()) return TraceFleet(invocation, *fleet, interrupts, request);
   for (const std::string_view flag : {"quorum", "lead", "detach"}) {
     if (invocation.flags().Has(flag)) {
       return UsageError(StrCat("--", flag, " goes with several nodes: --nodes, or --job on Slurm"));
     }
   }
-  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  DaemonClient* daemon = nullptr;
+  if (is_one_of_list) {
+    ASSIGN_OR_RETURN(daemon, OnlyDaemonOf(invocation, *fleet));
+  } else {
+    ASSIGN_OR_RETURN(daemon, invocation.Daemon());
+  }
   TraceOnNode trace(invocation, std::move(request), interrupts, *daemon);
   absl::StatusOr<int> result = trace.Run();
   interrupts.OnInterrupt(nullptr);

@@ -1,9 +1,11 @@
 #include "cli/render/group_view.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "cli/base/errors.h"
+#include "cli/base/folded_errors.h"
 #include "cli/base/table.h"
 #include "cli/render/capture.h"
 #include "daemon/base/str_cat.h"
@@ -272,22 +274,33 @@ std::string RenderGroupCapture(const GroupCaptureResult& result, const Style& st
 }
 
 std::string RenderMissed(const GroupCaptureResult& result, bool called_off) {
-  std::string text;
   std::string ready;
+  std::vector<std::string> names;
+  std::vector<NodeError> errors;
   for (const JobMember& member : result.members) {
     if (member.IsComplete()) continue;
+    const std::string name = ForDisplay(NameOf(result, member), 300);
     if (called_off && member.was_ready) {
-      StrAppend(&ready, ready.empty() ? "" : ", ", ForDisplay(NameOf(result, member), 300));
+      StrAppend(&ready, ready.empty() ? "" : ", ", name);
       continue;
     }
-    const std::string_view why = member.error_message.empty()
-                                     ? std::string_view(member.error_reason)
-                                     : std::string_view(member.error_message);
-    StrAppend(&text, "profctl: ", ForDisplay(NameOf(result, member), 300), " missed it",
-              why.empty() ? "" : ": ", ForDisplay(why, 1000), "\n");
+    names.push_back(name);
+    errors.push_back({result.nodes[member.node].node,
+                      member.error_message.empty() ? member.error_reason : member.error_message});
   }
   for (const int64_t rank : result.absent_ranks) {
-    StrAppend(&text, "profctl: rank ", rank, " missed it: ", kNoProcess, "\n");
+    names.push_back(StrCat("rank ", rank));
+    errors.push_back({"", std::string(kNoProcess)});
+  }
+  std::string text;
+  for (const FoldedError& error : FoldErrors(errors)) {
+    std::vector<std::string> missed;
+    for (const size_t i : error.of) missed.push_back(names[i]);
+    const std::string who = missed.size() == 1
+                                ? missed[0]
+                                : StrCat(missed.size(), " processes (", FirstOf(missed), ")");
+    StrAppend(&text, "profctl: ", who, " missed it", error.text.empty() ? "" : ": ",
+              ForDisplay(error.text, 1000), "\n");
   }
   if (!ready.empty()) StrAppend(&text, "profctl: ready, and released again: ", ready, "\n");
   return text;

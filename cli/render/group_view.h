@@ -37,7 +37,7 @@ std::string RenderFoundGroup(const FoundGroup& group, const Style& style);
 void WriteGroupCaptureJson(const GroupCaptureResult& result, std::span<const std::string> paths,
                            JsonWriter& json);
 std::string RenderGroupCapture(const GroupCaptureResult& result, const Style& style);
-// Returns a line for each process that missed it, with its reason; empty: none. `called_off`:
+// Returns who missed it, and why, with a line for each reason; empty: none. `called_off`:
 // nothing was captured, because too few were ready. Those that were are then named as ready.
 std::string RenderMissed(const GroupCaptureResult& result, bool called_off);
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/numbers.h"
 #include "daemon/base/budget.h"
+#include "daemon/base/lock_checks.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report_worker/answer.h"
@@ -98,4 +99,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace profd::report_worker
 
-int main(int argc, char** argv) { return profd::report_worker::Main(argc, argv); }
+int main(int argc, char** argv) {
+  profd::SkipLockChecks();
+  return profd::report_worker::Main(argc, argv);
+}

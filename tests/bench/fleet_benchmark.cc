@@ -2,33 +2,37 @@
 //
 //   fleet_benchmark [NODES [ROUNDS]]     (200, 9)
 //
-// The daemons are a farm in another process: one gRPC server that listens at NODES ports and
-// answers GetNode and ListTargets (8 targets each) from memory. Every port is a connection, a
+// The daemons are farms in other processes: gRPC servers that listen at up to 1,000 ports each and
+// answer GetNode and ListTargets (8 targets each) from memory. Every port is a connection, a
 // handshake and calls of its own, as with a daemon each; what a daemon does for an answer is left
-// out. Farm and client share the machine.
+// out. Farms and client share the machine.
 //
 //   cold   a new Fleet: channels, handshakes, GetNode, ListTargets
-//   warm   the next Run() of the same Fleet: ListTargets
-//   ps     the whole of `profctl --nodes ... ps --json`, from exec to exit
+//   warm   the next Run() of the same Fleet: ListTargets; not kept connections are made anew
+//   ps     the whole of `profctl --nodes ... ps --json`, from exec to exit, and its peak RSS
 #include <grpcpp/grpcpp.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "cli/base/flags.h"
 #include "cli/captures/fleet.h"
+#include "daemon/base/lock_checks.h"
 #include "daemon/base/str_cat.h"
 #include "profd/v1/node.grpc.pb.h"
 #include "profd/v1/targets.grpc.pb.h"
@@ -38,6 +42,7 @@ namespace profd::cli {
 namespace {
 
 constexpr int kTargetsPerNode = 8;
+constexpr int kMostPortsOfFarm = 1000;
 
 [[noreturn]] void Die(const std::string& what) {
   std::fprintf(stderr, "fleet_benchmark: %s\n", what.c_str());
@@ -127,6 +132,7 @@ class Farm {
     close(from_farm[0]);
   }
   ~Farm() {
+    kill(child_, SIGKILL);  // Farms that began later hold its pipe open.
     close(keep_alive_);
     waitpid(child_, nullptr, 0);
   }
@@ -141,9 +147,9 @@ class Farm {
   std::vector<int> ports_;
 };
 
-std::vector<Fleet::Member> MembersOf(const Farm& farm, const ClientTls& tls) {
+std::vector<Fleet::Member> MembersOf(std::span<const int> ports, const ClientTls& tls) {
   std::vector<Fleet::Member> members;
-  for (const int port : farm.ports()) {
+  for (const int port : ports) {
     Fleet::Member member;
     member.node = StrCat("localhost:", port);
     member.endpoint.address = StrCat("127.0.0.1:", port);
@@ -163,15 +169,24 @@ void AskAll(Fleet& fleet) {
       });
 }
 
-void RunPs(const Farm& farm, const ClientTls& tls) {
-  std::string list;
-  for (const int port : farm.ports()) StrAppend(&list, list.empty() ? "" : ",", "localhost:", port);
+// Returns the peak of its resident memory, in MiB.
+double RunPs(const std::filesystem::path& node_file, const ClientTls& tls) {
   const char* build = std::getenv("PROFD_BUILD_DIR");
   const std::string profctl = StrCat(build == nullptr ? "build/release" : build, "/bin/profctl");
-  const std::string command = StrCat("PROFD_TLS_CA='", tls.ca_file, "' PROFD_TLS_CERT='",
-                                     tls.certificate_file, "' PROFD_TLS_KEY='", tls.key_file, "' '",
-                                     profctl, "' --nodes ", list, " ps --json >/dev/null");
-  if (std::system(command.c_str()) != 0) Die("profctl failed");
+  const std::string nodes = StrCat("@", node_file.string());
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("PROFD_TLS_CA", tls.ca_file.c_str(), 1);
+    setenv("PROFD_TLS_CERT", tls.certificate_file.c_str(), 1);
+    setenv("PROFD_TLS_KEY", tls.key_file.c_str(), 1);
+    if (std::freopen("/dev/null", "w", stdout) == nullptr) std::_Exit(1);
+    execl(profctl.c_str(), "profctl", "--nodes", nodes.c_str(), "ps", "--json", nullptr);
+    std::_Exit(1);
+  }
+  int status = 0;
+  rusage usage{};
+  if (wait4(child, &status, 0, &usage) != child || status != 0) Die("profctl failed");
+  return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
 double MillisecondsOf(const std::function<void()>& work) {
@@ -181,11 +196,10 @@ double MillisecondsOf(const std::function<void()>& work) {
       .count();
 }
 
-void Print(const char* what, std::vector<double> milliseconds) {
-  std::sort(milliseconds.begin(), milliseconds.end());
-  std::printf("%-6s median %8.1f ms, min %8.1f, max %8.1f (%zu rounds)\n", what,
-              milliseconds[milliseconds.size() / 2], milliseconds.front(), milliseconds.back(),
-              milliseconds.size());
+void Print(const char* what, const char* unit, std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  std::printf("%-6s median %8.1f %s, min %8.1f, max %8.1f (%zu rounds)\n", what,
+              values[values.size() / 2], unit, values.front(), values.back(), values.size());
 }
 
 void Measure(int nodes, int64_t rounds) {
@@ -194,7 +208,19 @@ void Measure(int nodes, int64_t rounds) {
   const std::string make = StrCat("deploy/pki/make_test_pki.sh '", pki.string(),
                                   "' --node localhost,127.0.0.1 --user alice >/dev/null");
   if (std::system(make.c_str()) != 0) Die("no certificates; run it in the source directory");
-  const Farm farm(pki, nodes);
+  std::vector<std::unique_ptr<Farm>> farms;
+  std::vector<int> ports;
+  while (std::ssize(ports) < nodes) {
+    const int left = nodes - static_cast<int>(ports.size());
+    farms.push_back(std::make_unique<Farm>(pki, std::min(left, kMostPortsOfFarm)));
+    const std::vector<int>& more = farms.back()->ports();
+    ports.insert(ports.end(), more.begin(), more.end());
+  }
+  const std::filesystem::path node_file = folder / "nodes.txt";
+  {
+    std::ofstream file(node_file);
+    for (const int port : ports) file << "localhost:" << port << "\n";
+  }
   const ClientTls tls{.ca_file = pki / "ca.crt",
                       .certificate_file = pki / "alice.crt",
                       .key_file = pki / "alice.key",
@@ -203,16 +229,18 @@ void Measure(int nodes, int64_t rounds) {
   std::vector<double> cold;
   std::vector<double> warm;
   std::vector<double> ps;
+  std::vector<double> memory;
   for (int64_t round = 0; round < rounds; ++round) {
-    Fleet fleet(MembersOf(farm, tls));
+    Fleet fleet(MembersOf(ports, tls));
     cold.push_back(MillisecondsOf([&] { AskAll(fleet); }));
     for (int i = 0; i < 3; ++i) warm.push_back(MillisecondsOf([&] { AskAll(fleet); }));
-    ps.push_back(MillisecondsOf([&] { RunPs(farm, tls); }));
+    ps.push_back(MillisecondsOf([&] { memory.push_back(RunPs(node_file, tls)); }));
   }
   std::printf("%d nodes, %d targets each, mutual TLS\n", nodes, kTargetsPerNode);
-  Print("cold", cold);
-  Print("warm", warm);
-  Print("ps", ps);
+  Print("cold", "ms", cold);
+  Print("warm", "ms", warm);
+  Print("ps", "ms", ps);
+  Print("memory", "MiB", memory);
 }
 
 }  // namespace
@@ -221,10 +249,11 @@ void Measure(int nodes, int64_t rounds) {
 int main(int argc, char** argv) {
   const auto nodes = profd::cli::ParseInt(argc > 1 ? argv[1] : "200");
   const auto rounds = profd::cli::ParseInt(argc > 2 ? argv[2] : "9");
-  if (!nodes.ok() || *nodes < 1 || *nodes > 1000 || !rounds.ok() || *rounds < 1) {
+  if (!nodes.ok() || *nodes < 1 || *nodes > 16'000 || !rounds.ok() || *rounds < 1) {
     std::fprintf(stderr, "usage: fleet_benchmark [NODES [ROUNDS]]\n");
     return 2;
   }
+  profd::SkipLockChecks();  // As profctl.
   profd::cli::Measure(static_cast<int>(*nodes), *rounds);
   return 0;
 }

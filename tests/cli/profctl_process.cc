@@ -76,7 +76,7 @@ pid_t Spawn(const std::vector<std::string>& arguments, const Environment& enviro
   return pid;
 }
 
-int ExitCode(pid_t pid) {
+int AwaitExit(pid_t pid) {
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
@@ -108,7 +108,7 @@ ProfctlProcess::ProfctlProcess(const std::vector<std::string>& arguments,
 ProfctlProcess::~ProfctlProcess() {
   if (pid_ > 0) {
     kill(pid_, SIGKILL);
-    ExitCode(pid_);
+    AwaitExit(pid_);
   }
   close(out_);
   close(err_);
@@ -118,7 +118,7 @@ void ProfctlProcess::Signal(int signal) const { kill(pid_, signal); }
 
 RunResult ProfctlProcess::Wait() {
   RunResult result;
-  result.exit_code = ExitCode(pid_);
+  result.exit_code = AwaitExit(pid_);
   pid_ = -1;
   lseek(out_, 0, SEEK_SET);
   lseek(err_, 0, SEEK_SET);
@@ -148,7 +148,7 @@ RunResult RunOnTerminal(const std::vector<std::string>& arguments, Environment e
   close(theirs);
   RunResult result;
   result.out = ReadAll(ours, keys);
-  result.exit_code = ExitCode(pid);
+  result.exit_code = AwaitExit(pid);
   close(ours);
   return result;
 }

@@ -5,9 +5,12 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "cli/base/errors.h"
@@ -117,6 +120,30 @@ TEST_F(FleetTest, AllRunAtTheSameTime) {
   EXPECT_EQ(arrived, 3);
 }
 
+// More members than are asked at once, of which some do not answer.
+TEST_F(FleetTest, EveryMemberOfALargeFleetIsDoneOnce) {
+  std::vector<Fleet::Member> members;
+  constexpr size_t kMembers = 600;
+  for (size_t i = 0; i < kMembers; ++i) {
+    members.push_back(MemberAt(
+        StrCat("node", i),
+        (folder_ / (i % 7 == 3 ? "nobody" : StrCat("node", i % 3)) / "control.sock").string()));
+  }
+  Fleet fleet(members);
+  std::atomic<size_t> at_once = 0;
+  std::atomic<size_t> most = 0;
+  const auto statuses = Run(fleet, [&](size_t, DaemonClient& daemon) {
+    const size_t now = ++at_once;
+    for (size_t seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
+    }
+    const absl::Status status = daemon.ListTargets().status();
+    --at_once;
+    return status;
+  });
+  for (size_t i = 0; i < kMembers; ++i) EXPECT_EQ(statuses[i].ok(), i % 7 != 3) << statuses[i];
+  EXPECT_LE(most, 256);
+}
+
 TEST_F(FleetTest, ConnectionsStayFromOneRunToTheNext) {
   Fleet fleet(Members());
   std::vector<DaemonClient*> first(3);
@@ -204,6 +231,16 @@ TEST(NodeOutcomeTest, EveryFailureIsARowWithoutControlCharacters) {
   EXPECT_EQ(text, "profctl: node b: gone\nprofctl: node c: ?[2J?x\n");
 }
 
+TEST(NodeOutcomeTest, EqualFailuresAreOneRow) {
+  std::vector<NodeOutcome> outcomes = {{"other", absl::InternalError("full")}};
+  for (int i = 1; i <= 9; ++i) {
+    const std::string node = StrCat("gpu00", i);
+    outcomes.push_back({node, absl::UnavailableError(StrCat(node, ":7411 refused"))});
+  }
+  EXPECT_EQ(RenderNodeFailures(outcomes),
+            "profctl: node other: full\nprofctl: 9 nodes, gpu[001-009]: gpu001:7411 refused\n");
+}
+
 TEST(NodeOutcomeTest, JsonHasThemAll) {
   JsonWriter json;
   json.BeginObject();
@@ -233,6 +270,25 @@ TEST_F(FleetCommandsTest, TheListMayStandBeforeTheCommandOrBehindIt) {
     EXPECT_EQ(json["targets"][0]["node"], "b");
     EXPECT_EQ(json["nodes"].size(), 2U);
   }
+}
+
+TEST_F(FleetCommandsTest, NamesOfTheContextHaveItsAddresses) {
+  other_.targets.push_back(ATarget(4711));
+  const Environment home = {{"XDG_CONFIG_HOME", Path("home")}};
+  const RunResult added = RunProfctl({"context", "add", "prod", "--nodes", nodes(), "--use"}, home);
+  ASSERT_EQ(added.exit_code, 0) << added.err;
+  const RunResult result = RunProfctl({"ps", "--nodes", "b", "--json"}, home);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(nlohmann::json::parse(result.out)["targets"][0]["node"], "b");
+}
+
+TEST_F(FleetCommandsTest, WhereNoNodeAnswersNothingIsSaidOfProcesses) {
+  profd_.Kill();
+  other_.Kill();
+  const RunResult result = Run({"ps", "--nodes", nodes()});
+  EXPECT_EQ(result.exit_code, kExitNoDaemon);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("no profd answers"));
 }
 
 TEST_F(FleetCommandsTest, WhatAsksOneDaemonTakesNoList) {

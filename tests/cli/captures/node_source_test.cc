@@ -80,7 +80,7 @@ TEST(NodeSourceTest, WhatNamesNothingIsRefused) {
   ExpectRefused("[fd00::7", "not closed");
   ExpectRefused("[fd00::zz]:1", "IPv6");
   ExpectRefused("unix:", "no path");
-  ExpectRefused("gpu[1-5000]", "at most 4096");
+  ExpectRefused("gpu[1-16385]", "at most 16384");
 }
 
 TEST(NodeSourceTest, AFileHasListsOnItsLines) {

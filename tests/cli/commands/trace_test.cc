@@ -1,6 +1,7 @@
 // profctl trace against a fake profd: what it asks, how it ends, what it prints.
 #include <signal.h>
 
+#include "cli/base/errors.h"
 #include "daemon/report/ops/profile.h"
 #include "tests/cli/cli_fixture.h"
 
@@ -62,6 +63,17 @@ TEST_F(TraceTest, TheHintRepeatsWhichDaemonItWas) {
   const RunResult result = RunProfctl({"--address", address, "trace", "--pid", "4711"}, {});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("next: profctl --address " + address + " report 01J"));
+}
+
+TEST_F(TraceTest, AListOfOneNodeIsThatNode) {
+  const std::string one = "one=" + profd_.socket_dir() + "/control.sock";
+  const RunResult result = RunProfctl({"--nodes", one, "trace", "--pid", "4711"}, {});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("forward"));
+  const RunResult two =
+      RunProfctl({"--nodes", one + ",other=/nowhere.sock", "trace", "--pid", "4711"}, {});
+  EXPECT_EQ(two.exit_code, kExitUsage);
+  EXPECT_THAT(two.err, HasSubstr("--pid goes with one node only"));
 }
 
 TEST_F(TraceTest, TheSuffixDecidesTheFormat) {
