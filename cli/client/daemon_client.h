@@ -241,6 +241,8 @@ class DaemonClient {
   void LimitCalls(absl::Time deadline);
   // `id` may be empty in CreateSchedule (a new one), a unique prefix elsewhere.
   absl::StatusOr<ScheduleView> CreateSchedule(const ScheduleSpec& spec, const std::string& id);
+  // `dry_run`: only what it would change.
+  absl::StatusOr<AppliedView> ApplySchedule(const DeclarationView& declaration, bool dry_run);
   absl::StatusOr<ScheduleView> GetSchedule(const std::string& id);
   absl::StatusOr<std::vector<ScheduleView>> ListSchedules(bool include_deleted);
   absl::StatusOr<ScheduleView> SetSchedulePaused(const std::string& id, bool paused);

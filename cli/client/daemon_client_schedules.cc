@@ -18,6 +18,18 @@ absl::StatusOr<ScheduleView> DaemonClient::CreateSchedule(const ScheduleSpec& sp
   return FromProto(schedule);
 }
 
+absl::StatusOr<AppliedView> DaemonClient::ApplySchedule(const DeclarationView& declaration,
+                                                        bool dry_run) {
+  v1::ApplyScheduleRequest request;
+  if (!request.mutable_declaration()->ParseFromString(declaration.message)) {
+    return absl::InternalError("a declaration does not survive its serialization");
+  }
+  request.set_validate_only(dry_run);
+  ASSIGN_OR_RETURN(const v1::ApplyScheduleResponse response,
+                   impl_->Unary(*impl_->schedules_, &Stub::ApplySchedule, request, kCallDeadline));
+  return FromProto(response);
+}
+
 absl::StatusOr<ScheduleView> DaemonClient::GetSchedule(const std::string& id) {
   v1::GetScheduleRequest request;
   request.set_name(ScheduleName(id));

@@ -1,14 +1,24 @@
 #include "cli/client/from_proto_schedules.h"
 
+#include <google/protobuf/util/json_util.h>
+
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "cli/base/flags.h"
 #include "cli/client/from_proto.h"
 #include "cli/client/proto_time.h"
 #include "cli/client/resource_names.h"
+#include "daemon/base/text.h"
+#include "daemon/base/ulid.h"
 
 namespace profd::cli {
 namespace {
+
+constexpr int kMaxDeclarations = 256;
+constexpr size_t kMaxShownErrorBytes = 300;
 
 TargetSelector SelectorOf(const v1::TargetSelector& message) {
   TargetSelector selector{.job = message.job(),
@@ -54,6 +64,7 @@ ScheduleView FromProto(const v1::Schedule& message) {
                     .created_by = message.created_by(),
                     .create_time = TimeOf(message.create_time()),
                     .spec_hash = message.spec_hash(),
+                    .version = message.version(),
                     .node = message.node(),
                     .window_count = message.window_count(),
                     .capture_count = message.capture_count(),
@@ -81,6 +92,67 @@ WindowView FromProto(const v1::ScheduleWindow& message) {
   window.group_id = WithoutPrefix(message.group(), kGroupsPrefix);
   if (message.has_first_step()) window.first_step = message.first_step();
   return view;
+}
+
+AppliedView FromProto(const v1::ApplyScheduleResponse& message) {
+  AppliedView view{.schedule = FromProto(message.schedule())};
+  // A change to come is one.
+  view.change = v1::ApplyScheduleResponse::Change_IsValid(message.change()) &&
+                        message.change() != v1::ApplyScheduleResponse::CHANGE_UNSPECIFIED
+                    ? static_cast<DeclaredChange>(message.change())
+                    : DeclaredChange::kUpdated;
+  return view;
+}
+
+DeclarationView DeletionOf(const std::string& id, int64_t version) {
+  v1::ScheduleDeclaration message;
+  message.set_name(ScheduleName(id));
+  message.set_version(version);
+  message.set_deleted(true);
+  return {.id = id, .version = version, .deleted = true, .message = message.SerializeAsString()};
+}
+
+absl::StatusOr<std::vector<DeclarationView>> ParseScheduleFile(std::string_view json) {
+  v1::ScheduleFile file;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(std::string(json), &file);
+  if (!parsed.ok()) {
+    return UsageError(ForDisplay(std::string_view(parsed.message().data(), parsed.message().size()),
+                                 kMaxShownErrorBytes));
+  }
+  if (file.schedules().empty()) return UsageError("there is no \"schedules\" with a schedule");
+  if (file.schedules_size() > kMaxDeclarations) {
+    return UsageError(
+        StrCat("there are ", file.schedules_size(), " schedules (at most ", kMaxDeclarations, ")"));
+  }
+  std::vector<DeclarationView> declarations;
+  std::set<std::string> ids;
+  for (const v1::ScheduleDeclaration& message : file.schedules()) {
+    DeclarationView declaration{.id = std::string(WithoutPrefix(message.name(), kSchedulesPrefix)),
+                                .version = message.version(),
+                                .deleted = message.deleted(),
+                                .display_name = message.spec().display_name(),
+                                .message = message.SerializeAsString()};
+    const std::string name =
+        StrCat("schedule ", declarations.size() + 1, " '", ForDisplay(message.name(), 80), "'");
+    if (!IsUlid(declaration.id)) {
+      return UsageError(StrCat(name, ": \"name\" is not schedules/ULID"));
+    }
+    if (!ids.insert(declaration.id).second) {
+      return UsageError(StrCat(name, ": the file has this schedule twice"));
+    }
+    const int64_t highest = kMaxScheduleVersion + (declaration.deleted ? 1 : 0);
+    if (declaration.version < 1 || declaration.version > highest) {
+      return UsageError(StrCat(name, ": invalid \"version\" ", declaration.version,
+                               " (choose 1 or more; raise it with every change)"));
+    }
+    if (declaration.deleted == message.has_spec()) {
+      return UsageError(StrCat(name, message.has_spec()
+                                         ? ": \"deleted\" and \"spec\" are mutually exclusive"
+                                         : ": \"spec\" is missing"));
+    }
+    declarations.push_back(std::move(declaration));
+  }
+  return declarations;
 }
 
 v1::ScheduleSpec ToProto(const ScheduleSpec& spec) {

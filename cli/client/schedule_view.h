@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/schedule/schedule_types.h"
 
@@ -17,6 +20,7 @@ struct ScheduleView {
   std::string created_by;
   absl::Time create_time;
   std::string spec_hash;
+  int64_t version = 0;  // Of what was declared; 0: the daemon has no versions.
   absl::Time next_window = absl::InfiniteFuture();  // InfiniteFuture: none.
   std::string node;                                 // As it calls itself.
   int64_t window_count = 0;
@@ -24,11 +28,32 @@ struct ScheduleView {
   int64_t capture_bytes = 0;
 };
 
+// What a declaration comes to on one node.
+struct AppliedView {
+  ScheduleView schedule;
+  DeclaredChange change = DeclaredChange::kNone;
+};
+
+// A schedule as a file declares it.
+struct DeclarationView {
+  std::string id;
+  int64_t version = 1;
+  bool deleted = false;
+  std::string display_name;
+  std::string message;  // As the daemon takes it.
+};
+
 struct WindowView {
   ScheduleWindow window;
   std::string outcome;  // As told: there may be more than this version knows.
   std::string node;
 };
+
+// The declarations in a file of JSON (v1.ScheduleFile), in its order. INVALID_ARGUMENT (USAGE):
+// names the schedule and the field. What a spec may be is the daemon's to check.
+absl::StatusOr<std::vector<DeclarationView>> ParseScheduleFile(std::string_view json);
+// That the schedule is deleted as of `version`.
+DeclarationView DeletionOf(const std::string& id, int64_t version);
 
 }  // namespace profd::cli
 

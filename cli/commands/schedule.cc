@@ -1,9 +1,13 @@
 // profctl schedule: standing orders for sampled captures, on one node or on many.
 #include <algorithm>
+#include <cctype>
+#include <fstream>
 #include <functional>
-#include <map>
+#include <iostream>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +19,7 @@
 #include "cli/commands/schedule_flags.h"
 #include "cli/render/schedules.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -136,20 +141,29 @@ absl::StatusOr<int> CreateSchedule(Invocation& invocation, Daemons& daemons) {
   return code;
 }
 
-absl::StatusOr<int> ListSchedules(Invocation& invocation, Daemons& daemons) {
-  const bool deleted = invocation.flags().Has("deleted");
+// The schedules of the nodes that answer, deleted ones included, by their own names.
+absl::StatusOr<SchedulesByNode> ListSchedulesByNode(Daemons& daemons) {
   std::vector<std::vector<ScheduleView>> lists(daemons.size());
   std::vector<std::string> names(daemons.size());
   RETURN_IF_ERROR(daemons.Run([&](size_t member, DaemonClient& daemon) {
     names[member] = daemon.node().name;
-    return TakeInto(daemon.ListSchedules(deleted), lists[member]);
+    return TakeInto(daemon.ListSchedules(/*include_deleted=*/true), lists[member]);
   }));
-  std::vector<ScheduleView> all;
-  std::map<std::string, std::vector<ScheduleView>> asked;
+  SchedulesByNode asked;
   for (size_t i = 0; i < lists.size(); ++i) {
-    if (!daemons.Reached(i)) continue;
-    all.insert(all.end(), lists[i].begin(), lists[i].end());
-    asked[names[i]] = std::move(lists[i]);
+    if (daemons.Reached(i)) asked[names[i]] = std::move(lists[i]);
+  }
+  return asked;
+}
+
+absl::StatusOr<int> ListSchedules(Invocation& invocation, Daemons& daemons) {
+  const bool deleted = invocation.flags().Has("deleted");
+  ASSIGN_OR_RETURN(const auto asked, ListSchedulesByNode(daemons));
+  std::vector<ScheduleView> all;
+  for (const auto& [node, views] : asked) {
+    std::ranges::copy_if(views, std::back_inserter(all), [&](const ScheduleView& view) {
+      return deleted || view.state != ScheduleState::kDeleted;
+    });
   }
   const std::vector<ScheduleDrift> drift = FindDrift(asked);
   if (invocation.json()) {
@@ -167,6 +181,211 @@ absl::StatusOr<int> ListSchedules(Invocation& invocation, Daemons& daemons) {
   }
   const int code = daemons.Finish();
   return code == kExitDone && !drift.empty() ? kExitPartial : code;
+}
+
+// ---- declared schedules ----
+
+constexpr std::string_view kUnchanged = "unchanged";
+constexpr std::string_view kDeclarationRefused = "refused";
+constexpr size_t kMaxScheduleFileBytes = 4 << 20;
+
+absl::StatusOr<std::vector<DeclarationView>> ReadDeclarations(const ParsedFlags& flags) {
+  const std::optional<std::string> path = flags.Get("file");
+  if (!path.has_value()) return UsageError("--file FILE is missing; - is stdin");
+  const std::string shown = *path == "-" ? std::string("stdin") : ForDisplay(*path, 200);
+  std::ifstream file;
+  if (*path != "-") file.open(*path, std::ios::binary);
+  std::istream& input = *path == "-" ? std::cin : file;
+  std::string text(kMaxScheduleFileBytes + 1, '\0');
+  input.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(std::max<std::streamsize>(0, input.gcount())));
+  if ((*path != "-" && !file.is_open()) || input.bad()) {
+    return UsageError(StrCat("--file: cannot read ", shown));
+  }
+  if (text.size() > kMaxScheduleFileBytes) {
+    return UsageError(StrCat("--file: ", shown, " has more than 4 MiB"));
+  }
+  absl::StatusOr<std::vector<DeclarationView>> declarations = ParseScheduleFile(text);
+  if (declarations.ok()) return declarations;
+  return UsageError(StrCat("--file ", shown, ": ", FromAbsl(declarations.status().message())));
+}
+
+// Refusals that concern one schedule. After others nothing of the file is applied on that node.
+bool IsOfOneSchedule(const absl::Status& status) {
+  const std::string reason = ReasonOf(status);
+  return reason == "STALE_VERSION" || reason == "VERSION_CONFLICT" || reason == "QUOTA_EXCEEDED" ||
+         reason == "SCHEDULE_LIMIT";
+}
+
+absl::StatusOr<DeclarationOutcome> DeclareOne(DaemonClient& daemon,
+                                              const DeclarationView& declaration, bool dry_run) {
+  DeclarationOutcome outcome{.id = declaration.id,
+                             .display_name = declaration.display_name,
+                             .version = declaration.version,
+                             .node = daemon.node().name};
+  const absl::StatusOr<AppliedView> applied = daemon.ApplySchedule(declaration, dry_run);
+  if (applied.ok()) {
+    outcome.change = ToString(applied->change);
+    return outcome;
+  }
+  const absl::Status& refusal = applied.status();
+  if (IsOfOneSchedule(refusal)) {
+    outcome.change = kDeclarationRefused;
+    outcome.reason = ReasonOf(refusal);
+    outcome.error = FromAbsl(refusal.message());
+    return outcome;
+  }
+  if (!absl::IsInvalidArgument(refusal)) return refusal;
+  std::string_view message = FromAbsl(refusal.message());
+  constexpr std::string_view kPrefix = "schedule: ";
+  if (message.starts_with(kPrefix)) message.remove_prefix(kPrefix.size());
+  return UsageError(StrCat("schedule ", declaration.id, ": ", message));
+}
+
+// What `declarations` come to on one node: first without changing anything, so that a file with
+// an error is not applied in part.
+absl::StatusOr<std::vector<DeclarationOutcome>> DeclareOn(
+    DaemonClient& daemon, const std::vector<DeclarationView>& declarations, bool dry_run) {
+  std::vector<DeclarationOutcome> outcomes;
+  for (const DeclarationView& declaration : declarations) {
+    ASSIGN_OR_RETURN(outcomes.emplace_back(), DeclareOne(daemon, declaration, /*dry_run=*/true));
+  }
+  for (size_t i = 0; i < outcomes.size() && !dry_run; ++i) {
+    if (outcomes[i].change == kUnchanged || outcomes[i].change == kDeclarationRefused) continue;
+    ASSIGN_OR_RETURN(outcomes[i], DeclareOne(daemon, declarations[i], /*dry_run=*/false));
+  }
+  return outcomes;
+}
+
+absl::StatusOr<std::vector<DeclarationOutcome>> Declare(
+    Daemons& daemons, const std::vector<DeclarationView>& declarations, bool dry_run) {
+  std::vector<std::vector<DeclarationOutcome>> by_node(daemons.size());
+  RETURN_IF_ERROR(daemons.Run([&](size_t member, DaemonClient& daemon) {
+    return TakeInto(DeclareOn(daemon, declarations, dry_run), by_node[member]);
+  }));
+  std::vector<DeclarationOutcome> all;
+  for (std::vector<DeclarationOutcome>& outcomes : by_node) {
+    std::ranges::move(outcomes, std::back_inserter(all));
+  }
+  return all;
+}
+
+absl::StatusOr<int> ApplyDeclarations(Invocation& invocation, Daemons& daemons, bool dry_run) {
+  ASSIGN_OR_RETURN(const std::vector<DeclarationView> declarations,
+                   ReadDeclarations(invocation.flags()));
+  ASSIGN_OR_RETURN(std::vector<DeclarationOutcome> outcomes,
+                   Declare(daemons, declarations, dry_run));
+  const auto count = [&](std::string_view change) {
+    return std::ranges::count(outcomes, change, &DeclarationOutcome::change);
+  };
+  const bool any_refused = count(kDeclarationRefused) > 0;
+  const bool all_refused = count(kDeclarationRefused) == std::ssize(outcomes);
+  const bool all_unchanged = count(kUnchanged) == std::ssize(outcomes);
+  if (invocation.json()) {
+    JsonWriter json;
+    WriteDeclarationsJson({.declarations = outcomes, .outcomes = daemons.outcomes()}, json);
+    invocation.Print(json.TakeLine());
+  } else if (!outcomes.empty()) {
+    invocation.Print(RenderDeclarations(outcomes, dry_run));
+  }
+  const int code = daemons.Finish();
+  if (code != kExitDone) return code;
+  if (dry_run) return all_unchanged ? kExitDone : kExitCondition;
+  if (!any_refused) return kExitDone;
+  return all_refused ? kExitFailed : kExitPartial;
+}
+
+absl::StatusOr<int> ShowScheduleStatus(Invocation& invocation, Daemons& daemons) {
+  ASSIGN_OR_RETURN(const auto asked, ListSchedulesByNode(daemons));
+  std::vector<ScheduleStatus> statuses = StatusOf(asked);
+  // Those that are deleted wherever they are known are history.
+  std::erase_if(statuses, [&](const ScheduleStatus& status) {
+    return !invocation.flags().Has("deleted") && status.state == ScheduleState::kDeleted &&
+           status.behind.empty();
+  });
+  if (invocation.json()) {
+    JsonWriter json;
+    WriteScheduleStatusJson({.statuses = statuses, .outcomes = daemons.outcomes()}, json);
+    invocation.Print(json.TakeLine());
+  } else if (statuses.empty()) {
+    invocation.Print("No schedules. `profctl schedule create --every 30m` makes one.\n");
+  } else {
+    invocation.Print(RenderScheduleStatus(statuses, invocation.style()));
+  }
+  const int code = daemons.Finish();
+  const bool any_behind = std::ranges::any_of(
+      statuses, [](const ScheduleStatus& status) { return !status.behind.empty(); });
+  return code == kExitDone && any_behind ? kExitPartial : code;
+}
+
+// The deletion of the one schedule whose id starts so. INVALID_ARGUMENT (USAGE): there are several;
+// NOT_FOUND.
+absl::StatusOr<DeclarationView> DeletionOfPrefix(const SchedulesByNode& asked,
+                                                 const std::string& prefix) {
+  std::string id;
+  int64_t version = 0;
+  bool is_deleted = true;  // In that version, everywhere.
+  for (const auto& [node, views] : asked) {
+    for (const ScheduleView& view : views) {
+      if (!view.id.starts_with(prefix)) continue;
+      if (!id.empty() && view.id != id) {
+        return UsageError(StrCat("several schedules start with ", prefix, ": ", id, ", ", view.id));
+      }
+      id = view.id;
+      if (view.version < version) continue;
+      const bool is_higher = view.version > version;
+      version = view.version;
+      is_deleted = (is_higher || is_deleted) && view.state == ScheduleState::kDeleted;
+    }
+  }
+  if (id.empty()) {
+    return absl::NotFoundError(StrCat("no schedule ", prefix, " on the nodes that answered"));
+  }
+  return DeletionOf(id, is_deleted ? std::max<int64_t>(version, 1) : version + 1);
+}
+
+// nullopt: a profd without versions does not have the schedule.
+absl::StatusOr<std::optional<ScheduleView>> DeleteOn(DaemonClient& daemon,
+                                                     const DeclarationView& deletion) {
+  absl::StatusOr<AppliedView> applied = daemon.ApplySchedule(deletion, /*dry_run=*/false);
+  if (applied.ok()) return std::move(applied->schedule);
+  if (ReasonOf(applied.status()) != kVersionsDifferReason) return applied.status();
+  absl::StatusOr<ScheduleView> deleted = daemon.DeleteSchedule(deletion.id);
+  if (absl::IsNotFound(deleted.status())) return std::nullopt;
+  RETURN_IF_ERROR(deleted.status());
+  return *std::move(deleted);
+}
+
+// The same version deletes it on every node, also where it is not known: an old declaration does
+// not bring it back there.
+absl::StatusOr<int> DeleteEverywhere(Invocation& invocation, Daemons& daemons, std::string prefix) {
+  std::ranges::transform(prefix, prefix.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  ASSIGN_OR_RETURN(const SchedulesByNode asked, ListSchedulesByNode(daemons));
+  const absl::StatusOr<DeclarationView> deletion = DeletionOfPrefix(asked, prefix);
+  if (absl::IsNotFound(deletion.status())) {
+    invocation.Note(StrCat("profctl: ", FromAbsl(deletion.status().message()), "\n"));
+    const int code = daemons.Finish();
+    return code == kExitDone ? static_cast<int>(kExitFailed) : code;
+  }
+  RETURN_IF_ERROR(deletion.status());
+  std::vector<std::optional<ScheduleView>> results(daemons.size());
+  RETURN_IF_ERROR(daemons.Run([&](size_t member, DaemonClient& daemon) {
+    return TakeInto(DeleteOn(daemon, *deletion), results[member]);
+  }));
+  std::vector<ScheduleView> views;
+  for (std::optional<ScheduleView>& view : results) {
+    if (view.has_value()) views.push_back(*std::move(view));
+  }
+  PrintSchedules(invocation, daemons, deletion->id, views);
+  const int code = daemons.Finish();
+  if (code != kExitDone) {
+    invocation.Note(
+        StrCat("A node that failed may still have the schedule. `profctl schedule delete ",
+               deletion->id, "` deletes it there, or \"deleted\": true with version ",
+               deletion->version, " in the file of `schedule apply`\n"));
+  }
+  return code;
 }
 
 absl::StatusOr<int> OnOne(Invocation& invocation, Daemons& daemons, const std::string& id,
@@ -210,7 +429,8 @@ absl::StatusOr<std::string> ScheduleIdOf(const std::string& word) {
 absl::StatusOr<int> RunSchedule(Invocation& invocation) {
   const std::vector<std::string>& arguments = invocation.arguments();
   const std::string& verb = arguments.front();
-  const bool takes_id = verb != "create" && verb != "list";
+  const bool takes_id =
+      verb != "create" && verb != "list" && verb != "apply" && verb != "diff" && verb != "status";
   if (takes_id != (arguments.size() == 2)) {
     return UsageError(takes_id ? StrCat("profctl schedule ", ForDisplay(verb, 40), " ID")
                                : StrCat("profctl schedule ", verb, " takes no id"));
@@ -222,11 +442,15 @@ absl::StatusOr<int> RunSchedule(Invocation& invocation) {
   ASSIGN_OR_RETURN(Daemons daemons, Daemons::Of(invocation));
   if (verb == "create") return CreateSchedule(invocation, daemons);
   if (verb == "list") return ListSchedules(invocation, daemons);
+  if (verb == "apply") return ApplyDeclarations(invocation, daemons, /*dry_run=*/false);
+  if (verb == "diff") return ApplyDeclarations(invocation, daemons, /*dry_run=*/true);
+  if (verb == "status") return ShowScheduleStatus(invocation, daemons);
   if (verb == "history") return ShowScheduleHistory(invocation, daemons, id);
   if (verb == "show") {
     return OnOne(invocation, daemons, id,
                  [&](DaemonClient& daemon) { return daemon.GetSchedule(id); });
   }
+  if (verb == "delete" && daemons.IsFleet()) return DeleteEverywhere(invocation, daemons, id);
   if (verb == "delete") {
     return OnOne(invocation, daemons, id,
                  [&](DaemonClient& daemon) { return daemon.DeleteSchedule(id); });
@@ -236,8 +460,10 @@ absl::StatusOr<int> RunSchedule(Invocation& invocation) {
       return daemon.SetSchedulePaused(id, verb == "pause");
     });
   }
-  return UsageError(StrCat("schedule has no '", ForDisplay(verb, 40),
-                           "'; it takes create, list, show, pause, resume, delete, history"));
+  return UsageError(
+      StrCat("schedule has no '", ForDisplay(verb, 40),
+             "'; it takes create, apply, diff, status, list, show, pause, resume, delete, "
+             "history"));
 }
 
 }  // namespace
@@ -246,9 +472,11 @@ Command ScheduleCommand() {
   return {
       .name = "schedule",
       .summary = "Sample captures by a schedule",
-      .arguments = "create|list|show|pause|resume|delete|history [ID]",
+      .arguments = "ACTION [ID]",
       .description =
-          "A schedule captures a few steps at intervals, on a sample of the nodes. It survives "
+          "ACTION is create, apply, diff, status, or list, or with an ID show, pause, resume, "
+          "delete, or history.\n\nA schedule captures a few steps at intervals, on a sample of the "
+          "nodes. It survives "
           "daemon restarts and captures only what you may capture. Each node decides from a hash "
           "of schedule and window, so nodes with the same schedule (--nodes) sample together "
           "without a coordinator.\n\nRequests go first: they cancel a scheduled capture of the "
@@ -256,9 +484,14 @@ Command ScheduleCommand() {
           "the outcome of every window, and every capture carries its sampling weight.\n\nRanks of "
           "a job begin a window at the same step, and are a group: `show`, `stragglers`, and "
           "`report` take its ID, which `history` has. A rank that chose another step is "
-          "named.\n\nWith "
-          "--nodes, everything is done on all nodes, with one row per node. `list` names nodes "
-          "that lack a schedule or have another version (drift), with exit code 4.",
+          "named.\n\n`apply` makes the schedules what a JSON file declares: {\"schedules\": "
+          "[{\"name\": \"schedules/ULID\", \"version\": 1, \"spec\": {...}}]}, or \"deleted\": "
+          "true instead of a spec. The highest version wins, so the same file can be applied to "
+          "every node at any time. A file with an error changes nothing. `diff` shows what `apply` "
+          "would change, with exit code 3 if anything. `status` shows how many nodes have which "
+          "version, with exit code 4 if one is behind.\n\nWith --nodes, everything is done on all "
+          "nodes, with one row per node. `list` names nodes that have another version of a "
+          "schedule, or lack one that `create` placed there (drift), with exit code 4.",
       .flags = ScheduleFlags(),
       .examples = {{"profctl schedule create --every 30m --steps 3 --fraction 5% --nodes "
                     "gpu[001-128]",
@@ -266,12 +499,15 @@ Command ScheduleCommand() {
                    {"profctl schedule create --cron '0 3 * * *' --steps 3 --of jobs "
                     "--fraction 25%",
                     "At 03:00 UTC, three steps of a quarter of the jobs, each on all its nodes"},
+                   {"profctl schedule apply -f schedules.json",
+                    "What the file declares; the same file on every node"},
                    {"profctl schedule history 01J9", "What became of its windows"},
                    {"profctl captures --since 24h", "What it captured"}},
       .min_arguments = 1,
       .max_arguments = 2,
       .completes = Completes::kSchedule,
-      .choices = {"create", "list", "show", "pause", "resume", "delete", "history"},
+      .choices = {"create", "apply", "diff", "status", "list", "show", "pause", "resume", "delete",
+                  "history"},
       .takes_nodes = true,
       .run = &RunSchedule};
 }

@@ -16,7 +16,7 @@
 namespace profd::cli {
 
 std::span<const ListKind> ListKinds() {
-  static constexpr std::array<ListKind, 11> kKinds = {{
+  static constexpr std::array<ListKind, 13> kKinds = {{
       {"ps", "ps", &TargetColumns, &WriteTargetsSchema},
       {"captures", "captures", &CaptureColumns, &WriteCaptureListSchema},
       {"show", "show", &GroupColumns, &WriteCaptureSchema},
@@ -25,6 +25,8 @@ std::span<const ListKind> ListKinds() {
       {"quotas", "node", &QuotaColumns, &WriteQuotasSchema},
       {"schedule_list", "schedule", nullptr, &WriteScheduleListSchema},
       {"schedule_show", "schedule", nullptr, &WriteOneScheduleSchema},
+      {"schedule_apply", "schedule", nullptr, &WriteDeclarationsSchema},
+      {"schedule_status", "schedule", &ScheduleStatusColumns, &WriteScheduleStatusSchema},
       {"schedule_history", "schedule", &WindowColumns, &WriteWindowListSchema},
       {"audit", "audit", &AuditColumns, &WriteAuditSchema},
       {"history", "history", nullptr, &WriteHistorySchema},

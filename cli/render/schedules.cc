@@ -19,6 +19,7 @@ namespace profd::cli {
 namespace {
 
 constexpr size_t kMaxDetailBytes = 200;
+constexpr size_t kMostNamedNodes = 8;
 
 std::string Percent(double share) { return absl::StrFormat("%.4g%%", 100 * share); }
 
@@ -102,34 +103,132 @@ std::string SampleOf(const ScheduleSpec& spec) {
                 spec.sample.unit == SampleUnit::kNodes ? "" : " per node");
 }
 
-std::vector<ScheduleDrift> FindDrift(
-    const std::map<std::string, std::vector<ScheduleView>>& asked) {
-  // What most nodes have is right.
-  std::map<std::string, std::map<std::string, int64_t>> hashes;
-  std::map<std::string, std::set<std::string>> expected;
-  std::map<std::string, std::map<std::string, const ScheduleView*>> found;
+namespace {
+
+// One schedule, as the nodes that answered have it.
+struct ScheduleCopies {
+  std::map<std::string, const ScheduleView*> by_node;
+  const ScheduleView* right = nullptr;  // One of the copies that are as they should be.
+  std::set<std::string> placed;         // Where it was placed, as any of those says.
+};
+
+bool SameCopy(const ScheduleView& a, const ScheduleView& b) {
+  const bool is_deleted = a.state == ScheduleState::kDeleted;
+  return a.version == b.version && is_deleted == (b.state == ScheduleState::kDeleted) &&
+         (is_deleted || a.spec_hash == b.spec_hash);
+}
+
+std::map<std::string, ScheduleCopies> CopiesOf(const SchedulesByNode& asked) {
+  std::map<std::string, ScheduleCopies> found;
   for (const auto& [node, views] : asked) {
     for (const ScheduleView& view : views) {
-      if (view.state == ScheduleState::kDeleted) continue;
-      ++hashes[view.id][view.spec_hash];
-      expected[view.id].insert(view.spec.nodes.begin(), view.spec.nodes.end());
-      found[view.id][node] = &view;
+      found[view.id].by_node[node] = &view;
     }
   }
-  std::vector<ScheduleDrift> drift;
-  for (const auto& [id, by_node] : found) {
-    const auto& counts = hashes[id];
-    const auto usual = std::ranges::max_element(counts, std::less(),
-                                                [](const auto& entry) { return entry.second; });
-    for (const auto& [node, view] : by_node) {
-      if (view->spec_hash != usual->first) drift.push_back({id, node, "differs in its spec"});
+  for (auto& [id, copies] : found) {
+    std::pair<int64_t, int64_t> best = {-1, 0};
+    for (const auto& entry : copies.by_node) {
+      const ScheduleView& view = *entry.second;
+      const auto same = std::ranges::count_if(
+          copies.by_node, [&view](const auto& other) { return SameCopy(view, *other.second); });
+      const std::pair<int64_t, int64_t> rank(view.version, same);
+      if (rank <= best) continue;
+      best = rank;
+      copies.right = &view;
     }
-    for (const std::string& node : expected[id]) {
-      if (asked.contains(node) && !by_node.contains(node))
+    for (const auto& [node, view] : copies.by_node) {
+      if (!SameCopy(*view, *copies.right)) continue;
+      copies.placed.insert(view->spec.nodes.begin(), view->spec.nodes.end());
+    }
+  }
+  return found;
+}
+
+bool IsDeleted(const ScheduleView& view) { return view.state == ScheduleState::kDeleted; }
+
+std::string ProblemOf(const ScheduleView& copy, const ScheduleView& right) {
+  if (IsDeleted(right))
+    return StrCat("is not deleted, as it is on other nodes (version ", right.version, ")");
+  if (copy.version == 0 && right.version > 0) return "has no version (of an earlier profd)";
+  if (copy.version != right.version) {
+    return StrCat("has version ", copy.version, " of ", right.version);
+  }
+  return IsDeleted(copy) ? "is deleted" : "differs in its spec";
+}
+
+}  // namespace
+
+std::vector<ScheduleDrift> FindDrift(const SchedulesByNode& asked) {
+  std::vector<ScheduleDrift> drift;
+  for (const auto& [id, copies] : CopiesOf(asked)) {
+    for (const auto& [node, view] : copies.by_node) {
+      if (SameCopy(*view, *copies.right) || (IsDeleted(*view) && IsDeleted(*copies.right))) {
+        continue;
+      }
+      drift.push_back({id, node, ProblemOf(*view, *copies.right)});
+    }
+    if (IsDeleted(*copies.right)) continue;
+    for (const std::string& node : copies.placed) {
+      if (asked.contains(node) && !copies.by_node.contains(node))
         drift.push_back({id, node, "is missing"});
     }
   }
   return drift;
+}
+
+namespace {
+
+// "version 2: gpu7; missing: gpu8, gpu9"
+std::string BehindText(const std::map<std::string, std::vector<std::string>>& behind) {
+  std::string text;
+  for (const auto& [what, nodes] : behind) {
+    StrAppend(&text, text.empty() ? "" : "; ", what, ":");
+    for (size_t i = 0; i < nodes.size() && i < kMostNamedNodes; ++i) {
+      StrAppend(&text, i == 0 ? " " : ", ", nodes[i]);
+    }
+    if (nodes.size() > kMostNamedNodes) {
+      StrAppend(&text, ", and ", nodes.size() - kMostNamedNodes, " more");
+    }
+  }
+  return text;
+}
+
+std::string CopyName(const ScheduleView& copy, const ScheduleView& right) {
+  if (copy.version == 0 && right.version > 0) return "no version (of an earlier profd)";
+  if (IsDeleted(copy)) return StrCat("version ", copy.version, ", deleted");
+  return StrCat("version ", copy.version,
+                copy.version == right.version && !IsDeleted(right) ? ", another spec" : "");
+}
+
+}  // namespace
+
+std::vector<ScheduleStatus> StatusOf(const SchedulesByNode& asked) {
+  std::vector<ScheduleStatus> statuses;
+  for (const auto& [id, copies] : CopiesOf(asked)) {
+    const ScheduleView& right = *copies.right;
+    ScheduleStatus& status =
+        statuses.emplace_back(ScheduleStatus{.id = id,
+                                             .display_name = right.spec.display_name,
+                                             .version = right.version,
+                                             .state = right.state});
+    std::map<std::string, std::vector<std::string>> behind;
+    for (const auto& [node, views] : asked) {
+      const auto copy = copies.by_node.find(node);
+      const bool is_here = copy != copies.by_node.end();
+      const bool is_placed = copies.placed.empty() || copies.placed.contains(node);
+      if (!is_here && (IsDeleted(right) || !is_placed)) continue;
+      ++status.expected_count;
+      if (!is_here) {
+        behind["missing"].push_back(node);
+      } else if (SameCopy(*copy->second, right) || (IsDeleted(*copy->second) && IsDeleted(right))) {
+        ++status.current_count;
+      } else {
+        behind[CopyName(*copy->second, right)].push_back(node);
+      }
+    }
+    status.behind = BehindText(behind);
+  }
+  return statuses;
 }
 
 namespace {
@@ -195,7 +294,10 @@ const ObjectDescription<ScheduleView>& ScheduleObject() {
          .doc = "Slow-down above which captures become less frequent; 0: off",
          .unit = table::Unit::kShare}},
        {&Row::spec_hash,
-        {.key = "spec_hash", .doc = "Hash of the spec; equal specs have equal hashes"}},
+        {.key = "spec_hash",
+         .doc = "Hash of the spec without its nodes; equal specs have equal hashes"}},
+       {&Row::version,
+        {.key = "version", .doc = "The highest version wins; 0: the daemon has no versions"}},
        {[](const Row& row) {
           const bool is_known = row.next_window != absl::InfiniteFuture();
           return is_known ? absl::ToUnixNanos(row.next_window) : -1;
@@ -348,7 +450,120 @@ const ObjectDescription<ScheduleAnswer>& WindowListObject() {
   return object;
 }
 
+const ObjectDescription<DeclarationOutcome>& DeclarationObject() {
+  using Row = DeclarationOutcome;
+  static const ObjectDescription<Row> object(
+      {{&Row::id, {.key = "id", .doc = "The schedule"}},
+       {&Row::display_name, {.key = "name", .doc = "Name that the declaration gives it"}},
+       {&Row::version, {.key = "version", .doc = "Version that is declared"}},
+       {&Row::node, {.key = "node", .doc = "Node of the daemon"}},
+       {&Row::change,
+        {.key = "change",
+         .doc = "created, updated, deleted, unchanged, or refused; of diff, what apply would do"}},
+       {&Row::reason, {.key = "error_reason", .doc = "Stable reason of the refusal; empty: none"}},
+       {&Row::error, {.key = "error_message", .doc = "Why it was refused; empty: it was not"}}});
+  return object;
+}
+
+const ObjectDescription<ScheduleAnswer>& DeclarationsObject() {
+  using Row = ScheduleAnswer;
+  static const ObjectDescription<Row> object(
+      {}, {ListOf<Row>("declarations", "One row per declared schedule and node that answered",
+                       &DeclarationObject, [](const Row& row) { return row.declarations; }),
+           NodeOutcomesMember<ScheduleAnswer>()});
+  return object;
+}
+
+const ObjectDescription<ScheduleStatus>& StatusObject() {
+  using Row = ScheduleStatus;
+  static const ObjectDescription<Row> object(
+      {{&Row::id, {.key = "id", .title = "ID", .doc = "The schedule"}},
+       {&Row::display_name,
+        {.key = "name", .title = "NAME", .doc = "Name given by its creator", .priority = 2}},
+       {&Row::version,
+        {.key = "version", .title = "VERSION", .doc = "The highest version on any node"}},
+       {[](const Row& row) { return std::string(ToString(row.state)); },
+        {.key = "state", .title = "STATE", .doc = "State of that version"}},
+       {[](const Row& row) { return StrCat(row.current_count, "/", row.expected_count); },
+        {.title = "NODES",
+         .doc = "Nodes that have this version, of those that should",
+         .right = true}},
+       {[](const Row& row) { return ForDisplay(row.behind, kMaxDetailBytes); },
+        {.title = "BEHIND",
+         .doc = "Nodes that have another version, or none",
+         .priority = 1,
+         .flexible = true}},
+       {&Row::expected_count,
+        {.key = "nodes_expected",
+         .doc = "Nodes that answered and should have it",
+         .priority = kOnlyInData}},
+       {&Row::current_count,
+        {.key = "nodes_current", .doc = "Nodes that have this version", .priority = kOnlyInData}},
+       {&Row::behind,
+        {.key = "behind",
+         .doc = "Nodes that have another version, or none",
+         .priority = kOnlyInData}}});
+  return object;
+}
+
+const ObjectDescription<ScheduleAnswer>& StatusListObject() {
+  using Row = ScheduleAnswer;
+  static const ObjectDescription<Row> object(
+      {}, {ListOf<Row>("statuses", "One row per schedule", &StatusObject,
+                       [](const Row& row) { return row.statuses; }),
+           NodeOutcomesMember<ScheduleAnswer>()});
+  return object;
+}
+
 }  // namespace
+
+void WriteDeclarationsJson(const ScheduleAnswer& answer, JsonWriter& json) {
+  DeclarationsObject().Write(answer, json);
+}
+void WriteDeclarationsSchema(JsonWriter& json) { DeclarationsObject().WriteSchema(json); }
+void WriteScheduleStatusJson(const ScheduleAnswer& answer, JsonWriter& json) {
+  StatusListObject().Write(answer, json);
+}
+void WriteScheduleStatusSchema(JsonWriter& json) { StatusListObject().WriteSchema(json); }
+std::vector<table::Column> ScheduleStatusColumns() { return StatusObject().columns().columns(); }
+
+std::string RenderDeclarations(std::span<const DeclarationOutcome> outcomes, bool dry_run) {
+  std::map<std::string, std::map<std::string, int64_t>> counts;
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> refusals;
+  std::map<std::string, const DeclarationOutcome*> first;
+  for (const DeclarationOutcome& outcome : outcomes) {
+    ++counts[outcome.id][outcome.change];
+    first.try_emplace(outcome.id, &outcome);
+    if (!outcome.error.empty()) refusals[{outcome.id, outcome.error}].push_back(outcome.node);
+  }
+  const bool has_nodes = std::ssize(outcomes) > std::ssize(counts);
+  std::string text;
+  for (const auto& [id, by_change] : counts) {
+    const std::string& name = first[id]->display_name;
+    StrAppend(&text, "schedule ", id, name.empty() ? "" : StrCat(" (", ForDisplay(name, 80), ")"),
+              ", version ", first[id]->version, ":");
+    bool is_first = true;
+    for (const auto& [change, count] : by_change) {
+      StrAppend(&text, is_first ? " " : ", ", dry_run && change != "unchanged" ? "would be " : "",
+                change);
+      if (has_nodes) StrAppend(&text, " on ", count, count == 1 ? " node" : " nodes");
+      is_first = false;
+    }
+    text += "\n";
+  }
+  for (const auto& [key, nodes] : refusals) {
+    StrAppend(&text, "refused on ", ForDisplay(nodes.front(), 80),
+              nodes.size() > 1 ? StrCat(" and ", nodes.size() - 1, " more") : std::string(), ": ",
+              ForDisplay(key.second, 500), "\n");
+  }
+  return text;
+}
+
+std::string RenderScheduleStatus(std::span<const ScheduleStatus> statuses, const Style& style) {
+  return RenderTable(
+      StatusObject().columns().ToTable("statuses", statuses), style,
+      [&](size_t row) { return statuses[row].behind.empty() ? Colour::kNone : Colour::kYellow; });
+}
 
 void WriteScheduleListJson(const ScheduleAnswer& answer, JsonWriter& json) {
   ScheduleListObject().Write(answer, json);
@@ -388,7 +603,8 @@ std::string RenderScheduleTable(std::span<const ScheduleView> views, const Style
       captures += view->capture_count;
       bytes += view->capture_bytes;
     }
-    const size_t placed = std::max<size_t>(1, first.spec.nodes.size());
+    // A declared one names no nodes.
+    const size_t placed = first.spec.nodes.empty() ? nodes.size() : first.spec.nodes.size();
     table.AddRow({id, first.spec.display_name, std::string(ToString(first.state)),
                   WhenOf(first.spec), CaptureLengthOf(first.spec.capture), SampleOf(first.spec),
                   NextOf(first), StrCat(nodes.size(), "/", placed), FormatCount(windows),
@@ -436,6 +652,7 @@ std::string RenderSchedule(const ScheduleView& view, const Style& /*style*/) {
   line("governor", spec.max_slowdown > 0 ? StrCat("slow-down above ", Percent(spec.max_slowdown))
                                          : std::string("off"));
   line("created", StrCat(FormatLocalTime(view.create_time), " by ", view.created_by));
+  line("version", StrCat(view.version));
   line("spec", view.spec_hash);
   return text;
 }

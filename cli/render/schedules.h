@@ -16,15 +16,43 @@
 
 namespace profd::cli {
 
-// A node whose copy of a schedule is missing or different.
+// The schedules of each node that answered, deleted ones included, by the node's own name.
+using SchedulesByNode = std::map<std::string, std::vector<ScheduleView>>;
+
+// A node whose copy of a schedule is missing, old, or different.
 struct ScheduleDrift {
   std::string id;
   std::string node;
-  std::string problem;  // "is missing", "differs in its spec"
+  std::string problem;  // "is missing", "has version 2 of 3", "differs in its spec"
 };
-// `asked` has the schedules of each node that answered, by the node's own name. A node that did not
-// answer has not drifted.
-std::vector<ScheduleDrift> FindDrift(const std::map<std::string, std::vector<ScheduleView>>& asked);
+// The highest version is right; of two specs of that version, the one that most nodes have. A
+// schedule is missing on a node that it was placed on. A node that did not answer has not drifted.
+std::vector<ScheduleDrift> FindDrift(const SchedulesByNode& asked);
+
+// What a declaration came to on a node: of `schedule apply` and `diff`.
+struct DeclarationOutcome {
+  std::string id;
+  std::string display_name;
+  int64_t version = 0;
+  std::string node;    // As it calls itself.
+  std::string change;  // "created", "updated", "deleted", "unchanged", "refused"
+  std::string reason;  // Stable; empty: it was not refused.
+  std::string error;   // For people.
+};
+
+// How many nodes have which version of a schedule.
+struct ScheduleStatus {
+  std::string id;
+  std::string display_name;
+  int64_t version = 0;                           // The highest.
+  ScheduleState state = ScheduleState::kActive;  // Of that version.
+  int64_t expected_count = 0;                    // Nodes that should have it.
+  int64_t current_count = 0;                     // Those of them that have this version.
+  std::string behind;  // "version 2: gpu7; missing: gpu8, gpu9"; empty: none.
+};
+// Of every schedule, also deleted ones. Expected are the nodes that it was placed on, or all if it
+// was declared without nodes; of a deleted one, those that know it.
+std::vector<ScheduleStatus> StatusOf(const SchedulesByNode& asked);
 
 // The answer of a subcommand; each fills some of these.
 struct ScheduleAnswer {
@@ -32,6 +60,8 @@ struct ScheduleAnswer {
   std::span<const ScheduleView> schedules;
   std::span<const ScheduleDrift> drift;
   std::span<const WindowView> windows;
+  std::span<const DeclarationOutcome> declarations;
+  std::span<const ScheduleStatus> statuses;
   const std::vector<NodeOutcome>* outcomes = nullptr;  // nullptr: one daemon was asked.
 };
 // {"schedules", "drift", "nodes"}: `schedule list`.
@@ -44,6 +74,17 @@ void WriteOneScheduleSchema(JsonWriter& json);
 void WriteWindowListJson(const ScheduleAnswer& answer, JsonWriter& json);
 void WriteWindowListSchema(JsonWriter& json);
 std::vector<table::Column> WindowColumns();
+// {"declarations", "nodes"}: `schedule apply`, `diff`.
+void WriteDeclarationsJson(const ScheduleAnswer& answer, JsonWriter& json);
+void WriteDeclarationsSchema(JsonWriter& json);
+// {"statuses", "nodes"}: `schedule status`.
+void WriteScheduleStatusJson(const ScheduleAnswer& answer, JsonWriter& json);
+void WriteScheduleStatusSchema(JsonWriter& json);
+std::vector<table::Column> ScheduleStatusColumns();
+
+// One line per schedule, with the number of nodes by outcome, then one per refusal.
+std::string RenderDeclarations(std::span<const DeclarationOutcome> outcomes, bool dry_run);
+std::string RenderScheduleStatus(std::span<const ScheduleStatus> statuses, const Style& style);
 
 // "every 30m", "cron 0 3 * * *"
 std::string WhenOf(const ScheduleSpec& spec);

@@ -1,5 +1,5 @@
-// The actor inside ScheduleRunner: all of its state. Requests are in schedule_runner.cc, windows
-// in schedule_windows.cc.
+// The actor inside ScheduleRunner: all of its state. Requests are in schedule_runner.cc, declared
+// schedules in schedule_declarations.cc, windows in schedule_windows.cc.
 #ifndef PROFD_DAEMON_SCHEDULE_SCHEDULE_ACTOR_H_
 #define PROFD_DAEMON_SCHEDULE_SCHEDULE_ACTOR_H_
 
@@ -79,6 +79,8 @@ class ScheduleRunner::Actor {
   absl::Status Start();
   absl::StatusOr<ScheduleView> Create(const Caller& caller, const ScheduleSpec& spec,
                                       std::string_view id);
+  absl::StatusOr<AppliedDeclaration> Apply(const Caller& caller,
+                                           const ScheduleDeclaration& declaration, bool dry_run);
   absl::StatusOr<ScheduleView> Get(const Caller& caller, std::string_view id);
   absl::StatusOr<std::vector<ScheduleView>> List(const Caller& caller, bool include_deleted,
                                                  int64_t limit, std::string_view after_id);
@@ -101,8 +103,18 @@ class ScheduleRunner::Actor {
   // As Find(), of what the caller may change.
   absl::StatusOr<ScheduleRecord> FindToChange(const Caller& caller, std::string_view id);
   absl::StatusOr<ScheduleView> View(const ScheduleRecord& record);
-  // The limits of the node and of the caller.
-  absl::Status CheckLimits(const Caller& caller);
+  // What is here of the whole `id`, deleted or not; nullopt: nothing. Of a tombstone, a record that
+  // has only its creator and version, and was deleted at InfinitePast.
+  absl::StatusOr<std::optional<ScheduleRecord>> FindDeclared(std::string_view id);
+  static absl::Status CheckMaySchedule(const Caller& caller);
+  static absl::Status CheckMayReplace(const Caller& caller, const ScheduleRecord& record);
+  absl::StatusOr<ScheduleView> Install(ScheduleRecord record, bool is_new);
+  // The id is `there`: whether it is what the caller asks for, but for its nodes.
+  absl::StatusOr<ScheduleView> CreateAgain(const Caller& caller, const ScheduleSpec& spec,
+                                           const ScheduleRecord& there);
+  // The limits of the node and of the record's creator. `replaced`: what it takes the place of;
+  // nullptr: nothing.
+  absl::Status CheckRoomFor(const ScheduleRecord& record, const ScheduleRecord* replaced);
   absl::Status CheckNumber(const std::string& principal);
   void TrimDeleted();
   // Once `live`'s record changed: which window is next.

@@ -32,6 +32,13 @@ absl::Status ExistsAlready(std::string_view id) {
                     "SCHEDULE_EXISTS");
 }
 
+// What a spec can be large by.
+int64_t NodeBytes(const ScheduleSpec& spec) {
+  int64_t bytes = 0;
+  for (const std::string& node : spec.nodes) bytes += std::ssize(node);
+  return bytes;
+}
+
 // A remote creator owns no uid; what it made is its own all the same.
 bool May(const Caller& caller, Verb verb, const ScheduleRecord& record) {
   if (caller.May(verb, OwnerOf(record))) return true;
@@ -70,7 +77,24 @@ absl::StatusOr<ScheduleRecord> ScheduleRunner::Actor::Find(const Caller& caller,
 absl::StatusOr<ScheduleRecord> ScheduleRunner::Actor::FindToChange(const Caller& caller,
                                                                    std::string_view id) {
   ASSIGN_OR_RETURN(ScheduleRecord record, Find(caller, id));
-  if (May(caller, Verb::kSchedule, record)) return record;
+  RETURN_IF_ERROR(CheckMayReplace(caller, record));
+  return record;
+}
+
+absl::Status ScheduleRunner::Actor::CheckMaySchedule(const Caller& caller) {
+  if (caller.MayAny(Verb::kSchedule)) return absl::OkStatus();
+  return WithReason(
+      absl::PermissionDeniedError(StrCat(PrincipalName(caller.principal),
+                                         " may schedule nothing here; an administrator can "
+                                         "allow it in the policy file")),
+      "NOT_ALLOWED");
+}
+
+absl::Status ScheduleRunner::Actor::CheckMayReplace(const Caller& caller,
+                                                    const ScheduleRecord& record) {
+  if (May(caller, Verb::kSchedule, record)) return absl::OkStatus();
+  // What the caller may not list it is not told of, either.
+  if (!May(caller, Verb::kList, record)) return ExistsAlready(record.id);
   return WithReason(absl::PermissionDeniedError(StrCat(
                         "schedule ", record.id, " belongs to ", PrincipalName(record.creator),
                         "; only who may schedule for it can change it")),
@@ -100,10 +124,15 @@ absl::Status ScheduleRunner::Actor::CheckNumber(const std::string& principal) {
   }
 }
 
-absl::Status ScheduleRunner::Actor::CheckLimits(const Caller& caller) {
-  const std::string principal = PrincipalName(caller.principal);
-  RETURN_IF_ERROR(CheckNumber(principal));
-  if (caller.principal.IsLocal() && caller.principal.uid == 0) return absl::OkStatus();
+absl::Status ScheduleRunner::Actor::CheckRoomFor(const ScheduleRecord& record,
+                                                 const ScheduleRecord* replaced) {
+  const std::string principal = PrincipalName(record.creator);
+  const bool has_place = replaced != nullptr && PrincipalName(replaced->creator) == principal;
+  if (!has_place) RETURN_IF_ERROR(CheckNumber(principal));
+  // Of deleted ones TrimDeletedSchedules() keeps only so much.
+  if (record.delete_time != absl::InfiniteFuture()) return absl::OkStatus();
+  if (has_place && NodeBytes(record.spec) <= NodeBytes(replaced->spec)) return absl::OkStatus();
+  if (record.creator.uid == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const ScheduleHolding holding, store_.GetHolding(principal));
   if (holding.bytes < options_.max_record_bytes) return absl::OkStatus();
   return WithReason(
@@ -122,39 +151,38 @@ absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Create(const Caller& caller,
   if (!id.empty() && !IsUlid(id)) {
     return absl::InvalidArgumentError(StrCat("'", ForDisplay(id, 64), "' is not a schedule ID"));
   }
-  if (!caller.MayAny(Verb::kSchedule)) {
-    return WithReason(
-        absl::PermissionDeniedError(StrCat(PrincipalName(caller.principal),
-                                           " may schedule nothing here; an administrator can "
-                                           "allow it in the policy file")),
-        "NOT_ALLOWED");
-  }
-  if (const auto there = schedules_.find(id); there != schedules_.end()) {
-    const LiveSchedule& live = there->second;
-    const bool same = live.record.spec == spec && May(caller, Verb::kSchedule, live.record) &&
-                      PrincipalName(live.record.creator) == PrincipalName(caller.principal) &&
-                      live.record.delete_time == absl::InfiniteFuture();
-    if (same) return View(live.record);
-    return ExistsAlready(id);
-  }
+  RETURN_IF_ERROR(CheckMaySchedule(caller));
   if (!id.empty()) {
-    ASSIGN_OR_RETURN(const auto deleted, store_.ListDeletedSchedules(id, "", 1));
-    if (!deleted.empty()) return ExistsAlready(id);
+    ASSIGN_OR_RETURN(const std::optional<ScheduleRecord> there, FindDeclared(id));
+    if (there.has_value()) return CreateAgain(caller, spec, *there);
   }
-  RETURN_IF_ERROR(CheckLimits(caller));
   const absl::Time now = clock_.Now();
-  ASSIGN_OR_RETURN(ScheduleRecord record,
-                   store_.InsertSchedule({.id = id.empty() ? NewUlid(now) : std::string(id),
-                                          .spec = spec,
-                                          .creator = caller.principal,
-                                          .create_time = now,
-                                          .last_window = now}));
-  LogInfo(StrCat("schedule=", record.id, " created by ", PrincipalName(record.creator)));
-  const std::string key = record.id;
-  LiveSchedule& live = schedules_.try_emplace(key, std::move(record)).first->second;
-  SetNext(live);
-  Rearm();
-  return View(live.record);
+  const ScheduleRecord record{.id = id.empty() ? NewUlid(now) : std::string(id),
+                              .spec = spec,
+                              .creator = caller.principal,
+                              .create_time = now,
+                              .last_window = now};
+  RETURN_IF_ERROR(CheckRoomFor(record, /*replaced=*/nullptr));
+  absl::StatusOr<ScheduleView> view = Install(record, /*is_new=*/true);
+  if (view.ok()) {
+    LogInfo(
+        StrCat("schedule=", view->record.id, " created by ", PrincipalName(view->record.creator)));
+  }
+  return view;
+}
+
+absl::StatusOr<ScheduleView> ScheduleRunner::Actor::CreateAgain(const Caller& caller,
+                                                                const ScheduleSpec& spec,
+                                                                const ScheduleRecord& there) {
+  const bool same = there.delete_time == absl::InfiniteFuture() && SameButNodes(there.spec, spec) &&
+                    May(caller, Verb::kSchedule, there) &&
+                    PrincipalName(there.creator) == PrincipalName(caller.principal);
+  if (!same) return ExistsAlready(there.id);
+  if (there.spec.nodes == spec.nodes) return View(there);
+  ScheduleRecord placed = there;
+  placed.spec.nodes = spec.nodes;
+  RETURN_IF_ERROR(CheckRoomFor(placed, &there));
+  return Install(std::move(placed), /*is_new=*/false);
 }
 
 absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Get(const Caller& caller, std::string_view id) {
@@ -216,7 +244,8 @@ absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Delete(const Caller& caller,
   ASSIGN_OR_RETURN(ScheduleRecord changed, FindToChange(caller, id));
   if (changed.delete_time != absl::InfiniteFuture()) return View(changed);
   changed.delete_time = clock_.Now();
-  RETURN_IF_ERROR(store_.UpdateSchedule(changed));
+  ++changed.version;
+  ASSIGN_OR_RETURN(changed, store_.ReplaceSchedule(changed));
   LogInfo(StrCat("schedule=", changed.id, " deleted by ", PrincipalName(caller.principal)));
   schedules_.erase(changed.id);
   Rearm();
@@ -253,6 +282,12 @@ void ScheduleRunner::Stop() { actor_->Stop(); }
 absl::StatusOr<ScheduleView> ScheduleRunner::Create(const Caller& caller, const ScheduleSpec& spec,
                                                     std::string_view id) {
   return actor_->Run([&] { return actor_->Create(caller, spec, id); });
+}
+
+absl::StatusOr<AppliedDeclaration> ScheduleRunner::Apply(const Caller& caller,
+                                                         const ScheduleDeclaration& declaration,
+                                                         bool dry_run) {
+  return actor_->Run([&] { return actor_->Apply(caller, declaration, dry_run); });
 }
 
 absl::StatusOr<ScheduleView> ScheduleRunner::Get(const Caller& caller, std::string_view id) {

@@ -52,6 +52,12 @@ struct ScheduleView {
   ScheduleTotals totals;
 };
 
+// What a declaration came to.
+struct AppliedDeclaration {
+  ScheduleView view;
+  DeclaredChange change = DeclaredChange::kNone;
+};
+
 // That a schedule asked for a capture, for the audit log.
 struct ScheduledAttempt {
   std::string schedule_id;
@@ -96,9 +102,17 @@ class ScheduleRunner {
   // `id` is a ULID, or empty: a new one. INVALID_ARGUMENT, ALREADY_EXISTS (SCHEDULE_EXISTS),
   // RESOURCE_EXHAUSTED (QUOTA_EXCEEDED: their number; SCHEDULE_LIMIT: their size),
   // PERMISSION_DENIED (NOT_ALLOWED). A schedule that is there with an equal spec and creator is
-  // returned as it is.
+  // returned as it is, but for `nodes`: those are of the newest request.
   absl::StatusOr<ScheduleView> Create(const Caller& caller, const ScheduleSpec& spec,
                                       std::string_view id);
+  // Makes the schedule what is declared, if that is newer than what is here; what is here already
+  // is left alone. `dry_run`: only says what would change, without the limits. The creator of what
+  // it creates or updates is then the caller.
+  // INVALID_ARGUMENT; PERMISSION_DENIED; RESOURCE_EXHAUSTED as Create(). FAILED_PRECONDITION
+  // (STALE_VERSION): a higher version is here. ALREADY_EXISTS (VERSION_CONFLICT): this version is
+  // here with another spec, or deleted.
+  absl::StatusOr<AppliedDeclaration> Apply(const Caller& caller,
+                                           const ScheduleDeclaration& declaration, bool dry_run);
   // `id` may be a unique prefix, in upper case. NOT_FOUND also for what the caller may not list;
   // INVALID_ARGUMENT (AMBIGUOUS_ID).
   absl::StatusOr<ScheduleView> Get(const Caller& caller, std::string_view id);
@@ -106,7 +120,7 @@ class ScheduleRunner {
   absl::StatusOr<std::vector<ScheduleView>> List(const Caller& caller, bool include_deleted,
                                                  int64_t limit, std::string_view after_id);
   // As Get(); PERMISSION_DENIED (NOT_ALLOWED). FAILED_PRECONDITION (SCHEDULE_DELETED) for one
-  // that was deleted; deleting it again is OK.
+  // that was deleted; deleting it again is OK. Deleting raises the version.
   absl::StatusOr<ScheduleView> SetPaused(const Caller& caller, std::string_view id, bool paused);
   absl::StatusOr<ScheduleView> Delete(const Caller& caller, std::string_view id);
   // Newest first, at most `limit` in 1..kMaxWindowPage, all before (`time`, `pid`).

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -44,13 +45,25 @@ struct ScheduleTotals {
   int64_t bytes = 0;
 };
 
+// What is left of a deleted schedule once its record and its history are removed, so that an old
+// declaration does not bring it back. Of each principal the newest kMaxTombstones are kept.
+struct ScheduleTombstone {
+  int64_t version = 0;
+  std::string principal;  // As PrincipalName() gives it.
+};
+inline constexpr int64_t kMaxTombstones = 4096;
+
 class ScheduleStore {
  public:
   virtual ~ScheduleStore() = default;
 
   // With its spec_hash. FAILED_PRECONDITION if the id exists.
   virtual absl::StatusOr<ScheduleRecord> InsertSchedule(const ScheduleRecord& record) = 0;
-  // `paused`, `delete_time` and `last_window`; the spec never changes. NOT_FOUND.
+  // As it is declared now; its history stays. Returns it with its spec_hash. NOT_FOUND.
+  virtual absl::StatusOr<ScheduleRecord> ReplaceSchedule(const ScheduleRecord& record) = 0;
+  // Of a schedule that was deleted and whose record is no longer kept. NOT_FOUND.
+  virtual absl::StatusOr<ScheduleTombstone> GetTombstone(std::string_view id) = 0;
+  // `paused`, `delete_time` and `last_window`. NOT_FOUND.
   virtual absl::Status UpdateSchedule(const ScheduleRecord& record) = 0;
   // By id, without deleted ones.
   virtual absl::StatusOr<std::vector<ScheduleRecord>> ListSchedules() = 0;
@@ -58,7 +71,7 @@ class ScheduleStore {
   virtual absl::StatusOr<std::vector<ScheduleRecord>> ListDeletedSchedules(
       std::string_view id_prefix, std::string_view after_id, int64_t limit) = 0;
   // Removes deleted schedules with their history: those deleted before then, and of each principal
-  // those beyond kMaxDeletedSchedules and kMaxDeletedScheduleBytes.
+  // those beyond kMaxDeletedSchedules and kMaxDeletedScheduleBytes. Their tombstones stay.
   virtual absl::Status TrimDeletedSchedules(absl::Time before) = 0;
   // Removes the one of `principal` that was deleted first, with its history. False: there is none.
   virtual absl::StatusOr<bool> RemoveOldestDeletedSchedule(std::string_view principal) = 0;

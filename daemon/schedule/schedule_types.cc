@@ -39,6 +39,13 @@ constexpr Names<ScheduleState, 4> kStates = {{
     {ScheduleState::kDeleted, "DELETED"},
 }};
 
+constexpr Names<DeclaredChange, 4> kChanges = {{
+    {DeclaredChange::kNone, "unchanged"},
+    {DeclaredChange::kCreated, "created"},
+    {DeclaredChange::kUpdated, "updated"},
+    {DeclaredChange::kDeleted, "deleted"},
+}};
+
 constexpr Names<WindowOutcome, 11> kOutcomes = {{
     {WindowOutcome::kCaptured, "captured"},
     {WindowOutcome::kNotChosen, "not_chosen"},
@@ -60,6 +67,7 @@ std::optional<SampleUnit> SampleUnitFromString(std::string_view text) {
   return ValueOf(kUnits, text);
 }
 
+std::string_view ToString(DeclaredChange change) { return NameOf(kChanges, change); }
 std::string_view ToString(ScheduleState state) { return NameOf(kStates, state); }
 std::string_view ToString(WindowOutcome outcome) { return NameOf(kOutcomes, outcome); }
 std::optional<WindowOutcome> WindowOutcomeFromString(std::string_view text) {
@@ -81,6 +89,16 @@ bool Matches(const TargetSelector& selector, const TargetInfo& target) {
     const auto found = target.metadata.find(wanted.first);
     return found != target.metadata.end() && found->second == wanted.second;
   });
+}
+
+bool SameButNodes(const ScheduleSpec& a, const ScheduleSpec& b) {
+  ScheduleSpec placed = a;
+  placed.nodes = b.nodes;
+  return placed == b;
+}
+
+bool SameSchedule(const ScheduleSpec& a, const ScheduleSpec& b) {
+  return NodesDecide(a) ? a == b : SameButNodes(a, b);
 }
 
 ScheduleState StateOf(const ScheduleRecord& record, absl::Time now) {

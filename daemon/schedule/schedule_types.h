@@ -96,8 +96,33 @@ struct ScheduleRecord {
   absl::Time delete_time = absl::InfiniteFuture();  // InfiniteFuture: it was not.
   // When the last window was due that is in the history, before its jitter. The next is later.
   absl::Time last_window = absl::InfinitePast();
-  std::string spec_hash;  // Hex; equal where the specs are. The store fills it in.
+  // Hex; equal if SameSchedule(). The store fills it in.
+  std::string spec_hash;
+  int64_t version = 1;  // Of what was declared; a higher one replaces it, also where it is deleted.
 };
+// Whether `nodes` decides which nodes are sampled: a number of nodes is chosen from that list.
+inline bool NodesDecide(const ScheduleSpec& spec) {
+  return spec.sample.unit == SampleUnit::kNodes && spec.sample.count > 0;
+}
+// Whether two specs differ at most in the nodes that they were placed on.
+bool SameButNodes(const ScheduleSpec& a, const ScheduleSpec& b);
+// Whether two specs ask for the same. The node list counts only if it decides.
+bool SameSchedule(const ScheduleSpec& a, const ScheduleSpec& b);
+
+// Of a spec; a deletion may have one more, so that every schedule can be deleted.
+inline constexpr int64_t kMaxScheduleVersion = int64_t{1} << 53;
+
+// What a schedule is to be on a node. The same declaration may be given to every node, in any order
+// and again: the highest version wins.
+struct ScheduleDeclaration {
+  std::string id;       // ULID
+  int64_t version = 1;  // 1..kMaxScheduleVersion
+  bool deleted = false;
+  ScheduleSpec spec;  // Unless it is deleted.
+};
+// What a declaration changes.
+enum class DeclaredChange { kNone = 1, kCreated = 2, kUpdated = 3, kDeleted = 4 };
+std::string_view ToString(DeclaredChange change);  // "created"
 ScheduleState StateOf(const ScheduleRecord& record, absl::Time now);
 // Whose it is, for AccessRules.
 Ownership OwnerOf(const ScheduleRecord& record);

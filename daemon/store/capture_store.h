@@ -160,6 +160,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
 
   // ---- ScheduleStore (capture_store_schedules.cc) ----
   absl::StatusOr<ScheduleRecord> InsertSchedule(const ScheduleRecord& record) override;
+  absl::StatusOr<ScheduleRecord> ReplaceSchedule(const ScheduleRecord& record) override;
+  absl::StatusOr<ScheduleTombstone> GetTombstone(std::string_view id) override;
   absl::Status UpdateSchedule(const ScheduleRecord& record) override;
   absl::StatusOr<std::vector<ScheduleRecord>> ListSchedules() override;
   absl::StatusOr<std::vector<ScheduleRecord>> ListDeletedSchedules(std::string_view id_prefix,

@@ -12,6 +12,17 @@ absl::StatusOr<ScheduleRecord> CaptureStore::InsertSchedule(const ScheduleRecord
   return catalog_->schedules().Insert(record);
 }
 
+absl::StatusOr<ScheduleRecord> CaptureStore::ReplaceSchedule(const ScheduleRecord& record) {
+  absl::MutexLock lock(&mu_);
+  const LedgerUpdate update(*this);
+  return catalog_->schedules().Replace(record);
+}
+
+absl::StatusOr<ScheduleTombstone> CaptureStore::GetTombstone(std::string_view id) {
+  absl::MutexLock lock(&mu_);
+  return catalog_->schedules().GetTombstone(id);
+}
+
 absl::Status CaptureStore::UpdateSchedule(const ScheduleRecord& record) {
   absl::MutexLock lock(&mu_);
   return catalog_->schedules().Update(record);

@@ -14,6 +14,7 @@
 #include "profd/v1/export.grpc.pb.h"
 #include "profd/v1/node.grpc.pb.h"
 #include "profd/v1/reports.grpc.pb.h"
+#include "profd/v1/schedules.grpc.pb.h"
 #include "profd/v1/targets.grpc.pb.h"
 
 namespace profd::cli {
@@ -33,6 +34,7 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
                                   public v1::TargetService::Service,
                                   public v1::ReportService::Service,
                                   public v1::ExportService::Service,
+                                  public v1::ScheduleService::Service,
                                   public v1::NodeService::Service {
  public:
   explicit Services(FakeProfd& fake) : fake_(fake) {}
@@ -44,6 +46,7 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     builder.RegisterService(static_cast<v1::TargetService::Service*>(this));
     builder.RegisterService(static_cast<v1::ReportService::Service*>(this));
     builder.RegisterService(static_cast<v1::ExportService::Service*>(this));
+    builder.RegisterService(static_cast<v1::ScheduleService::Service*>(this));
     builder.RegisterService(static_cast<v1::NodeService::Service*>(this));
     server_ = builder.BuildAndStart();
   }
@@ -234,6 +237,24 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     }
     *response = fake_.history;
     return Answer(context, fake_.on_report);
+  }
+  grpc::Status ListSchedules(grpc::ServerContext*, const v1::ListSchedulesRequest* request,
+                             v1::ListSchedulesResponse* response) override {
+    const absl::MutexLock lock(&mu_);
+    for (const auto& [id, schedule] : fake_.schedules) {
+      if (schedule.state() == v1::Schedule::DELETED && !request->include_deleted()) continue;
+      *response->add_schedules() = schedule;
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status DeleteSchedule(grpc::ServerContext*, const v1::DeleteScheduleRequest* request,
+                              v1::Schedule* response) override {
+    const absl::MutexLock lock(&mu_);
+    const auto found = fake_.schedules.find(IdOf(request->name()));
+    if (found == fake_.schedules.end()) return {grpc::StatusCode::NOT_FOUND, "no such schedule"};
+    found->second.set_state(v1::Schedule::DELETED);
+    *response = found->second;
+    return grpc::Status::OK;
   }
   grpc::Status ExportTrace(grpc::ServerContext*, const v1::ExportTraceRequest* request,
                            grpc::ServerWriter<v1::ExportTraceResponse>* writer) override {

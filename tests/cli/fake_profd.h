@@ -24,6 +24,7 @@
 #include "profd/v1/export.pb.h"
 #include "profd/v1/node.pb.h"
 #include "profd/v1/reports.pb.h"
+#include "profd/v1/schedules.pb.h"
 #include "profd/v1/targets.pb.h"
 
 namespace profd::cli {
@@ -51,6 +52,8 @@ class FakeProfd {
 
   v1::Node node;
   std::vector<v1::Target> targets;
+  // By id. Served as a profd without versions does: ApplySchedule is unimplemented.
+  std::map<std::string, v1::Schedule> schedules;
   Refusal on_resolve, on_create, on_report, on_delete;
 
   // A created capture is `ends_as` for its target, after it went through ARMING and

@@ -45,7 +45,7 @@ PATIENCE_S = float(os.environ.get('PROFD_TEST_PATIENCE_S', 60))
 NOBODY = 65534  # An ordinary user that exists everywhere.
 
 # Statuses that profctl documents.
-DONE, FAILED, USAGE, PARTIAL, REFUSED, NO_DAEMON, INTERRUPTED = 0, 1, 2, 4, 5, 6, 130
+DONE, FAILED, USAGE, CONDITION, PARTIAL, REFUSED, NO_DAEMON, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 
 
 def until(condition, what):

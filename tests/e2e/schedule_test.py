@@ -3,10 +3,14 @@
 The shortest schedule is ten seconds, so what can be is seen in the first window.
 """
 
+import json
 import time
 
 import cluster_harness
 import harness
+
+FIRST = '01HZZZZZZZZZZZZZZZZZZZZZZA'
+SECOND = '01HZZZZZZZZZZZZZZZZZZZZZZB'
 
 
 class ScheduleTest(harness.EndToEndTest):
@@ -114,8 +118,106 @@ class ManyNodesTest(cluster_harness.ClusterTest):
         cluster.nodes[1].ctl('schedule', 'delete', schedule)
         listed = cluster.ctl('schedule', 'list', '--json')
         self.assertEqual(listed.status, harness.PARTIAL)
-        self.assertEqual([(d['node'], d['problem']) for d in listed.json['drift']],
-                         [('node1', 'is missing')])
+        self.assertEqual(
+            [(d['node'], d['problem']) for d in listed.json['drift']],
+            [(node, 'is not deleted, as it is on other nodes (version 2)')
+             for node in ('node0', 'node2')])
+        self.assertEqual(cluster.ctl('schedule', 'delete', schedule).status, harness.DONE)
+        self.assertEqual(cluster.ctl('schedule', 'list', '--json').json['drift'], [])
+
+    def declare(self, *schedules):
+        path = self.folder / 'schedules.json'
+        path.write_text(json.dumps({'schedules': schedules}))
+        return path
+
+    def statuses(self, cluster, *flags):
+        return {row['id']: row for row in
+                cluster.ctl('schedule', 'status', '--json', *flags).json['statuses']}
+
+    def test_a_file_makes_every_node_what_it_declares(self):
+        cluster = self.cluster(nodes=3, ranks_per_node=1)
+        first = {'name': 'schedules/' + FIRST, 'version': 1,
+                 'spec': {'every': '1800s', 'capture': {'steps': 3}, 'display_name': 'nightly'}}
+        second = {'name': 'schedules/' + SECOND, 'version': 1,
+                  'spec': {'cron': '0 3 * * *', 'capture': {'steps': 5}}}
+        file = self.declare(first, second)
+        late = cluster.nodes[2]
+        late.terminate()
+
+        before = cluster.ctl('schedule', 'diff', '-f', file, '--json', nodes=cluster.nodes[:2])
+        self.assertEqual(before.status, harness.CONDITION, before.err)
+        self.assertEqual({row['change'] for row in before.json['declarations']}, {'created'})
+        self.assertEqual(cluster.ctl('schedule', 'apply', '-f', file).status, harness.PARTIAL)
+        again = cluster.ctl('schedule', 'apply', '-f', file, '--json', nodes=cluster.nodes[:2])
+        self.assertEqual(again.status, harness.DONE, again.err)
+        self.assertEqual({row['change'] for row in again.json['declarations']}, {'unchanged'})
+        self.assertEqual(cluster.ctl('schedule', 'diff', '-f', file,
+                                     nodes=cluster.nodes[:2]).status, harness.DONE)
+
+        late.start()
+        status = self.statuses(cluster)
+        self.assertEqual((status[FIRST]['nodes_current'], status[FIRST]['nodes_expected']), (2, 3))
+        self.assertIn('missing: node2', status[FIRST]['behind'])
+        begun = time.monotonic()
+        joined = late.ctl('schedule', 'apply', '-f', file)
+        self.assertEqual(joined.status, harness.DONE, joined.err)
+        self.assertEqual(self.statuses(cluster)[FIRST]['nodes_current'], 3)
+        self.assertLess(time.monotonic() - begun, 5)
+
+        first['version'], first['spec']['every'] = 2, '3600s'
+        file = self.declare(first, second)
+        changed = cluster.ctl('schedule', 'apply', '-f', file, '--json', nodes=cluster.nodes[:1])
+        self.assertEqual([row['change'] for row in changed.json['declarations']],
+                         ['updated', 'unchanged'])
+        self.assertIn('version 1: node1, node2', self.statuses(cluster)[FIRST]['behind'])
+        self.assertEqual(cluster.ctl('schedule', 'apply', '-f', file).status, harness.DONE)
+        self.assertEqual(self.statuses(cluster)[FIRST]['behind'], '')
+
+    def test_what_is_deleted_never_comes_back(self):
+        cluster = self.cluster(nodes=3, ranks_per_node=1)
+        file = self.declare({'name': 'schedules/' + FIRST, 'version': 1,
+                             'spec': {'every': '1800s', 'capture': {'steps': 3}}})
+        self.assertEqual(cluster.ctl('schedule', 'apply', '-f', file, nodes=cluster.nodes[:2]).status,
+                         harness.DONE)
+        cluster.nodes[1].terminate()
+        deleted = cluster.ctl('schedule', 'delete', FIRST)
+        self.assertEqual(deleted.status, harness.PARTIAL, deleted.err)
+        self.assertIn('may still have the schedule', deleted.err)
+        # Neither where it was, nor where it never was.
+        for node in (cluster.nodes[0], cluster.nodes[2]):
+            refused = node.ctl('schedule', 'apply', '-f', file, '--json')
+            self.assertEqual(refused.status, harness.FAILED, refused.err)
+            self.assertEqual(refused.json['declarations'][0]['error_reason'], 'STALE_VERSION')
+            node.terminate()
+            node.start()
+            self.assertEqual(node.ctl('schedule', 'list', '--json').json['schedules'], [])
+        cluster.nodes[1].start()
+        behind = self.statuses(cluster)[FIRST]
+        self.assertEqual((behind['version'], behind['state'], behind['behind']),
+                         (2, 'DELETED', 'version 1: node1'))
+        self.assertEqual(cluster.ctl('schedule', 'delete', FIRST).status, harness.DONE)
+        self.assertEqual(self.statuses(cluster, '--deleted')[FIRST]['nodes_current'], 3)
+        self.assertEqual(self.statuses(cluster), {})
+
+    def test_a_file_that_is_wrong_changes_nothing_and_says_where(self):
+        cluster = self.cluster(nodes=1, ranks_per_node=1)
+        good = {'name': 'schedules/' + FIRST, 'version': 1,
+                'spec': {'every': '1800s', 'capture': {'steps': 3}}}
+        other = {**good, 'name': 'schedules/' + SECOND}
+        for spoilt, says in (({**other, 'versions': 2}, 'versions'),
+                             ({**other, 'version': 0}, 'version'),
+                             ({**other, 'name': 'nightly'}, 'schedules/ULID'),
+                             ({**other, 'deleted': True}, 'mutually exclusive'),
+                             ({'name': other['name'], 'version': 1}, 'spec'),
+                             (good, 'twice'),
+                             # Which only the daemon knows.
+                             ({**other, 'spec': {'every': '1s', 'capture': {'steps': 3}}}, SECOND)):
+            result = cluster.ctl('schedule', 'apply', '-f', self.declare(good, spoilt))
+            self.assertEqual(result.status, harness.USAGE, result.err)
+            self.assertIn(says, result.err)
+        missing = cluster.ctl('schedule', 'apply', '-f', self.folder / 'none.json')
+        self.assertEqual(missing.status, harness.USAGE)
+        self.assertEqual(cluster.ctl('schedule', 'list', '--json').json['schedules'], [])
 
     def await_group(self, cluster, schedule, ranks):
         """The ID of the first group of so many ranks that have all ended."""

@@ -40,6 +40,21 @@ class FakeScheduleStore final : public ScheduleStore {
     UpdateLedger(PrincipalName(record.creator));
     return kept;
   }
+  absl::StatusOr<ScheduleRecord> ReplaceSchedule(const ScheduleRecord& record) override {
+    if (!error.ok()) return error;
+    const auto found = schedules_.find(record.id);
+    if (found == schedules_.end()) return absl::NotFoundError(record.id);
+    const std::string before = PrincipalName(found->second.creator);
+    found->second = record;
+    UpdateLedger(before);
+    UpdateLedger(PrincipalName(record.creator));
+    return record;
+  }
+  absl::StatusOr<ScheduleTombstone> GetTombstone(std::string_view id) override {
+    const auto found = tombstones_.find(id);
+    if (found == tombstones_.end()) return absl::NotFoundError(std::string(id));
+    return found->second;
+  }
   absl::Status UpdateSchedule(const ScheduleRecord& record) override {
     if (!error.ok()) return error;
     const auto found = schedules_.find(record.id);
@@ -66,7 +81,11 @@ class FakeScheduleStore final : public ScheduleStore {
     return records;
   }
   absl::Status TrimDeletedSchedules(absl::Time before) override {
-    std::erase_if(schedules_, [&](const auto& entry) { return entry.second.delete_time < before; });
+    std::erase_if(schedules_, [&](const auto& entry) {
+      if (entry.second.delete_time >= before) return false;
+      Bury(entry.second);
+      return true;
+    });
     return absl::OkStatus();
   }
   absl::StatusOr<bool> RemoveOldestDeletedSchedule(std::string_view principal) override {
@@ -80,6 +99,7 @@ class FakeScheduleStore final : public ScheduleStore {
       }
     }
     if (oldest == schedules_.end()) return false;
+    Bury(oldest->second);
     schedules_.erase(oldest);
     UpdateLedger(std::string(principal));
     return true;
@@ -170,6 +190,10 @@ class FakeScheduleStore final : public ScheduleStore {
   }
 
  private:
+  void Bury(const ScheduleRecord& record) {
+    tombstones_[record.id] = {.version = record.version,
+                              .principal = PrincipalName(record.creator)};
+  }
   void UpdateLedger(const std::string& principal) {
     if (ledger == nullptr) return;
     const auto number = std::ranges::count_if(schedules_, [&](const auto& entry) {
@@ -185,6 +209,7 @@ class FakeScheduleStore final : public ScheduleStore {
   }
 
   std::map<std::string, ScheduleRecord> schedules_;
+  std::map<std::string, ScheduleTombstone, std::less<>> tombstones_;
   std::map<Key, ScheduleWindow> windows_;
 };
 

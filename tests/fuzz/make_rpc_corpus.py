@@ -21,6 +21,10 @@ SPEC = "spec { steps: 2 warmup_steps: 1 }"
 # Name of the file, method, request.
 REQUESTS = [
     ("abort_group", "AbortGroup", f'group: "{GROUP}"'),
+    ("apply_schedule", "ApplySchedule",
+     f'declaration {{ name: "{SCHEDULE}" version: 2 spec {{ every {{ seconds: 60 }} capture {{ steps: 1 }} }} }}'),
+    ("apply_schedule_deleted", "ApplySchedule",
+     f'declaration {{ name: "{SCHEDULE}" version: 3 deleted: true }} validate_only: true'),
     ("cancel", "CancelCapture", f'name: "captures/{OWN}"'),
     ("cancel_others", "CancelCapture", f'name: "captures/{OTHER}"'),
     ("close_group", "CloseGroup",

@@ -248,6 +248,14 @@ class AccessTest : public RpcTest {
          grpc::NOT_FOUND},
         {"CreateSchedule", Verb::kSchedule,
          [=, this] { return Ask(*me_->schedules, &Schedules::CreateSchedule, schedule); }},
+        {"ApplySchedule", Verb::kSchedule,
+         [=, this] {
+           v1::ApplyScheduleRequest apply;
+           apply.mutable_declaration()->set_name("schedules/01HZZZZZZZZZZZZZZZZZZZZZZB");
+           apply.mutable_declaration()->set_version(1);
+           *apply.mutable_declaration()->mutable_spec() = schedule.spec();
+           return Ask(*me_->schedules, &Schedules::ApplySchedule, apply);
+         }},
         {"GetSchedule", Verb::kList,
          [=, this] {
            return Ask(*me_->schedules, &Schedules::GetSchedule,

@@ -52,6 +52,12 @@ std::string ResourceOf(const Message& message) {
     std::string text = FirstOf(message, *field);
     if (!text.empty()) return ForDisplay(text, kMaxResourceBytes);
   }
+  for (const char* name : {"declaration", "schedule"}) {
+    const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
+    if (field == nullptr || field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    if (!field->is_repeated())
+      return ResourceOf(message.GetReflection()->GetMessage(message, field));
+  }
   return {};
 }
 

@@ -91,6 +91,36 @@ void ScheduleSpecToProto(const ScheduleSpec& spec, v1::ScheduleSpec& out) {
   out.set_pin(spec.pin);
 }
 
+absl::StatusOr<ScheduleDeclaration> DeclarationFromProto(
+    const v1::ScheduleDeclaration& declaration) {
+  ScheduleDeclaration out{.version = declaration.version(), .deleted = declaration.deleted()};
+  ASSIGN_OR_RETURN(out.id, ParseScheduleName(declaration.name()));
+  if (out.deleted && declaration.has_spec()) {
+    return absl::InvalidArgumentError("declaration.spec: must not be set for a deleted schedule");
+  }
+  if (!out.deleted) {
+    if (!declaration.has_spec()) {
+      return absl::InvalidArgumentError("declaration.spec: must be set, unless deleted is");
+    }
+    ASSIGN_OR_RETURN(out.spec, ScheduleSpecFromProto(declaration.spec()));
+  }
+  return out;
+}
+
+v1::ApplyScheduleResponse::Change ChangeToProto(DeclaredChange change) {
+  switch (change) {
+    case DeclaredChange::kNone:
+      return v1::ApplyScheduleResponse::NONE;
+    case DeclaredChange::kCreated:
+      return v1::ApplyScheduleResponse::CREATED;
+    case DeclaredChange::kUpdated:
+      return v1::ApplyScheduleResponse::UPDATED;
+    case DeclaredChange::kDeleted:
+      return v1::ApplyScheduleResponse::DELETED;
+  }
+  return v1::ApplyScheduleResponse::CHANGE_UNSPECIFIED;
+}
+
 void ScheduleToProto(const ScheduleView& view, std::string_view node, v1::Schedule& out) {
   const ScheduleRecord& record = view.record;
   out.set_name(ScheduleName(record.id));
@@ -104,6 +134,7 @@ void ScheduleToProto(const ScheduleView& view, std::string_view node, v1::Schedu
   out.set_window_count(view.totals.windows);
   out.set_capture_count(view.totals.captures);
   out.set_capture_bytes(view.totals.bytes);
+  out.set_version(record.version);
 }
 
 void WindowToProto(const ScheduleWindow& window, std::string_view node, v1::ScheduleWindow& out) {

@@ -48,6 +48,8 @@ class ScheduleService final : public RpcService {
     using Async = v1::ScheduleService::AsyncService;
     Unary<v1::CreateScheduleRequest, v1::Schedule>(&Async::RequestCreateSchedule, Verb::kSchedule,
                                                    &ScheduleService::Create);
+    Unary<v1::ApplyScheduleRequest, v1::ApplyScheduleResponse>(
+        &Async::RequestApplySchedule, Verb::kSchedule, &ScheduleService::Apply);
     Unary<v1::GetScheduleRequest, v1::Schedule>(&Async::RequestGetSchedule, Verb::kList,
                                                 &ScheduleService::Get);
     Unary<v1::ListSchedulesRequest, v1::ListSchedulesResponse>(&Async::RequestListSchedules,
@@ -86,6 +88,17 @@ class ScheduleService final : public RpcService {
     }
     ASSIGN_OR_RETURN(const ScheduleSpec spec, ScheduleSpecFromProto(request.spec()));
     return Answer(parts_.schedules.Create(info.caller, spec, id), response);
+  }
+
+  absl::Status Apply(const CallInfo& info, const v1::ApplyScheduleRequest& request,
+                     v1::ApplyScheduleResponse& response) {
+    ASSIGN_OR_RETURN(const ScheduleDeclaration declaration,
+                     DeclarationFromProto(request.declaration()));
+    ASSIGN_OR_RETURN(const AppliedDeclaration applied,
+                     parts_.schedules.Apply(info.caller, declaration, request.validate_only()));
+    ScheduleToProto(applied.view, parts_.options.node_name, *response.mutable_schedule());
+    response.set_change(ChangeToProto(applied.change));
+    return absl::OkStatus();
   }
 
   absl::Status Get(const CallInfo& info, const v1::GetScheduleRequest& request,

@@ -19,6 +19,9 @@ namespace {
   "schedule_id, time_unix_ns, pid, process_start_ticks, outcome, detail, capture_id, " \
   "weight_millionths, ended, bytes, busy_ns, backoff_level, skips_left"
 
+#define PROFD_MOST_TOMBSTONES "4096"
+static_assert(kMaxTombstones == 4096);
+
 constexpr double kMillion = 1e6;
 // How often the rows of a schedule are counted; that takes longer than to add one.
 constexpr int64_t kAppendsPerCount = 256;
@@ -64,6 +67,8 @@ absl::StatusOr<std::vector<ScheduleRecord>> ReadSchedules(Statement& query) {
     ASSIGN_OR_RETURN(const bool row, query.Step());
     if (!row) return records;
     ASSIGN_OR_RETURN(ScheduleRecord record, DecodeSchedule(query.Bytes(0)));
+    // Not as it was stored: an earlier profd may have hashed other fields.
+    record.spec_hash = HashOfSpec(record.spec);
     record.paused = query.Int(1) != 0;
     record.delete_time = FromColumn(query.Int(2));
     record.last_window = FromColumn(query.Int(3));
@@ -83,14 +88,42 @@ absl::StatusOr<ScheduleRecord> ScheduleTables::Insert(const ScheduleRecord& reco
       return absl::FailedPreconditionError(StrCat("schedule ", record.id, " exists already"));
     }
   }
+  RETURN_IF_ERROR(Put(kept));
+  return kept;
+}
+
+absl::StatusOr<ScheduleRecord> ScheduleTables::Replace(const ScheduleRecord& record) {
+  ScheduleRecord kept = record;
+  kept.spec_hash = HashOfSpec(record.spec);
+  Transaction transaction(db_);
+  RETURN_IF_ERROR(transaction.status());
+  {
+    // Not updated: what its principal holds follows from rows that come and go.
+    StatementLease remove = db_.Use("DELETE FROM schedules WHERE id = ?1 RETURNING 1");
+    ASSIGN_OR_RETURN(const bool existed, remove->BindText(1, record.id).Step());
+    if (!existed) return absl::NotFoundError(StrCat("no schedule ", ForDisplay(record.id, 64)));
+    RETURN_IF_ERROR(remove->Step().status());
+  }
+  RETURN_IF_ERROR(Put(kept));
+  RETURN_IF_ERROR(transaction.Commit());
+  return kept;
+}
+
+absl::Status ScheduleTables::Put(const ScheduleRecord& record) {
   StatementLease put = db_.Use(
       "INSERT INTO schedules(id, paused, delete_unix_ns, last_window_unix_ns, record, principal, "
       "record_bytes) VALUES(?1, ?2, ?3, ?4, ?5, ?6, length(?5))");
-  put->BindText(1, kept.id).Bind(2, kept.paused ? 1 : 0).Bind(3, ToColumn(kept.delete_time));
-  put->Bind(4, ToColumn(kept.last_window)).BindText(5, EncodeSchedule(kept));
-  put->BindText(6, PrincipalName(kept.creator));
-  RETURN_IF_ERROR(put->Run());
-  return kept;
+  put->BindText(1, record.id).Bind(2, record.paused ? 1 : 0).Bind(3, ToColumn(record.delete_time));
+  put->Bind(4, ToColumn(record.last_window)).BindText(5, EncodeSchedule(record));
+  return put->BindText(6, PrincipalName(record.creator)).Run();
+}
+
+absl::StatusOr<ScheduleTombstone> ScheduleTables::GetTombstone(std::string_view id) {
+  StatementLease query =
+      db_.Use("SELECT version, principal FROM schedule_tombstones WHERE id = ?1");
+  ASSIGN_OR_RETURN(const bool found, query->BindText(1, id).Step());
+  if (!found) return absl::NotFoundError(StrCat("no tombstone of ", ForDisplay(id, 64)));
+  return ScheduleTombstone{.version = query->Int(0), .principal = query->Text(1)};
 }
 
 absl::Status ScheduleTables::Update(const ScheduleRecord& record) {
@@ -174,8 +207,17 @@ absl::StatusOr<ScheduleHolding> ScheduleTables::GetHolding(std::string_view prin
 absl::Status ScheduleTables::Remove(std::string_view id) {
   Transaction transaction(db_);
   RETURN_IF_ERROR(transaction.status());
-  for (const char* sql : {"DELETE FROM schedule_windows WHERE schedule_id = ?1",
-                          "DELETE FROM schedules WHERE id = ?1"}) {
+  // A record that an earlier profd wrote has no version: it is the first.
+  for (const char* sql :
+       {"INSERT OR REPLACE INTO schedule_tombstones(id, version, principal, delete_unix_ns) "
+        "SELECT id, ifnull(json_extract(record, '$.version'), 1), principal, delete_unix_ns "
+        "FROM schedules WHERE id = ?1 AND json_valid(record)",
+        "DELETE FROM schedule_tombstones WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER "
+        "(PARTITION BY principal ORDER BY delete_unix_ns DESC, id DESC) AS number "
+        "FROM schedule_tombstones WHERE principal = (SELECT principal FROM schedules "
+        "WHERE id = ?1)) WHERE number > " PROFD_MOST_TOMBSTONES ")",
+        "DELETE FROM schedule_windows WHERE schedule_id = ?1",
+        "DELETE FROM schedules WHERE id = ?1"}) {
     StatementLease remove = db_.Use(sql);
     RETURN_IF_ERROR(remove->BindText(1, id).Run());
   }

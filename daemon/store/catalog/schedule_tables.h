@@ -26,6 +26,8 @@ class ScheduleTables {
   explicit ScheduleTables(Database& db) : db_(db) {}
 
   absl::StatusOr<ScheduleRecord> Insert(const ScheduleRecord& record);
+  absl::StatusOr<ScheduleRecord> Replace(const ScheduleRecord& record);
+  absl::StatusOr<ScheduleTombstone> GetTombstone(std::string_view id);
   absl::Status Update(const ScheduleRecord& record);
   absl::StatusOr<std::vector<ScheduleRecord>> List();
   absl::StatusOr<std::vector<ScheduleRecord>> ListDeleted(std::string_view id_prefix,
@@ -48,6 +50,8 @@ class ScheduleTables {
   absl::StatusOr<ScheduleTotals> GetTotals(std::string_view schedule_id);
 
  private:
+  absl::Status Put(const ScheduleRecord& record);
+  // Leaves a tombstone.
   absl::Status Remove(std::string_view id);
   absl::Status PutWindow(const ScheduleWindow& window);
   absl::Status Trim(std::string_view schedule_id, absl::Time now);

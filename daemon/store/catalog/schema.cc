@@ -164,6 +164,14 @@ UPDATE audit_log SET kind = 2 WHERE kind = 0
 UPDATE audit_log SET last_unix_ns = time_unix_ns;
 CREATE INDEX audit_log_rings ON audit_log(kind, principal, id);
 )sql"},
+    {4, R"sql(
+CREATE TABLE schedule_tombstones(
+  id TEXT PRIMARY KEY,
+  version INTEGER NOT NULL,
+  principal TEXT NOT NULL,
+  delete_unix_ns INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX schedule_tombstones_by_principal ON schedule_tombstones(principal, delete_unix_ns);
+)sql"},
 };
 
 }  // namespace

@@ -419,6 +419,7 @@ void Visit(Archive& archive, T& record) {
   archive("creator", record.creator);
   archive("create_unix_ns", record.create_time);
   archive("spec_hash", record.spec_hash);
+  archive("version", record.version);
 }
 
 constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
@@ -683,7 +684,9 @@ absl::StatusOr<ScheduleRecord> DecodeSchedule(std::string_view untrusted) {
 }
 
 std::string HashOfSpec(const ScheduleSpec& spec) {
-  return absl::StrFormat("%016x", StableHash().Add(Encode(spec)).Value());
+  ScheduleSpec hashed = spec;
+  if (!NodesDecide(spec)) hashed.nodes.clear();  // As SameSchedule() compares.
+  return absl::StrFormat("%016x", StableHash().Add(Encode(hashed)).Value());
 }
 
 }  // namespace profd::store

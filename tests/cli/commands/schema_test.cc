@@ -227,8 +227,15 @@ TEST_F(SchemaTest, SchedulesAndCallsKeepToTheirSchema) {
     schedules[1].next_window = absl::FromUnixSeconds(7);
     const std::vector<ScheduleDrift> drift = {{"01J", "n", "is missing"}};
     const std::vector<WindowView> windows(1);
-    const ScheduleAnswer answer = {
-        .id = "01J", .schedules = schedules, .drift = drift, .windows = windows, .outcomes = asked};
+    const std::vector<DeclarationOutcome> declarations = {{.id = "01J", .change = "refused"}};
+    const std::vector<ScheduleStatus> statuses = {{.id = "01J", .behind = "missing: n"}};
+    const ScheduleAnswer answer = {.id = "01J",
+                                   .schedules = schedules,
+                                   .drift = drift,
+                                   .windows = windows,
+                                   .declarations = declarations,
+                                   .statuses = statuses,
+                                   .outcomes = asked};
     const auto written = [&](void (*write)(const ScheduleAnswer&, JsonWriter&)) {
       return Written([&](JsonWriter& json) { write(answer, json); });
     };
@@ -238,6 +245,11 @@ TEST_F(SchemaTest, SchedulesAndCallsKeepToTheirSchema) {
     EXPECT_EQ(list["schedules"][1]["next_window_unix_ns"], 7'000'000'000);
     EXPECT_THAT(Violations(written(&WriteOneScheduleJson), SchemaOf("schedule_show"), "show"),
                 IsEmpty());
+    EXPECT_THAT(Violations(written(&WriteDeclarationsJson), SchemaOf("schedule_apply"), "apply"),
+                IsEmpty());
+    EXPECT_THAT(
+        Violations(written(&WriteScheduleStatusJson), SchemaOf("schedule_status"), "status"),
+        IsEmpty());
     EXPECT_THAT(Violations(written(&WriteWindowListJson), SchemaOf("schedule_history"), "history"),
                 IsEmpty());
   }

@@ -129,6 +129,40 @@ TEST_F(SchedulesTest, WhatIsWrongIsNamedAndLeavesNothing) {
   EXPECT_THAT(list.schedules(), IsEmpty());
 }
 
+TEST_F(SchedulesTest, ADeclarationIsAppliedByItsVersion) {
+  v1::ApplyScheduleRequest request;
+  v1::ScheduleDeclaration& declaration = *request.mutable_declaration();
+  declaration.set_name(kName);
+  declaration.set_version(3);
+  *declaration.mutable_spec() = HalfHourly().spec();
+  v1::ApplyScheduleResponse response;
+  const auto apply = [&] {
+    response.Clear();
+    return Do(*me_->schedules, &Schedules::ApplySchedule, request, &response);
+  };
+  request.set_validate_only(true);
+  ASSERT_THAT(apply(), Succeeds());
+  EXPECT_EQ(response.change(), v1::ApplyScheduleResponse::CREATED);
+  request.set_validate_only(false);
+  ASSERT_THAT(apply(), Succeeds());
+  EXPECT_EQ(response.change(), v1::ApplyScheduleResponse::CREATED);
+  EXPECT_EQ(response.schedule().version(), 3);
+  ASSERT_THAT(apply(), Succeeds());
+  EXPECT_EQ(response.change(), v1::ApplyScheduleResponse::NONE);
+  declaration.set_version(2);
+  EXPECT_THAT(apply(), Fails(grpc::FAILED_PRECONDITION, "STALE_VERSION"));
+  declaration.set_version(3);
+  declaration.mutable_spec()->mutable_every()->set_seconds(3600);
+  EXPECT_THAT(apply(), Fails(grpc::ALREADY_EXISTS, "VERSION_CONFLICT"));
+  declaration.set_deleted(true);
+  EXPECT_THAT(apply(), Fails(grpc::INVALID_ARGUMENT));  // Deleted, and with a spec.
+  declaration.clear_spec();
+  declaration.set_version(4);
+  ASSERT_THAT(apply(), Succeeds());
+  EXPECT_EQ(response.change(), v1::ApplyScheduleResponse::DELETED);
+  EXPECT_EQ(response.schedule().state(), v1::Schedule::DELETED);
+}
+
 TEST_F(SchedulesTest, OneIsPausedResumedAndDeleted) {
   const std::string name = CreateOrDie();
   v1::Schedule schedule;

@@ -117,9 +117,91 @@ TEST_F(ScheduleTablesTest, OneThatIsNotThereCannotChange) {
   EXPECT_THAT(store_->UpdateSchedule(record_), StatusIs(absl::StatusCode::kNotFound));
 }
 
+TEST_F(ScheduleTablesTest, OneIsReplacedAndKeepsItsHistory) {
+  ASSERT_THAT(store_->AppendWindows(record_, std::vector{NotChosen(1)}, kStart), IsOk());
+  record_.version = 7;
+  record_.spec.every = absl::Hours(9);
+  record_.creator = {.uid = 1001};
+  const auto replaced = store_->ReplaceSchedule(record_);
+  ASSERT_THAT(replaced, IsOk());
+  EXPECT_NE(replaced->spec_hash, record_.spec_hash);
+  Reopen();
+  const auto records = store_->ListSchedules();
+  ASSERT_THAT(records, IsOk());
+  ASSERT_THAT(*records, SizeIs(1));
+  EXPECT_EQ(records->front().version, 7);
+  EXPECT_EQ(records->front().spec.every, absl::Hours(9));
+  EXPECT_EQ(store_->GetTotals(kId)->windows, 1);
+  EXPECT_EQ(store_->GetHolding("uid:1000")->bytes, 0);
+  EXPECT_GT(store_->GetHolding("uid:1001")->bytes, 0);
+  record_.id = "01HZZZZZZZZZZZZZZZZZZZZZZB";
+  EXPECT_THAT(store_->ReplaceSchedule(record_), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(ScheduleTablesTest, WhatIsRemovedLeavesATombstone) {
+  EXPECT_THAT(store_->GetTombstone(kId), StatusIs(absl::StatusCode::kNotFound));
+  record_.version = 5;
+  record_.delete_time = kStart;
+  ASSERT_THAT(store_->ReplaceSchedule(record_), IsOk());
+  ASSERT_THAT(store_->TrimDeletedSchedules(kStart + absl::Seconds(1)), IsOk());
+  Reopen();
+  EXPECT_THAT(*store_->ListDeletedSchedules("", "", 10), IsEmpty());
+  const auto tombstone = store_->GetTombstone(kId);
+  ASSERT_THAT(tombstone, IsOk());
+  EXPECT_EQ(tombstone->version, 5);
+  EXPECT_EQ(tombstone->principal, "uid:1000");
+}
+
+TEST_F(ScheduleTablesTest, OfEachPrincipalTheNewestTombstonesStay) {
+  {
+    auto catalog = Database::Open(folder_ / "data" / "catalog.db", Database::Mode::kReadWrite);
+    ASSERT_THAT(catalog, IsOk());
+    ASSERT_THAT(
+        (*catalog)->Exec(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4096) "
+            "INSERT INTO schedule_tombstones SELECT 'T' || i, 1, 'uid:1000', i FROM n "
+            "UNION ALL SELECT 'other', 1, 'uid:1001', 0"),
+        IsOk());
+  }
+  record_.delete_time = kStart;
+  ASSERT_THAT(store_->ReplaceSchedule(record_), IsOk());
+  ASSERT_THAT(store_->TrimDeletedSchedules(kStart + absl::Seconds(1)), IsOk());
+  EXPECT_THAT(store_->GetTombstone(kId), IsOk());
+  EXPECT_THAT(store_->GetTombstone("T1"), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(store_->GetTombstone("T2"), IsOk());
+  EXPECT_THAT(store_->GetTombstone("other"), IsOk());
+}
+
+TEST_F(ScheduleTablesTest, ARecordOfAnEarlierProfdIsTheFirstVersionAndHashedAnew) {
+  record_.delete_time = kStart;
+  ASSERT_THAT(store_->ReplaceSchedule(record_), IsOk());
+  {
+    auto catalog = Database::Open(folder_ / "data" / "catalog.db", Database::Mode::kReadWrite);
+    ASSERT_THAT(catalog, IsOk());
+    ASSERT_THAT((*catalog)->Exec("UPDATE schedules SET record = json_set(json_remove(record, "
+                                 "'$.version'), '$.spec_hash', 'of earlier fields')"),
+                IsOk());
+  }
+  Reopen();
+  const auto deleted = store_->ListDeletedSchedules("", "", 10);
+  ASSERT_THAT(deleted, IsOk());
+  ASSERT_THAT(*deleted, SizeIs(1));
+  EXPECT_EQ(deleted->front().version, 1);
+  EXPECT_EQ(deleted->front().spec_hash, record_.spec_hash);
+  ASSERT_THAT(store_->TrimDeletedSchedules(kStart + absl::Seconds(1)), IsOk());
+  EXPECT_EQ(store_->GetTombstone(kId)->version, 1);
+}
+
 TEST_F(ScheduleTablesTest, EqualSpecsHaveOneHashAndOthersAnother) {
   ScheduleSpec spec = NewSchedule().spec;
   EXPECT_EQ(HashOfSpec(spec), record_.spec_hash);
+  spec.nodes.emplace_back("gpu3");  // Only says where it was placed.
+  EXPECT_EQ(HashOfSpec(spec), record_.spec_hash);
+  ScheduleSpec counted = spec;
+  counted.sample = {.unit = SampleUnit::kNodes, .count = 2};  // Now the nodes decide.
+  const std::string of_three = HashOfSpec(counted);
+  counted.nodes.pop_back();
+  EXPECT_NE(HashOfSpec(counted), of_three);
   spec.selector.uid.reset();
   EXPECT_NE(HashOfSpec(spec), record_.spec_hash);
 }
