@@ -228,7 +228,7 @@ class Daemon {
   absl::Status StartMetrics();
   metrics::IngestNumbers IngestNumbersNow();
   metrics::AccessNumbers AccessNumbersNow();
-  rpc::IngestFacts IngestFactsNow();
+  rpc::NodeFacts NodeFactsNow();
   void Audit(const ScheduledAttempt& attempt);
   void CopyToJournal(const store::AuditEntry& entry) const;
   // Where the control server asks for the rules; unset: it has its own.
@@ -343,26 +343,26 @@ absl::Status Daemon::Run() {
   server_options.max_report_memory_bytes =
       std::min(config_.max_report_memory_bytes, quota::FindMemoryLimit().bytes / 3);
   server_options.max_report_time = config_.max_report_time;
-  ASSIGN_OR_RETURN(
-      server_, rpc::ControlServer::Start(std::move(server_options),
-                                         rpc::ControlServer::Parts{
-                                             .manager = *manager_,
-                                             .targets = *targets_,
-                                             .store = *store_,
-                                             .schedules = *schedules_,
-                                             .target_events = *news_,
-                                             .ledger = ledger_,
-                                             .clock = clock_,
-                                             .ingest_facts = [this] { return IngestFactsNow(); },
-                                             .on_call =
-                                                 [this](const rpc::CallStats& end) {
-                                                   exporter_->counters().CallEnded(
-                                                       end.method, end.code, end.reason, end.took,
-                                                       end.sent_bytes);
-                                                 },
-                                             .access_rules = RulesNow(),
-                                             .watchdog = &watchdog_,
-                                         }));
+  ASSIGN_OR_RETURN(server_,
+                   rpc::ControlServer::Start(std::move(server_options),
+                                             rpc::ControlServer::Parts{
+                                                 .manager = *manager_,
+                                                 .targets = *targets_,
+                                                 .store = *store_,
+                                                 .schedules = *schedules_,
+                                                 .target_events = *news_,
+                                                 .ledger = ledger_,
+                                                 .clock = clock_,
+                                                 .node_facts = [this] { return NodeFactsNow(); },
+                                                 .on_call =
+                                                     [this](const rpc::CallStats& end) {
+                                                       exporter_->counters().CallEnded(
+                                                           end.method, end.code, end.reason,
+                                                           end.took, end.sent_bytes);
+                                                     },
+                                                 .access_rules = RulesNow(),
+                                                 .watchdog = &watchdog_,
+                                             }));
   // Targets last: whoever registers can be captured from then on.
   targets_->Start(*news_);
 
@@ -420,7 +420,7 @@ metrics::AccessNumbers Daemon::AccessNumbersNow() {
   return numbers;
 }
 
-rpc::IngestFacts Daemon::IngestFactsNow() {
+rpc::NodeFacts Daemon::NodeFactsNow() {
   TickClock& clock = targets_->clock();
   const TargetRegistry::MemoryUse memory = targets_->memory_use();
   return {.event_clock = std::string(NameOf(clock.kind())),
@@ -428,7 +428,8 @@ rpc::IngestFacts Daemon::IngestFactsNow() {
           .capture_memory_bytes = memory.reserved_bytes,
           .max_capture_memory_bytes = memory.cap_bytes,
           .unknown_frame_count = targets_->counters().unknown_frames,
-          .refused_target_count = targets_->counters().refused_connections};
+          .refused_target_count = targets_->counters().refused_connections,
+          .policy_error = policy_ == nullptr ? "" : policy_->state().error};
 }
 
 // Who asks for these captures is not at admission, where all other calls are written down.

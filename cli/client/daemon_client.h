@@ -51,7 +51,8 @@ struct NodeInfo {
   int64_t clock_monotonic_ns = 0;
   std::string event_clock;
   double ticks_per_second = 0;
-  std::string data_dir;  // Empty: not shown to this caller.
+  int64_t clock_error_ns = -1;  // -1: nobody knows.
+  std::string data_dir;         // Empty: not shown to this caller.
   int64_t capture_count = 0;
   int64_t capture_bytes = 0;
   int64_t catalog_bytes = 0;
@@ -68,7 +69,9 @@ struct NodeInfo {
   int64_t resident_bytes = 0;
   bool captures_allowed = true;
   std::string captures_forbidden_reason;
-  std::string caller;  // Who the daemon takes us for: "uid:1000", "cn:alice"
+  bool policy_stale = false;
+  std::string policy_error;  // Empty: not stale, or not shown to this caller.
+  std::string caller;        // Who the daemon takes us for: "uid:1000", "cn:alice"
 };
 
 // Use and limits of one resource of a daemon, as v1::Quotas.

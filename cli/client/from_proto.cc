@@ -340,6 +340,10 @@ NodeInfo FromProto(const v1::Node& message) {
   node.captures_forbidden_reason = message.captures_forbidden_reason();
   node.caller = message.caller();
   node.ticks_per_second = message.clock().ticks_per_second();
+  // A daemon that does not know the field says nothing of it: 0 is not what a clock is off.
+  node.clock_error_ns = message.clock().error_ns() > 0 ? message.clock().error_ns() : -1;
+  node.policy_stale = message.policy_stale();
+  node.policy_error = message.policy_error();
   node.data_dir = message.storage().data_dir();
   node.capture_count = message.storage().capture_count();
   node.capture_bytes = message.storage().capture_bytes();

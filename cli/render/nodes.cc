@@ -20,8 +20,12 @@ const ObjectDescription<NodeInfo>& ClockObject() {
        {&NodeInfo::clock_monotonic_ns,
         {.key = "monotonic_ns", .doc = "CLOCK_MONOTONIC at that time", .unit = table::Unit::kNs}},
        {&NodeInfo::event_clock, {.key = "event_clock", .doc = "Clock used for event times"}},
-       {&NodeInfo::ticks_per_second,
-        {.key = "ticks_per_second", .doc = "Clock rate; 0: unknown"}}});
+       {&NodeInfo::ticks_per_second, {.key = "ticks_per_second", .doc = "Clock rate; 0: unknown"}},
+       {&NodeInfo::clock_error_ns,
+        {.key = "error_ns",
+         .doc = "Maximum error of the time of day, as the kernel has it; null: unknown",
+         .unit = table::Unit::kNs,
+         .nullable = true}}});
   return object;
 }
 
@@ -117,6 +121,14 @@ const ObjectDescription<NodeAnswer>& NodeObject() {
         {.key = "captures_forbidden_reason",
          .doc = "Reason why captures are forbidden; empty: allowed",
          .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).policy_stale; },
+        {.key = "policy_stale",
+         .doc = "Whether the policy file is invalid now, and earlier rules apply",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return Info(row).policy_error; },
+        {.key = "policy_error",
+         .doc = "Why the policy file is invalid; empty: it is valid, or this caller may not see it",
+         .priority = kOnlyInData}},
        {[](const Row& row) { return Info(row).caller; },
         {.key = "caller",
          .doc = "Identity of the caller, such as uid:1000 or cn:alice",
@@ -201,6 +213,10 @@ std::string RenderNode(const NodeInfo& node, const std::string& address, const S
   if (!node.captures_allowed) {
     text += FieldLine("captures", StrCat("switched off: ", node.captures_forbidden_reason));
   }
+  if (node.policy_stale) {
+    text += FieldLine("policy", StrCat("the file is invalid, and earlier rules apply",
+                                       node.policy_error.empty() ? "" : ": ", node.policy_error));
+  }
   text += FieldLine("memory", StrCat(FormatBytes(node.resident_bytes), " resident; capture memory ",
                                      FormatBytes(node.capture_memory_bytes), " of at most ",
                                      FormatBytes(node.max_capture_memory_bytes)));
@@ -215,6 +231,9 @@ std::string RenderNode(const NodeInfo& node, const std::string& address, const S
   if (node.ticks_per_second > 0) {
     StrAppend(&clock, absl::StrFormat(" at %.6g MHz", node.ticks_per_second / 1e6));
   }
+  StrAppend(&clock, "; time of day ",
+            node.clock_error_ns < 0 ? std::string("not known to be synchronized")
+                                    : StrCat("within ", FormatNs(node.clock_error_ns)));
   text += FieldLine("clock", clock);
   if (node.evicted_count > 0) {
     text += FieldLine("removed", StrCat(FormatCount(node.evicted_count),

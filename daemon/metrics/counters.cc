@@ -9,15 +9,15 @@ using prometheus::BuildCounter;
 using prometheus::BuildHistogram;
 
 // A capture lasts from a second to the hours of its timeout, a call from a millisecond to the
-// minutes of an export.
+// minutes of an export. Calls have few buckets, because every method has all of them.
 const prometheus::Histogram::BucketBoundaries& CaptureBuckets() {
   static const auto* const buckets =
       new prometheus::Histogram::BucketBoundaries{1, 2, 5, 10, 30, 60, 120, 300, 900, 3600};
   return *buckets;
 }
 const prometheus::Histogram::BucketBoundaries& CallBuckets() {
-  static const auto* const buckets = new prometheus::Histogram::BucketBoundaries{
-      0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60};
+  static const auto* const buckets =
+      new prometheus::Histogram::BucketBoundaries{0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 15};
   return *buckets;
 }
 

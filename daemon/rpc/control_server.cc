@@ -224,7 +224,7 @@ std::vector<std::unique_ptr<RpcService>> ControlServer::Impl::MakeServices(
                            .ledger = parts_.ledger,
                            .clock = parts_.clock,
                            .options = options_,
-                           .ingest_facts = parts_.ingest_facts};
+                           .node_facts = parts_.node_facts};
   std::vector<std::unique_ptr<RpcService>> services;
   for (auto* make : {&NewTargetService, &NewCaptureService, &NewReportService, &NewExportService,
                      &NewNodeService, &NewScheduleService, &NewHealthService}) {

@@ -56,8 +56,8 @@ class ControlServer {
     TargetEvents& target_events;
     quota::Ledger& ledger;
     Clock& clock;
-    std::function<IngestFacts()> ingest_facts;  // Any thread.
-    CallObserver on_call = nullptr;             // nullptr: nobody counts.
+    std::function<NodeFacts()> node_facts;  // Any thread.
+    CallObserver on_call = nullptr;         // nullptr: nobody counts.
     // The rules that hold now; any thread. Unset: an owner's and root's.
     std::function<std::shared_ptr<const AccessRules>()> access_rules;
     Watchdog* watchdog = nullptr;  // Watches the server's threads; nullptr: nobody does.

@@ -355,6 +355,18 @@ TEST_F(AccessTest, WhoMayDoNothingLearnsNothing) {
   }
 }
 
+TEST_F(AccessTest, ThatThePolicyIsStaleIsNoSecretButWhatIsInItIs) {
+  policy_error_ = "line 7: no such verb 'reed'";
+  v1::Node node;
+  for (const bool is_admin : {false, true}) {
+    Grant(is_admin ? std::vector<Verb>{Verb::kList, Verb::kAdmin} : std::vector<Verb>{Verb::kList});
+    ASSERT_THAT(Do(*me_->node, &v1::NodeService::Stub::GetNode, v1::GetNodeRequest(), &node),
+                Succeeds());
+    EXPECT_TRUE(node.policy_stale());
+    EXPECT_EQ(node.policy_error(), is_admin ? policy_error_ : "");
+  }
+}
+
 TEST_F(AccessTest, WhereCapturesAreSwitchedOffEveryoneIsToldWhy) {
   Grant({Verb::kList, Verb::kCapture, Verb::kAdmin});
   v1::SetCapturesAllowedRequest forbid;

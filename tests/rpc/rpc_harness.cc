@@ -174,15 +174,16 @@ void RpcTest::StartServer() {
                                                            .target_events = *news_,
                                                            .ledger = ledger_,
                                                            .clock = clock_,
-                                                           .ingest_facts =
-                                                               [] {
-                                                                 return IngestFacts{
+                                                           .node_facts =
+                                                               [this] {
+                                                                 return NodeFacts{
                                                                      .event_clock = "tsc",
                                                                      .ticks_per_second = 2e9,
                                                                      .capture_memory_bytes = 1,
                                                                      .max_capture_memory_bytes = 2,
                                                                      .unknown_frame_count = 3,
-                                                                     .refused_target_count = 4};
+                                                                     .refused_target_count = 4,
+                                                                     .policy_error = policy_error_};
                                                                },
                                                            .access_rules = access_rules_});
   ASSERT_THAT(server, IsOk());

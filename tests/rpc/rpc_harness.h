@@ -162,6 +162,7 @@ class RpcTest : public testing::Test {
   std::unique_ptr<TargetEvents> news_;
   ControlServerOptions options_;
   std::function<std::shared_ptr<const AccessRules>()> access_rules_;  // Unset: owners and root.
+  std::string policy_error_;                       // Set it before calls: the server reads it.
   std::vector<store::OpSummaryRow> op_summaries_;  // Of captures stored from now on.
   std::unique_ptr<ControlServer> server_;
   std::unique_ptr<Stubs> me_;  // A connection of this process.

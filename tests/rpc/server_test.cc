@@ -648,6 +648,8 @@ TEST_F(ServerTest, TheNodeTellsOfItself) {
   EXPECT_THAT(node.storage().data_dir(), HasSubstr(folder_.path().string()));
   EXPECT_EQ(node.clock().event_clock(), "tsc");
   EXPECT_GT(node.clock().unix_ns(), 0);
+  EXPECT_NE(node.clock().error_ns(), 0);
+  EXPECT_FALSE(node.policy_stale());
   EXPECT_EQ(node.unknown_frame_count(), 3);
   EXPECT_EQ(node.refused_target_count(), 4);
   EXPECT_GT(node.resident_bytes(), 1 << 20);

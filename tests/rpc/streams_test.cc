@@ -590,7 +590,7 @@ TEST_F(StreamsTest, ASecondServerOnTheSameSocketIsRefused) {
                                                                 .target_events = *news_,
                                                                 .ledger = ledger_,
                                                                 .clock = clock_,
-                                                                .ingest_facts = {}});
+                                                                .node_facts = {}});
   EXPECT_THAT(second, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another profd")));
   EXPECT_THAT(GetNode(*me_), Succeeds());
 }

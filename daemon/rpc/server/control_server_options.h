@@ -16,14 +16,15 @@ class ProcessReader;
 
 namespace profd::rpc {
 
-// What GetNode tells of ingest, read at each call.
-struct IngestFacts {
+// What GetNode tells of the rest of the daemon, read at each call.
+struct NodeFacts {
   std::string event_clock;      // "tsc", "monotonic", "cntvct"
   double ticks_per_second = 0;  // 0: not calibrated yet.
   int64_t capture_memory_bytes = 0;
   int64_t max_capture_memory_bytes = 0;
   int64_t unknown_frame_count = 0;
   int64_t refused_target_count = 0;
+  std::string policy_error;  // Why the policy file is not taken as it is now; empty: it is.
 };
 
 struct ControlServerOptions {

@@ -1,4 +1,5 @@
 // NodeService: the daemon and its machine.
+#include <sys/timex.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +33,13 @@ int64_t ResidentBytes() {
   int64_t resident_pages = 0;
   statm >> total_pages >> resident_pages;
   return resident_pages * sysconf(_SC_PAGESIZE);
+}
+
+// How far the time of day is off at most; -1: nobody knows.
+int64_t ClockErrorNs() {
+  timex state = {};
+  if (adjtimex(&state) < 0 || (state.status & STA_UNSYNC) != 0) return -1;
+  return int64_t{state.maxerror} * 1000;
 }
 
 class NodeService final : public RpcService {
@@ -202,17 +210,19 @@ class NodeService final : public RpcService {
         parts_.manager.Live(),
         [](const CaptureRecord& record) { return !IsTerminal(record.state); }));
     node.set_resident_bytes(ResidentBytes());
-    IngestToProto(node);
+    FactsToProto(info.caller, node);
     return StorageToProto(info.caller, *node.mutable_storage());
   }
 
-  void IngestToProto(v1::Node& node) {
-    const IngestFacts facts = parts_.ingest_facts();
+  void FactsToProto(const Caller& caller, v1::Node& node) {
+    const NodeFacts facts = parts_.node_facts();
     ClockToProto(parts_, *node.mutable_clock());
     node.set_capture_memory_bytes(facts.capture_memory_bytes);
     node.set_max_capture_memory_bytes(facts.max_capture_memory_bytes);
     node.set_unknown_frame_count(facts.unknown_frame_count);
     node.set_refused_target_count(facts.refused_target_count);
+    node.set_policy_stale(!facts.policy_error.empty());
+    if (caller.MayAny(Verb::kAdmin)) node.set_policy_error(ToValidUtf8(facts.policy_error));
   }
 
   absl::Status StorageToProto(const Caller& caller, v1::Node::Storage& storage) {
@@ -236,9 +246,10 @@ class NodeService final : public RpcService {
 }  // namespace
 
 void ClockToProto(const ServiceParts& parts, v1::Node::Clock& out) {
-  const IngestFacts facts = parts.ingest_facts();
+  const NodeFacts facts = parts.node_facts();
   out.set_event_clock(facts.event_clock);
   out.set_ticks_per_second(facts.ticks_per_second);
+  out.set_error_ns(ClockErrorNs());
   // Last: whoever measures how far we are apart wants it as old as the answer.
   out.set_unix_ns(absl::ToUnixNanos(parts.clock.Now()));
   out.set_monotonic_ns(absl::ToInt64Nanoseconds(parts.clock.Monotonic()));

@@ -37,7 +37,7 @@ struct ServiceParts {
   quota::Ledger& ledger;
   Clock& clock;
   const ControlServerOptions& options;
-  const std::function<IngestFacts()>& ingest_facts;
+  const std::function<NodeFacts()>& node_facts;
 };
 
 // One reading of the node's clocks. In node_service.cc.

@@ -131,6 +131,21 @@ TEST_F(CommandsTest, TheFirstThatAnswersIsTaken) {
   EXPECT_EQ(nlohmann::json::parse(result.out)["profd"]["address"], of_user.address());
 }
 
+TEST_F(CommandsTest, NodeSaysHowGoodItsClockIsAndWhetherItsPolicyIsStale) {
+  EXPECT_THAT(Run({"node"}).out, AllOf(HasSubstr("time of day not known to be synchronized"),
+                                       Not(HasSubstr("policy"))));
+  EXPECT_TRUE(RunJson({"node"})["clock"]["error_ns"].is_null());
+  profd_.node.mutable_clock()->set_error_ns(2'500'000);
+  profd_.node.set_policy_stale(true);
+  EXPECT_THAT(Run({"node"}).out,
+              AllOf(HasSubstr("time of day within 2.500ms"),
+                    HasSubstr("policy    the file is invalid, and earlier rules apply\n")));
+  profd_.node.set_policy_error("line 7: no such verb");
+  EXPECT_THAT(Run({"node"}).out, HasSubstr("earlier rules apply: line 7: no such verb\n"));
+  EXPECT_EQ(RunJson({"node"})["clock"]["error_ns"], 2'500'000);
+  EXPECT_EQ(RunJson({"node"})["policy_stale"], true);
+}
+
 TEST_F(CommandsTest, PsListsAllPages) {
   profd_.targets = {ATarget(1001), ATarget(1002), ATarget(1003)};
   profd_.targets[2].clear_step_mark_count();
