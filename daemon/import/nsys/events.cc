@@ -49,13 +49,17 @@ absl::Status NsysEvents::Run() {
 
 absl::Status NsysEvents::ForEach(std::string_view table, std::span<const std::string_view> columns,
                                  absl::FunctionRef<absl::Status(const Fields&)> fn) {
-  return source_.database().ForEach(
-      table, columns, [&](const store::ForeignDatabase::Row& row) -> absl::Status {
-        const std::optional<int64_t> owner = row.Int(kOwner);
-        const bool is_ours = owner.has_value() ? ProcessOf(*owner) == process_ : takes_unknown_;
-        if (!is_ours) return absl::OkStatus();
-        return fn(Fields(row, table, columns, not_understood_));
-      });
+  const auto on_row = [&](const store::ForeignDatabase::Row& row) -> absl::Status {
+    const std::optional<int64_t> owner = row.Int(kOwner);
+    const bool is_ours = owner.has_value() ? ProcessOf(*owner) == process_ : takes_unknown_;
+    if (!is_ours) return absl::OkStatus();
+    return fn(Fields(row, table, columns, not_understood_));
+  };
+  for (const auto& [name, unused] : source_.database().tables()) {
+    if (WithoutVersion(name) != table) continue;
+    RETURN_IF_ERROR(source_.database().ForEach(name, columns, on_row));
+  }
+  return absl::OkStatus();
 }
 
 void NsysEvents::Count(std::string_view table, std::string_view why) {

@@ -40,7 +40,7 @@ bool IsDescribing(std::string_view table) {
 const ImportedTable* FindImported(std::string_view table) {
   const auto* const found =
       std::find_if(kImportedTables.begin(), kImportedTables.end(),
-                   [&](const ImportedTable& one) { return one.name == table; });
+                   [&](const ImportedTable& one) { return one.name == WithoutVersion(table); });
   return found == kImportedTables.end() ? nullptr : found;
 }
 
@@ -60,7 +60,7 @@ absl::StatusOr<RowCounts> CountByProcess(NsysSource& source, std::string_view ta
                                          std::string_view id_column) {
   RowCounts counts;
   const std::array<std::string_view, 2> columns = {id_column, "eventType"};
-  const bool has_ranges = table == kNvtxTable;
+  const bool has_ranges = WithoutVersion(table) == kNvtxTable;
   const auto count = [](std::map<ProcessKey, int64_t>& by_process, ProcessKey process) {
     const auto found = by_process.find(process);
     if (found != by_process.end()) {
@@ -93,7 +93,7 @@ class Survey {
     for (const auto& [table, columns] : source_.database().tables()) {
       if (IsDescribing(table)) continue;
       const ImportedTable* const imported = FindImported(table);
-      RETURN_IF_ERROR(imported != nullptr ? CountImported(*imported) : CountOther(table));
+      RETURN_IF_ERROR(imported != nullptr ? CountImported(table, *imported) : CountOther(table));
     }
     RETURN_IF_ERROR(Choose());
     Distribute();
@@ -101,8 +101,9 @@ class Survey {
   }
 
  private:
-  absl::Status CountImported(const ImportedTable& table) {
-    ASSIGN_OR_RETURN(RowCounts counts, CountByProcess(source_, table.name, table.id_column));
+  // `name` may have a version behind that of `table`.
+  absl::Status CountImported(std::string_view name, const ImportedTable& table) {
+    ASSIGN_OR_RETURN(RowCounts counts, CountByProcess(source_, name, table.id_column));
     for (const auto& [process, rows] : counts.by_process) {
       NsysProcess& known = processes_[process];
       known.key = process;
@@ -112,7 +113,7 @@ class Survey {
     }
     for (const auto& [process, rows] : counts.ranges_by_process) with_ranges_.push_back(process);
     has_rows_ |= counts.of_unknown > 0;
-    imported_.emplace_back(table.name, std::move(counts));
+    imported_.emplace_back(name, std::move(counts));
     return absl::OkStatus();
   }
 

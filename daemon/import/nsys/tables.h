@@ -7,6 +7,7 @@
 #define PROFD_DAEMON_IMPORT_NSYS_TABLES_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -44,6 +45,17 @@ inline constexpr std::array<ImportedTable, 12> kImportedTables = {{
     {kMemoryTable, "globalPid"},
     {kNvtxTable, "globalTid"},
 }};
+
+// "NVTX_EVENTS" of "NVTX_EVENTS_V2", as a table may be called whose columns were changed; else
+// `table`.
+constexpr std::string_view WithoutVersion(std::string_view table) {
+  const size_t suffix = table.rfind("_V");
+  if (suffix == std::string_view::npos || suffix + 2 == table.size()) return table;
+  for (const char c : table.substr(suffix + 2)) {
+    if (c < '0' || c > '9') return table;
+  }
+  return table.substr(0, suffix);
+}
 
 // Numbers of NVTX_EVENTS.eventType, which are the same in all schemas.
 enum class NvtxType : int64_t {

@@ -79,6 +79,30 @@ TEST_P(NsysSchemaTest, CallsAndKernelsBecomeRows) {
   EXPECT_THAT(record.imported.not_understood, IsEmpty());
 }
 
+TEST_P(NsysSchemaTest, TablesWithAVersionInTheirNameAreRead) {
+  const std::string rows =
+      StrCat(Tables(), Launch(41, 1000, 7), Kernel(41, 1010, 7), Range(41, 990, "1100", "step"));
+  const std::vector<std::string> lines = LinesOfFile(Make(rows));
+  ASSERT_THAT(lines, SizeIs(3));
+  CaptureRecord record;
+  EXPECT_EQ(LinesOfFile(Make(StrCat(rows,
+                                    "ALTER TABLE NVTX_EVENTS RENAME TO NVTX_EVENTS_V2;"
+                                    "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME TO "
+                                    "CUPTI_ACTIVITY_KIND_KERNEL_V12;"),
+                             "versions.sqlite"),
+                        &record),
+            lines);
+  EXPECT_THAT(record.imported.not_understood, IsEmpty());
+}
+
+TEST_P(NsysSchemaTest, ATableWhoseNameEndsOtherwiseIsNotRead) {
+  CaptureRecord record;
+  LinesOfFile(Make(StrCat(Tables(), Kernel(41, 1010, 7), Range(41, 990, "1100", "step"),
+                          "ALTER TABLE NVTX_EVENTS RENAME TO NVTX_EVENTS_V;")),
+              &record);
+  EXPECT_THAT(record.imported.not_understood, ElementsAre(Pair("NVTX_EVENTS_V", 1)));
+}
+
 TEST_P(NsysSchemaTest, CopiesAndMemsetsHaveCuptisKinds) {
   const std::string sql = StrCat(
       "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY (start, end, deviceId, contextId, streamId, "
