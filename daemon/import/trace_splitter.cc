@@ -158,7 +158,10 @@ absl::Status TraceSplitter::ReadEvents() {
     const size_t end = EndOfEvents();
     if (end > begin_) {
       has_events_ = true;
+      const bool may_be_last = window_[end - 1] == ']';
       RETURN_IF_ERROR(GiveEvents(end));
+      ASSIGN_OR_RETURN(const bool took_end, may_be_last ? IsBehindArray() : false);
+      if (took_end) return absl::OkStatus();
       ASSIGN_OR_RETURN(const char behind, Peek());
       if (behind == ',') ++begin_;
     } else {
@@ -172,6 +175,18 @@ absl::Status TraceSplitter::ReadEvents() {
   has_events_ = true;
   ++begin_;
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> TraceSplitter::IsBehindArray() {
+  ASSIGN_OR_RETURN(const char c, Peek());
+  if (c != ',') return c == '}' || (c == '\0' && begin_ == end_);
+  while (true) {
+    size_t next = begin_ + 1;
+    while (next < end_ && IsJsonSpace(window_[next])) ++next;
+    if (next < end_) return window_[next] == '"';
+    ASSIGN_OR_RETURN(const bool more, Fill());
+    if (!more) return false;
+  }
 }
 
 size_t TraceSplitter::EndOfEvents() const {

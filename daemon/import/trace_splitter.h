@@ -66,6 +66,8 @@ class TraceSplitter {
 
   absl::Status ReadMembers();
   absl::Status ReadEvents();
+  // Whether the array ended before begin_: an event with a bracket too many took its bracket.
+  absl::StatusOr<bool> IsBehindArray();
   // How far whole events reach from begin_ on; begin_: there is none.
   size_t EndOfEvents() const;
   absl::Status GiveEvents(size_t end);

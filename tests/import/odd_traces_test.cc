@@ -169,6 +169,32 @@ TEST_F(OddTracesTest, AnEventWithUnescapedQuotesIsLostAlone) {
   }
 }
 
+TEST_F(OddTracesTest, AnEventWithABracketTooManyIsLostAlone) {
+  for (const std::string_view args :
+       {R"({{"a":1})", R"({["a":1})", R"({"a":[1})", R"({"a":{"b":1})"}) {
+    for (const std::string_view end :
+         {R"(],"traceName":"t"})", "]}", "] \n, \"traceName\":\"t\"}"}) {
+      for (const int at : {0, 1, 2}) {
+        events_.clear();
+        for (int i = 0; i < 3; ++i) {
+          if (i == at) {
+            Add(StrCat(
+                R"({"ph":"X","cat":"cpu_op","name":"odd","pid":7,"tid":9,"ts":1290,"dur":6,)",
+                R"("args":)", args, "}"));
+          }
+          Add(StrCat(R"({"ph":"X","cat":"cpu_op","name":"aten::mm","pid":7,"tid":9,"ts":)",
+                     1000 + 100 * i, R"(,"dur":40,"args":{"External id":1}})"));
+        }
+        const auto reader = Read(StrCat(R"({"schemaVersion":1,"traceEvents":[)", events_, end));
+        ASSERT_NE(reader, nullptr) << args << " at " << at << end;
+        EXPECT_EQ(reader->record().torch.operator_count, 3) << args << " at " << at << end;
+        EXPECT_THAT(reader->record().imported.not_understood,
+                    Contains(Key(HasSubstr("event damaged at byte"))));
+      }
+    }
+  }
+}
+
 TEST_F(OddTracesTest, TheByteOfTheDamageIsNamed) {
   const std::string before =
       R"({"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","pid":7,"tid":9,)"
