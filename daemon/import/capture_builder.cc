@@ -125,6 +125,8 @@ absl::Status CaptureBuilder::Add(const TraceEvent& event) {
 }
 
 void CaptureBuilder::AddUnknownArgument(const TraceEvent& event, std::string_view key) {
+  // Ours has what the trace had that it was made of, where it was counted.
+  if (is_ours_) return;
   not_understood_.Count(StrCat("arg:", event.category, ".", key));
 }
 
@@ -194,11 +196,25 @@ absl::Status CaptureBuilder::AddMetadata(const TraceEvent& event) {
     threads_.NameProcess(event.pid, Unescape(name));
   } else if (event.name == "thread_name") {
     threads_.NameThread(event.pid, event.tid, Unescape(name));
+  } else if (event.name == "process_labels" && is_ours_) {
+    for (const RawArgument& argument : event.arguments) {
+      if (argument.key == "labels") threads_.LabelProcess(event.pid, Unescape(argument.json));
+    }
   } else if (event.name != "process_labels" && event.name != "process_sort_index" &&
              event.name != "thread_sort_index") {
     not_understood_.Count(StrCat("metadata:", event.name));
   }
+  // Of Kineto's rows for its own events ("Spans"), which only these have.
+  if (event.pid.starts_with('"')) other_events_.Add(event);
   return absl::OkStatus();
+}
+
+void CaptureBuilder::SetThreads(int64_t pid, std::span<const TraceHeader::Thread> threads) {
+  for (const TraceHeader::Thread& thread : threads) {
+    const std::optional<uint32_t> index =
+        threads_.IndexOf(StrCat(pid), StrCat(thread.tid), thread.is_python);
+    if (index.has_value() && *index >= rows_.size()) rows_.resize(*index + 1);
+  }
 }
 
 absl::Status CaptureBuilder::AddSlice(const TraceEvent& event) {
@@ -231,6 +247,7 @@ absl::Status CaptureBuilder::AddSlice(const TraceEvent& event) {
     case Category::kGpuAnnotation:
       return AddGpuAnnotation(event);
     case Category::kDerived:
+      other_events_.Add(event);
       return absl::OkStatus();
     case Category::kPython:
       return AddRange(event, kPythonRange);
@@ -256,7 +273,7 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
                          .duration_ns = span->duration_ns,
                          .name = 0,
                          .op = 0,
-                         .order = OrderOf(position),
+                         .order = OrderOf(position, span->duration_ns, category),
                          .position = position,
                          .depth = 0,
                          .category = category,
@@ -276,8 +293,10 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   } else if (category == kUserRange) {
     ASSIGN_OR_RETURN(range.op, AddAnnotationInputs(event, *thread));
   }
-  RETURN_IF_ERROR(
-      arguments_.Add(event, RestoredOfRange(event, category), kArgumentOfRange, *thread, position));
+  const bool restores_stack =
+      range.op == 0 || rows_[*thread].operators[range.op - 1].restores_stack;
+  RETURN_IF_ERROR(arguments_.Add(event, RestoredOfRange(event, category), kArgumentOfRange, *thread,
+                                 position, restores_stack));
   return Keep(*thread, *span, range);
 }
 
@@ -286,7 +305,7 @@ absl::Status CaptureBuilder::AddStepArguments(const TraceEvent& event) {
       ParseInteger(event.name.substr(std::min(event.name.size(), kStepPrefix.size()))).value_or(-1);
   if (!std::in_range<uint32_t>(number)) return absl::OkStatus();
   return arguments_.Add(event, RestoredArguments::kNone, kArgumentOfStep, 0,
-                        static_cast<uint32_t>(number));
+                        static_cast<uint32_t>(number), /*restores_stack=*/false);
 }
 
 absl::Status CaptureBuilder::Keep(uint32_t thread, const Span& span, const ImportedRange& range) {
@@ -314,11 +333,12 @@ void CaptureBuilder::CountMissingIds() {
                                      by_index.value_or(by_external_id.value_or(0)));
 }
 
-// Of ranges with equal times torch writes the outer one first; profd, which writes them by their
-// end, last.
-uint32_t CaptureBuilder::OrderOf(size_t position) const {
+// Of ranges with equal times torch writes the outer one first; profd, which writes all but Python's
+// functions by their end, last. Those that take no time are in none of each other.
+uint32_t CaptureBuilder::OrderOf(size_t position, int64_t duration_ns, uint8_t category) const {
   const auto order = static_cast<uint32_t>(position);
-  return is_ours_ ? std::numeric_limits<uint32_t>::max() - order : order;
+  const bool is_reversed = is_ours_ && duration_ns > 0 && category != kPythonRange;
+  return is_reversed ? std::numeric_limits<uint32_t>::max() - order : order;
 }
 
 absl::StatusOr<uint32_t> CaptureBuilder::AddOperator(const TraceEvent& event, uint32_t thread) {
@@ -339,9 +359,16 @@ absl::StatusOr<uint32_t> CaptureBuilder::AddOperator(const TraceEvent& event, ui
     ASSIGN_OR_RETURN(op.scalars, texts_.Scalars(event.Get(Text::kScalars)));
   }
   if (op.inputs != 0) ++contents_.input_count;
-  ASSIGN_OR_RETURN(op.stack, stacks_.Add(event.Get(Text::kCallStack)));
+  RETURN_IF_ERROR(AddStack(event, op));
   rows_[thread].operators.push_back(op);
   return static_cast<uint32_t>(rows_[thread].operators.size());
+}
+
+absl::Status CaptureBuilder::AddStack(const TraceEvent& event, OperatorInfo& op) {
+  ASSIGN_OR_RETURN(const PythonStacks::Stack stack, stacks_.Add(event.Get(Text::kCallStack)));
+  op.stack = stack.id;
+  op.restores_stack = stack.is_restored;
+  return absl::OkStatus();
 }
 
 // The inputs of a record_function(), which NCCL's ranges have: they tell the size of a collective.
@@ -352,7 +379,7 @@ absl::StatusOr<uint32_t> CaptureBuilder::AddAnnotationInputs(const TraceEvent& e
   ASSIGN_OR_RETURN(op.inputs, texts_.Inputs(event.Get(Text::kDims), event.Get(Text::kTypes),
                                             event.Get(Text::kStrides)));
   ASSIGN_OR_RETURN(op.scalars, texts_.Scalars(event.Get(Text::kScalars)));
-  ASSIGN_OR_RETURN(op.stack, stacks_.Add(event.Get(Text::kCallStack)));
+  RETURN_IF_ERROR(AddStack(event, op));
   if (op.inputs == 0 && op.scalars == 0 && op.stack == 0) return 0;
   rows_[thread].operators.push_back(op);
   return static_cast<uint32_t>(rows_[thread].operators.size());
@@ -503,6 +530,10 @@ absl::Status CaptureBuilder::FinishMemory(uint32_t thread, std::vector<MemoryRow
 }
 
 absl::Status CaptureBuilder::FinishArguments() {
+  // Of no thread: says that events without arguments had none.
+  if (keeps_arguments_ && arguments_.empty()) {
+    RETURN_IF_ERROR(arguments_.AddNumber("tid", 0, kArgumentOfThread, kLeftOut));
+  }
   for (uint32_t thread = 0; keeps_arguments_ && thread < rows_.size(); ++thread) {
     const std::optional<int64_t> tid = threads_.SourceTid(thread);
     if (!tid.has_value()) continue;
@@ -587,6 +618,10 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   contents_.other_name_count = names_.other_count();
   contents_.cut_input_count = texts_.left_out_count();
   contents_.process = threads_.MainProcess();
+  int64_t start_ns = 0;
+  if (!__builtin_add_overflow(contents_.epoch_ns, contents_.start_ns, &start_ns)) {
+    contents_.other_events = other_events_.Take(start_ns);
+  }
   return std::move(contents_);
 }
 

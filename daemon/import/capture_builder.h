@@ -17,6 +17,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -35,10 +36,12 @@
 #include "daemon/import/names.h"
 #include "daemon/import/not_understood.h"
 #include "daemon/import/operator_texts.h"
+#include "daemon/import/other_events.h"
 #include "daemon/import/python_stacks.h"
 #include "daemon/import/range_nesting.h"
 #include "daemon/import/row_spool.h"
 #include "daemon/import/trace_event.h"
+#include "daemon/import/trace_header.h"
 #include "daemon/import/trace_threads.h"
 
 namespace profd::importer {
@@ -55,6 +58,8 @@ class CaptureBuilder {
   void AddUnknownArgument(const TraceEvent& event, std::string_view key);
   // The trace says that profd wrote it; before its events.
   void SetIsOurs() { is_ours_ = is_continuous_ = true; }
+  // In which order an export of ours has its threads, so that another has the same.
+  void SetThreads(int64_t pid, std::span<const TraceHeader::Thread> threads);
   // Times without events were recorded, too.
   void SetIsContinuous() { is_continuous_ = true; }
 
@@ -112,6 +117,7 @@ class CaptureBuilder {
     int64_t stack_count = 0;      // Distinct ones, those of callers included.
     int64_t cut_stack_count = 0;  // Of these, those without their outermost frames.
     bool whole_us = true;         // No time has a fraction of a microsecond.
+    std::string other_events;     // OtherEvents::Take()
     std::vector<GpuStream> streams;
     TraceThreads::Process process;
     // Processes with API calls, as in the trace. The calls of several have the same numbers.
@@ -128,6 +134,7 @@ class CaptureBuilder {
     uint32_t scalars = 0;
     uint32_t stack = 0;
     uint8_t scope = 0;
+    bool restores_stack = true;  // PythonStacks::Stack::is_restored
   };
   struct ThreadRows {
     std::vector<ImportedRange> ranges;
@@ -172,10 +179,11 @@ class CaptureBuilder {
   absl::Status AddSlice(const TraceEvent& event);
   absl::Status AddRange(const TraceEvent& event, uint8_t category);
   absl::Status AddStepArguments(const TraceEvent& event);
-  uint32_t OrderOf(size_t position) const;
+  uint32_t OrderOf(size_t position, int64_t duration_ns, uint8_t category) const;
   bool AddStep(std::string_view name, const Span& span, uint32_t thread);
   absl::StatusOr<uint32_t> AddOperator(const TraceEvent& event, uint32_t thread);
   absl::StatusOr<uint32_t> AddAnnotationInputs(const TraceEvent& event, uint32_t thread);
+  absl::Status AddStack(const TraceEvent& event, OperatorInfo& op);
   absl::Status AddCollective(const TraceEvent& event, OperatorInfo& op);
   absl::Status AddApiCall(const TraceEvent& event, bool is_driver);
   uint32_t CorrelationOf(const TraceEvent& event);
@@ -219,6 +227,7 @@ class CaptureBuilder {
   PythonStacks stacks_;
   TraceThreads threads_;
   KeptArguments arguments_;
+  OtherEvents other_events_;
   bool is_ours_ = false;
   bool is_continuous_ = false;
   bool keeps_arguments_ = false;

@@ -192,8 +192,12 @@ absl::StatusOr<bool> CaptureBuilder::NoteCudaEvent(const CudaEventRow& row) {
 absl::Status CaptureBuilder::AddGpuAnnotation(const TraceEvent& event) {
   const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
   if (!span.has_value()) return absl::OkStatus();
-  const int64_t device = event.Get(Number::kDevice, ParseInteger(event.pid).value_or(-1));
-  const int64_t stream = event.Get(Number::kStream, ParseInteger(event.tid).value_or(-1));
+  int64_t device = event.Get(Number::kDevice, ParseInteger(event.pid).value_or(-1));
+  int64_t stream = event.Get(Number::kStream, ParseInteger(event.tid).value_or(-1));
+  if (is_ours_) {
+    device = NumberOfRow(threads_.LabelOf(event.pid), "GPU ").value_or(device);
+    stream = NumberOfRow(threads_.LabelOf(event.pid, event.tid), "stream ").value_or(stream);
+  }
   if (!std::in_range<uint16_t>(device) || !std::in_range<uint32_t>(stream)) {
     CountNotUnderstood(event, " of an impossible stream");
     return absl::OkStatus();
@@ -216,10 +220,16 @@ absl::Status CaptureBuilder::AddOverhead(const TraceEvent& event) {
     not_understood_.Count(StrCat("overhead:", event.name));
     return absl::OkStatus();
   }
+  int64_t os_thread = ParseInteger(event.tid).value_or(0);
+  if (is_ours_) {
+    const std::string_view label = threads_.LabelOf(event.pid, event.tid);
+    os_thread =
+        label.starts_with("all threads") ? 0 : NumberOfRow(label, "thread ").value_or(os_thread);
+  }
   const OverheadRow row = {.start_ns = span->start_ns,
                            .duration_ns = span->duration_ns,
                            .kind = *kind,
-                           .os_thread = Narrow<uint32_t>(ParseInteger(event.tid).value_or(0), 0),
+                           .os_thread = Narrow<uint32_t>(os_thread, 0),
                            .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0)};
   return Keep(row);
 }

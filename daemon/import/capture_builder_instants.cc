@@ -62,8 +62,12 @@ std::string DeviceNameOf(const TraceEvent& event) {
 
 absl::Status CaptureBuilder::AddInstant(const TraceEvent& event) {
   // Marks of the recording itself.
-  if (event.name == "Record Window End") return absl::OkStatus();
+  if (event.name == "Record Window End") {
+    other_events_.Add(event);
+    return absl::OkStatus();
+  }
   if (event.name.starts_with("Iteration Start")) {
+    other_events_.Add(event);
     if (event.start.has_value() && !contents_.profiler_start_ns.has_value()) {
       contents_.profiler_start_ns = event.start->ns;
     }
@@ -174,6 +178,9 @@ absl::StatusOr<bool> CaptureBuilder::AddNote(const TraceEvent& event, const Span
     ASSIGN_OR_RETURN(row.subject, NameOf(event, shape->subject));
   }
   ASSIGN_OR_RETURN(row.text, NameOf(event, shape->text));
+  // What holds for the whole capture is at no time.
+  const bool is_timeless = is_ours_ && event.scope == "p";
+  if (is_timeless) row.time_ns = kNoNoteTime;
   Cover(span);
   --contents_.event_count;  // Notes are none.
   RETURN_IF_ERROR(sink_.Append(*thread, row));

@@ -37,7 +37,7 @@ absl::StatusOr<bool> CaptureBuilder::AddRangeEvent(const RangeEvent& range) {
       .duration_ns = span->duration_ns,
       .name = 0,
       .op = 0,
-      .order = OrderOf(rows_[range.thread].ranges.size()),
+      .order = static_cast<uint32_t>(rows_[range.thread].ranges.size()),
       .position = static_cast<uint32_t>(rows_[range.thread].ranges.size()),
       .depth = 0,
       .category = static_cast<uint8_t>(range.is_operator ? wire::RangeCategory::kOperator

@@ -58,8 +58,8 @@ void DescribeContents(const CaptureBuilder::Contents& contents, int64_t base_uni
   DescribeWindow(contents, base_unix_ns, record);
   record.state = CaptureState::kComplete;
   record.event_count = contents.event_count;
-  record.drops[static_cast<size_t>(DropReason::kTooDeep)] = contents.too_deep_count;
-  record.drops[static_cast<size_t>(DropReason::kThinned)] = contents.thinned_count;
+  record.drops[static_cast<size_t>(DropReason::kTooDeep)] += contents.too_deep_count;
+  record.drops[static_cast<size_t>(DropReason::kThinned)] += contents.thinned_count;
   record.other_name_event_count = contents.other_name_count;
   record.imported.time_unit_ns = contents.whole_us ? 1000 : 1;
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/status_macros.h"
@@ -27,6 +28,7 @@ constexpr uint16_t Of(RestoredArguments kind) {
   return static_cast<uint16_t>(1u << static_cast<unsigned>(kind));
 }
 constexpr uint16_t kOfRanges = Of(kAnnotation) | Of(kOperator) | Of(kAutogradFrame);
+constexpr uint16_t kOfStacks = kOfRanges | Of(kCollective) | Of(kNone);
 constexpr uint16_t kOfMemory = Of(kMemory) | Of(kForeignMemory);
 constexpr uint16_t kOfWork = Of(kKernel) | Of(kTransfer);
 
@@ -95,6 +97,8 @@ struct RestoredById {
   uint8_t graph_node = 0;
   uint8_t result = 0;
   uint8_t stream = 0;
+  uint8_t queued = 0;
+  std::bitset<kMaxArgumentIds> of_32_bits;  // What rows have so many bits for.
 };
 
 uint8_t IdOfKnown(std::string_view key) { return ArgumentId(key).value_or(0); }
@@ -119,24 +123,47 @@ const RestoredById& ById() {
     ids->graph_node = IdOfKnown("graph node id");
     ids->result = IdOfKnown("result");
     ids->stream = IdOfKnown("stream");
+    ids->queued = IdOfKnown("queued");
+    for (const char* const key : {"cbid", "correlation", "device", "context", "stream",
+                                  "registers per thread", "shared memory"}) {
+      ids->of_32_bits.set(IdOfKnown(key));
+    }
     return ids;
   }();
   return *kById;
 }
 
-bool IsRestored(const RestoredById& ids, const RawArgument& argument, RestoredArguments kind) {
+// A number of at most 32 bits, as exports write it.
+bool IsSmall(std::string_view json) {
+  const bool has_digits = !json.empty() && json[0] >= '0' && json[0] <= '9';
+  if (has_digits && json.size() < 10) return true;
+  const std::optional<int64_t> number = ParseInteger(json);
+  return has_digits && number.has_value() && std::in_range<uint32_t>(*number);
+}
+
+bool IsRestored(const RestoredById& ids, const RawArgument& argument, RestoredArguments kind,
+                bool restores_stack) {
   const uint8_t id = argument.id;
+  if (id == kUnknownArgument) return false;
   // Operators have a column for it; those of Python's functions follow from their parents.
   // An empty one is no row of theirs.
-  if (id == ids.call_stack) return argument.json != "\"\"";
+  if (id == ids.call_stack) {
+    const bool is_empty = argument.json.size() <= 2;
+    return !is_empty && restores_stack && (Of(kind) & kOfStacks) != 0;
+  }
   // Rows have no zeros of these; exports have what rows have.
   if (id == ids.graph || id == ids.graph_node) {
     return (Of(kind) & kOfWork) != 0 && argument.json != "0";
   }
   if (id == ids.result) return kind == kCall && argument.json != "0";
+  if ((ids.by[id] & Of(kind)) == 0) return false;
+  // Rows of imports have none.
+  if (id == ids.queued) return argument.json == "0";
   // All of the context, which exports write as -1.
-  if (id == ids.stream && kind == kSync && argument.json == "4294967295") return false;
-  return (ids.by[id] & Of(kind)) != 0;
+  if (id == ids.stream && kind == kSync) {
+    return argument.json == "-1" || (argument.json != "4294967295" && IsSmall(argument.json));
+  }
+  return !ids.of_32_bits[id] || IsSmall(argument.json);
 }
 
 std::optional<int64_t> IntegerOf(std::string_view text) {
@@ -164,15 +191,18 @@ KeptArguments::KeptArguments(NameTable& names, NotUnderstood& not_understood,
     : names_(names), not_understood_(not_understood), directory_(std::move(directory)) {}
 
 absl::Status KeptArguments::Add(const TraceEvent& event, RestoredArguments restored, uint8_t of,
-                                uint32_t thread, uint32_t row) {
+                                uint32_t thread, uint32_t row, bool restores_stack) {
   const RestoredById& ids = ById();
   std::bitset<kMaxArgumentIds> has;
   Kept kept = {.value = 0, .thread = thread, .row = row, .of = of, .type = {}};
   for (const RawArgument& argument : event.arguments) {
-    has.set(argument.id);
-    if (IsRestored(ids, argument, restored)) continue;
+    const bool is_known = argument.id != kUnknownArgument;
+    if (is_known) has.set(argument.id);
+    if (IsRestored(ids, argument, restored, restores_stack)) continue;
     ASSIGN_OR_RETURN(const bool has_room, Parse(event, argument, kept));
-    if (has_room) RETURN_IF_ERROR(Put(argument.id, argument.key, kept));
+    if (!has_room) continue;
+    RETURN_IF_ERROR(is_known ? Put(argument.id, argument.key, kept)
+                             : PutUnknown(event, argument.key, kept));
   }
   kept.value = 0;
   kept.type = ArgumentType::kAbsent;
@@ -221,7 +251,10 @@ absl::StatusOr<bool> KeptArguments::Parse(const TraceEvent& event, const RawArgu
   }
   if (text.size() > kMaxArgumentBytes || text_bytes_ + text.size() > kMaxTextBytes ||
       texts_.size() >= kMaxTexts) {
-    not_understood_.Count(StrCat("arg:", event.category, ".", argument.key, " is too long"));
+    // Of a stack, the frames are kept all the same.
+    if (argument.id != ById().call_stack) {
+      not_understood_.Count(StrCat("arg:", event.category, ".", argument.key, " is too long"));
+    }
     return false;
   }
   ASSIGN_OR_RETURN(const uint32_t name, names_.IdOf(text));
@@ -232,6 +265,7 @@ absl::StatusOr<bool> KeptArguments::Parse(const TraceEvent& event, const RawArgu
 }
 
 absl::Status KeptArguments::Put(uint8_t id, std::string_view key, const Kept& kept) {
+  has_any_ = true;
   OfKey& of_key = of_keys_[id];
   if (of_key.spool == nullptr) {
     of_key.key = key;
@@ -240,28 +274,53 @@ absl::Status KeptArguments::Put(uint8_t id, std::string_view key, const Kept& ke
   return of_key.spool->Add(kept);
 }
 
+absl::Status KeptArguments::PutUnknown(const TraceEvent& event, std::string_view key,
+                                       const Kept& kept) {
+  has_any_ = true;
+  auto found = of_unknown_keys_.find(key);
+  if (found == of_unknown_keys_.end()) {
+    if (of_unknown_keys_.size() == kMaxUnknownKeys || key.size() > kMaxKeyBytes) {
+      not_understood_.Count(StrCat("arg:", event.category, ".", key, " is not kept"));
+      return absl::OkStatus();
+    }
+    found = of_unknown_keys_
+                .emplace(std::string(key), std::make_unique<Spool>(directory_, kMemoryBytes))
+                .first;
+  }
+  return found->second->Add(kept);
+}
+
 absl::Status KeptArguments::Finish(const PositionOf& position_of, CaptureSink& sink) {
-  std::vector<ArgumentRow> batch;
   for (auto& [key, spool] : of_keys_) {
     if (spool == nullptr) continue;
-    ASSIGN_OR_RETURN(const uint32_t name, names_.IdOf(key));
-    RETURN_IF_ERROR(spool->Drain([&](std::span<Kept> rows) -> absl::Status {
-      batch.clear();
-      for (const Kept& kept : rows) {
-        const std::optional<uint32_t> position = position_of(kept.of, kept.thread, kept.row);
-        if (!position.has_value()) continue;
-        batch.push_back({.of = kept.of,
-                         .of_thread = kept.thread,
-                         .row = *position,
-                         .key = name,
-                         .type = kept.type,
-                         .value = kept.value});
-      }
-      return sink.Append(batch);
-    }));
+    RETURN_IF_ERROR(Drain(key, *spool, position_of, sink));
+    spool.reset();
+  }
+  for (auto& [key, spool] : of_unknown_keys_) {
+    RETURN_IF_ERROR(Drain(Unescape(key), *spool, position_of, sink));
     spool.reset();
   }
   return absl::OkStatus();
+}
+
+absl::Status KeptArguments::Drain(std::string_view key, Spool& spool, const PositionOf& position_of,
+                                  CaptureSink& sink) {
+  std::vector<ArgumentRow> batch;
+  ASSIGN_OR_RETURN(const uint32_t name, names_.IdOf(key));
+  return spool.Drain([&](std::span<Kept> rows) -> absl::Status {
+    batch.clear();
+    for (const Kept& kept : rows) {
+      const std::optional<uint32_t> position = position_of(kept.of, kept.thread, kept.row);
+      if (!position.has_value()) continue;
+      batch.push_back({.of = kept.of,
+                       .of_thread = kept.thread,
+                       .row = *position,
+                       .key = name,
+                       .type = kept.type,
+                       .value = kept.value});
+    }
+    return sink.Append(batch);
+  });
 }
 
 }  // namespace profd::importer

@@ -7,6 +7,8 @@
 // are kept as absent.
 //
 // Threads: one.
+// Arguments that profd does not know are kept whole, of up to kMaxUnknownKeys names.
+//
 // Memory:  kMemoryBytes per name of an argument; what is beyond is in a file without a name. Texts:
 //          kMaxTextBytes.
 // Errors:  RowSpool's and the sink's.
@@ -18,6 +20,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,13 +59,19 @@ class KeptArguments {
   static constexpr size_t kMemoryBytes = size_t{2} << 20;
   static constexpr size_t kMaxTextBytes = size_t{8} << 20;
   static constexpr size_t kMaxTexts = 50'000;
+  static constexpr size_t kMaxUnknownKeys = 64;
+  // Exports write no longer names.
+  static constexpr size_t kMaxKeyBytes = 80;
 
   // All must outlive it.
   KeptArguments(NameTable& names, NotUnderstood& not_understood, std::filesystem::path directory);
 
   // `of`: kArgumentOf*. `row`: the row's position, or a number that FinishRows() gives one for.
+  // `restores_stack`: if the event has a Call stack, exports write the same of its row's stack.
   absl::Status Add(const TraceEvent& event, RestoredArguments restored, uint8_t of, uint32_t thread,
-                   uint32_t row);
+                   uint32_t row, bool restores_stack = true);
+
+  bool empty() const { return !has_any_; }
 
   // The same of a number that profd found elsewhere.
   absl::Status AddNumber(std::string_view key, int64_t number, uint8_t of, uint32_t row);
@@ -86,6 +95,9 @@ class KeptArguments {
   // Nothing: there is no room for its text.
   absl::StatusOr<bool> Parse(const TraceEvent& event, const RawArgument& argument, Kept& kept);
   absl::Status Put(uint8_t id, std::string_view key, const Kept& kept);
+  absl::Status PutUnknown(const TraceEvent& event, std::string_view key, const Kept& kept);
+  absl::Status Drain(std::string_view key, Spool& spool, const PositionOf& position_of,
+                     CaptureSink& sink);
 
   NameTable& names_;
   NotUnderstood& not_understood_;
@@ -96,8 +108,10 @@ class KeptArguments {
     std::unique_ptr<Spool> spool;
   };
   std::array<OfKey, kMaxArgumentIds + 1> of_keys_;
-  absl::flat_hash_map<std::string, uint32_t> texts_;  // Names, by JSON.
+  std::map<std::string, std::unique_ptr<Spool>, std::less<>> of_unknown_keys_;  // As written.
+  absl::flat_hash_map<std::string, uint32_t> texts_;                            // Names, by JSON.
   size_t text_bytes_ = 0;
+  bool has_any_ = false;
 };
 
 }  // namespace profd::importer

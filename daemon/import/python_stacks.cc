@@ -12,14 +12,24 @@
 namespace profd::importer {
 namespace {
 
+// Of a longer text, exports may leave out frames.
+constexpr size_t kMostRestoredBytes = size_t{16} << 10;
+
+// Exports write these as they are.
+bool IsPlain(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7F; });
+}
+
 // "train.py(112): step" in its parts; false: it is of another form.
 bool SplitLine(std::string_view text, std::string_view& file, int64_t& line,
                std::string_view& function) {
   const size_t end = text.rfind("): ");
   const size_t begin = end == text.npos ? text.npos : text.rfind('(', end);
   if (begin == text.npos || begin == 0) return false;
-  const std::optional<int64_t> number = ParseInteger(text.substr(begin + 1, end - begin - 1));
+  const std::string_view digits = text.substr(begin + 1, end - begin - 1);
+  const std::optional<int64_t> number = ParseInteger(digits);
   if (!number.has_value() || !std::in_range<uint32_t>(*number)) return false;
+  if (digits != StrCat(*number)) return false;  // "007", which would be written as 7.
   file = text.substr(0, begin);
   line = *number;
   function = text.substr(end + 3);
@@ -28,27 +38,29 @@ bool SplitLine(std::string_view text, std::string_view& file, int64_t& line,
 
 }  // namespace
 
-absl::StatusOr<uint32_t> PythonStacks::Add(std::string_view json) {
-  if (json.size() <= 2) return 0;
+absl::StatusOr<PythonStacks::Stack> PythonStacks::Add(std::string_view json) {
+  if (json.size() <= 2) return Stack();
   const auto found = by_json_.find(ToAbsl(json));
   if (found != by_json_.end()) return found->second;
   if (bytes_ + json.size() > kMaxBytes) {
     ++left_out_count_;
-    return 0;
+    return Stack{.id = 0, .is_restored = false};
   }
   bytes_ += json.size();
-  ASSIGN_OR_RETURN(const uint32_t stack, Parse(Unescape(json)));
+  ASSIGN_OR_RETURN(const Stack stack, Parse(Unescape(json)));
   by_json_.emplace(std::string(json), stack);
   return stack;
 }
 
-absl::StatusOr<uint32_t> PythonStacks::Parse(std::string_view text) {
+absl::StatusOr<PythonStacks::Stack> PythonStacks::Parse(std::string_view text) {
+  bool is_restored = text.ends_with(';') && IsPlain(text) && text.size() <= kMostRestoredBytes;
   std::vector<std::string_view> frames;  // The innermost first.
   bool is_cut = false;
   while (!text.empty() && !is_cut) {
     const size_t end = std::min(text.find(';'), text.size());
     const std::string_view frame = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
+    is_restored &= !frame.empty();
     if (frame.empty()) continue;
     is_cut = frames.size() == kMostFrames;
     if (!is_cut) frames.push_back(frame);
@@ -67,7 +79,7 @@ absl::StatusOr<uint32_t> PythonStacks::Parse(std::string_view text) {
     }
     stack = at->second;
   }
-  return stack;
+  return Stack{.id = stack, .is_restored = is_restored && !is_cut};
 }
 
 absl::StatusOr<uint32_t> PythonStacks::FrameOf(std::string_view text) {

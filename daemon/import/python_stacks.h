@@ -36,8 +36,13 @@ class PythonStacks {
   // Must outlive it.
   explicit PythonStacks(NameTable& names) : names_(names) {}
 
-  // A JSON string as it stands in the trace; empty: not there. 0: nothing is there, or no room.
-  absl::StatusOr<uint32_t> Add(std::string_view json);
+  struct Stack {
+    uint32_t id = 0;  // 0: nothing is there, or no room.
+    // An export makes the same text of its frames.
+    bool is_restored = true;
+  };
+  // A JSON string as it stands in the trace; empty: not there.
+  absl::StatusOr<Stack> Add(std::string_view json);
   // A module's name as `python_function` rows have it ("nn.Module: Linear_0", as JSON), and its
   // place.
   absl::Status AddModule(std::string_view name_json, std::string_view place_json);
@@ -50,10 +55,10 @@ class PythonStacks {
 
  private:
   absl::StatusOr<uint32_t> FrameOf(std::string_view text);
-  absl::StatusOr<uint32_t> Parse(std::string_view text);
+  absl::StatusOr<Stack> Parse(std::string_view text);
 
   NameTable& names_;
-  absl::flat_hash_map<std::string, uint32_t> by_json_;  // Stacks.
+  absl::flat_hash_map<std::string, Stack> by_json_;
   absl::flat_hash_map<std::string, uint32_t> by_text_;  // Frames: positions in frames_.
   std::vector<StackRow> frames_;                        // Without callers.
   absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t> by_frame_;  // (caller, frame)

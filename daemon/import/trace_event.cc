@@ -62,7 +62,6 @@ const absl::flat_hash_map<std::string_view, KnownArgument>& Arguments() {
       {"Bytes", Number::kBytes},
       {"Ev Idx", Number::kEventIndex},
       {"Profiler Event Index", Number::kEventIndex},
-      {"Profiler Event Index", Number::kEventIndex},
       {"compile_ns", Number::kCompileNs},
       {"guards", Number::kGuards},
       {"events", Number::kEvents},
@@ -197,18 +196,17 @@ struct EventParser::Impl {
     for (auto field : arguments) {
       std::string_view key;
       if (const Error error = Key(field, key)) return error;
-      const auto known = Arguments().find(key);
-      if (known == Arguments().end()) {
-        ondemand::value value;
-        if (const Error error = field.value().get(value)) return error;
-        // Some releases write what they did not record as an empty text.
-        if (!value.raw_json_token().starts_with("\"\"")) unknown.push_back(key);
-        continue;
-      }
       std::string_view raw;
       ondemand::value value;
       if (const Error error = field.value().get(value)) return error;
       if (const Error error = Raw(value, raw)) return error;
+      const auto known = Arguments().find(key);
+      if (known == Arguments().end()) {
+        // Some releases write what they did not record as an empty text.
+        if (raw != "\"\"") unknown.push_back(key);
+        raw_arguments.push_back({key, raw, kUnknownArgument});
+        continue;
+      }
       raw_arguments.push_back({key, raw, known->second.id});
       const Argument& what = known->second.what;
       if (std::holds_alternative<Derived>(what)) continue;
@@ -250,6 +248,8 @@ struct EventParser::Impl {
       event.duration = ParseMicros(raw);
     } else if (key == "id") {
       event.flow = raw;
+    } else if (key == "s") {
+      event.scope = WithoutQuotes(raw);
     }
     return simdjson::SUCCESS;
   }

@@ -3,7 +3,7 @@
 //
 // How do I read another argument?  A member of Number or Text, and a line in kArguments in
 // trace_event.cc. Arguments that follow from others have a line without one. All that have no line
-// are counted as not understood.
+// are counted as not understood, and are kept for exports alone.
 //
 // Threads: one per parser.
 // Memory:  four bytes per byte of the longest text.
@@ -103,14 +103,15 @@ enum class Text : uint8_t {
 };
 inline constexpr size_t kTextCount = static_cast<size_t>(Text::kModule) + 1;
 
-// An argument that profd knows, as the event has it.
+// An argument as the event has it.
 struct RawArgument {
-  std::string_view key;
+  std::string_view key;  // With its escapes.
   std::string_view json;
-  uint8_t id = 0;  // Of the key: ArgumentId().
+  uint8_t id = 0;  // Of the key: ArgumentId(); kUnknownArgument: profd does not know it.
 };
 // A number below kMaxArgumentIds for each key that profd knows; nullopt: it knows no such argument.
 inline constexpr size_t kMaxArgumentIds = 128;
+inline constexpr uint8_t kUnknownArgument = 255;
 std::optional<uint8_t> ArgumentId(std::string_view key);
 
 // Views end with the next event.
@@ -120,7 +121,8 @@ struct TraceEvent {
   std::string_view name;      // Likewise, with its escapes.
   std::string_view pid;       // JSON: a number, or a string with its quotes.
   std::string_view tid;
-  std::string_view flow;  // The `id` of flows.
+  std::string_view flow;   // The `id` of flows.
+  std::string_view scope;  // The `s` of instants, without its quotes.
   std::optional<ExactTime> start;
   std::optional<ExactTime> duration;
   int64_t offset = 0;  // Where it begins in the text.

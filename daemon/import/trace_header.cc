@@ -1,9 +1,11 @@
 #include "daemon/import/trace_header.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -21,6 +23,11 @@ constexpr size_t kMaxDevices = 1024;
 constexpr size_t kMaxMetadata = 64;
 constexpr size_t kMaxLabels = 32;
 constexpr size_t kMaxDisplayNameBytes = 128;
+constexpr size_t kMaxListedThreads = 1000;
+constexpr int64_t kMaxDrops = 1'000'000'000'000;  // Of one kind: no capture has so many events.
+
+// No member of a trace but its events is called so.
+constexpr std::string_view kOtherEvents = "traceEvents";
 
 // Deeply nested values would take the parser's stack.
 constexpr int kMaxDepth = 64;
@@ -83,6 +90,31 @@ void AddDistributed(const Json& json, TargetInfo& target) {
   }
 }
 
+// What was lost is lost in what is made of it, too.
+void AddDrops(const Json& json, DropCounts& drops) {
+  const auto found = json.find("drops");
+  if (found == json.end() || !found->is_object()) return;
+  for (int i = 0; i < kDropReasonCount; ++i) {
+    const std::string reason(ToString(static_cast<DropReason>(i)));
+    drops[static_cast<size_t>(i)] =
+        std::clamp<int64_t>(NumberIn(*found, reason.c_str()), 0, kMaxDrops);
+  }
+}
+
+// [[4242,0],[4242,1]]
+std::vector<TraceHeader::Thread> ThreadsIn(const Json& json) {
+  std::vector<TraceHeader::Thread> threads;
+  const auto found = json.find("threads");
+  if (found == json.end() || !found->is_array()) return threads;
+  for (const Json& thread : *found) {
+    const bool is_one = thread.is_array() && thread.size() == 2 && thread[0].is_number_integer() &&
+                        thread[1].is_number_integer();
+    if (!is_one || threads.size() == kMaxListedThreads) return threads;
+    threads.push_back({.tid = thread[0].get<int64_t>(), .is_python = thread[1].get<int>() != 0});
+  }
+  return threads;
+}
+
 // What profd wrote about the capture that the trace was made of.
 void AddOurs(const Json& json, CaptureRecord& record) {
   record.target.pid = NumberIn(json, "pid");
@@ -90,6 +122,7 @@ void AddOurs(const Json& json, CaptureRecord& record) {
   record.target.uid = NumberIn(json, "uid");
   record.target.command = TextIn(json, "command", kMaxCommandBytes);
   record.target.library_version = TextIn(json, "library_version");
+  AddDrops(json, record.drops);
   record.spec.display_name = TextIn(json, "display_name", kMaxDisplayNameBytes);
   for (const auto& [key, value] : TextsIn(json, "metadata")) {
     if (record.target.metadata.size() == kMaxMetadata) break;
@@ -139,13 +172,16 @@ void TraceHeader::Add(std::string_view key, std::string_view value, NotUnderstoo
     is_ours_ = true;
     is_merged_ = json.contains("captures");
     AddOurs(json, known_);
+    threads_ = ThreadsIn(json);
+    has_torch_ = json.contains("torch");
   }
 }
 
-// For exports, which say themselves where times count from, and what profd knows.
+// For exports, which say themselves where times count from. Of a capture that was exported before,
+// they say what the first export said of it.
 void TraceHeader::Keep(std::string_view key, std::string_view value,
                        NotUnderstood& not_understood) {
-  if (key == "baseTimeNanoseconds" || key == "profd" || key == "simulated") return;
+  if (key == "baseTimeNanoseconds" || key == "simulated" || key == kOtherEvents) return;
   std::string json = CompactJson(value);
   kept_bytes_ += key.size() + json.size();
   if (kept_bytes_ > kMaxKeptBytes) {
@@ -154,6 +190,11 @@ void TraceHeader::Keep(std::string_view key, std::string_view value,
     return;
   }
   known_.imported.members[Unescape(key)] = std::move(json);
+}
+
+void TraceHeader::AddOtherEvents(std::string events, CaptureRecord& record) const {
+  if (events.empty() || kept_bytes_ + kOtherEvents.size() + events.size() > kMaxKeptBytes) return;
+  record.imported.members[std::string(kOtherEvents)] = std::move(events);
 }
 
 void TraceHeader::FillIn(CaptureRecord& record) const {
@@ -166,6 +207,7 @@ void TraceHeader::FillIn(CaptureRecord& record) const {
   record.gpu.driver_version = known_.gpu.driver_version;
   record.gpu.simulated = known_.gpu.simulated;
   record.imported.members = known_.imported.members;
+  record.drops = known_.drops;
   record.imported.producer = is_ours_ ? "profd" : is_kineto_ ? "torch.profiler" : "";
 }
 

@@ -6,7 +6,10 @@
 #define PROFD_DAEMON_IMPORT_TRACE_HEADER_H_
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "daemon/capture/capture_types.h"
 #include "daemon/import/not_understood.h"
@@ -22,12 +25,24 @@ class TraceHeader {
   // A member of the trace but its events. What is not as it should be is counted.
   void Add(std::string_view key, std::string_view value, NotUnderstood& not_understood);
 
+  // A thread whose events are on the row `tid`, or its functions of Python, which are there, too.
+  struct Thread {
+    int64_t tid = 0;
+    bool is_python = false;
+  };
+
   bool is_ours() const { return is_ours_; }
+  // Of exports of profd: the process, and its threads in the order in which the capture had them.
+  int64_t pid() const { return known_.target.pid; }
+  bool has_torch() const { return has_torch_; }
+  std::span<const Thread> threads() const { return threads_; }
   // The trace holds several captures that profd put on one time.
   bool is_merged() const { return is_merged_; }
   int64_t base_unix_ns() const { return base_unix_ns_; }  // Where its times count from.
   // Puts all that is known into the record.
   void FillIn(CaptureRecord& record) const;
+  // The same of OtherEvents::Take(), where there is room.
+  void AddOtherEvents(std::string events, CaptureRecord& record) const;
 
  private:
   void Keep(std::string_view key, std::string_view value, NotUnderstood& not_understood);
@@ -35,8 +50,10 @@ class TraceHeader {
   bool is_kineto_ = false;
   bool is_ours_ = false;
   bool is_merged_ = false;
+  bool has_torch_ = false;
   int64_t base_unix_ns_ = 0;
   size_t kept_bytes_ = 0;
+  std::vector<Thread> threads_;
   CaptureRecord known_;
 };
 

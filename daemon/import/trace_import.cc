@@ -23,6 +23,18 @@
 namespace profd::importer {
 namespace {
 
+// For the writer, which puts rows away early where time passes: the order of a file's rows would
+// depend on the machine. Of an import that does not end nothing is kept.
+class StoppedClock : public Clock {
+ public:
+  explicit StoppedClock(Clock& clock) : clock_(clock) {}
+  absl::Time Now() override { return clock_.Now(); }
+  absl::Duration Monotonic() override { return absl::ZeroDuration(); }
+
+ private:
+  Clock& clock_;
+};
+
 class Import : public TraceSplitter::Handler {
  public:
   Import(TraceFile& file, CaptureSink& sink, const ImportOptions& options)
@@ -32,7 +44,10 @@ class Import : public TraceSplitter::Handler {
 
   absl::Status OnMember(std::string_view key, std::string_view value, int64_t) override {
     header_.Add(key, value, not_understood_);
-    if (header_.is_ours()) builder_.SetIsOurs();
+    if (key == "profd" && header_.is_ours()) {
+      builder_.SetIsOurs();
+      builder_.SetThreads(header_.pid(), header_.threads());
+    }
     if (!header_.is_merged()) return absl::OkStatus();
     return absl::FailedPreconditionError(
         "it holds several captures on one time; export and import each by itself");
@@ -125,7 +140,10 @@ class Import : public TraceSplitter::Handler {
 
 void Import::Describe(const CaptureBuilder::Contents& contents, CaptureRecord& record) const {
   header_.FillIn(record);
+  header_.AddOtherEvents(contents.other_events, record);
   DescribeContents(contents, header_.base_unix_ns(), record);
+  // The memory of a program that does not use torch is counted otherwise.
+  if (header_.is_ours() && !header_.has_torch() && contents.operator_count == 0) record.torch = {};
   record.imported.not_understood = not_understood_.counts();
   if (record.target.pid == 0) record.target.pid = contents.process.pid;
   // Ours has the command in its header, where it is known.
@@ -154,8 +172,9 @@ absl::StatusOr<ImportedCapture> ImportTrace(const std::filesystem::path& trace, 
   if (!file.ok()) return WithPath(file.status(), trace);
   ImportedCapture imported = {.record = BeginImport(trace, options, clock.Now()), .file = {}};
   const store::CapturePaths paths(options.directory, imported.record.id);
+  StoppedClock stopped(clock);
   ASSIGN_OR_RETURN(const std::unique_ptr<store::CaptureFileWriter> writer,
-                   store::CaptureFileWriter::Create(imported.record, clock,
+                   store::CaptureFileWriter::Create(imported.record, stopped,
                                                     {.directory = options.directory,
                                                      .check_events = report::CheckEventsForSeal,
                                                      .on_sealed = {}}));

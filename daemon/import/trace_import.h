@@ -15,8 +15,9 @@
 //   other instants, counters           instants, counters
 //   deviceProperties, distributedInfo, thread and process names    the record
 //
-// Flows, annotations on GPU rows, occupancy and bandwidths follow from these, and are not kept.
-// What is not understood is counted in CaptureRecord::imported, and is not in the capture.
+// Annotations on GPU rows, and arguments that no report needs, are kept for exports, so that an
+// export has what the trace had; an import of an export is exported as the same bytes. Flows follow
+// from these, and are not kept. What is not understood is counted in CaptureRecord::imported.
 //
 // Ranges nest by torch's own rule: of those that began before it on its thread, a range is in the
 // innermost that ends no earlier than it does.

@@ -74,6 +74,22 @@ void TraceThreads::NameProcess(std::string_view pid, std::string_view name) {
   process_names_[std::string(pid)] = ForDisplay(name, kMaxNameBytes);
 }
 
+void TraceThreads::LabelProcess(std::string_view pid, std::string_view label) {
+  if (process_labels_.size() >= kMaxThreads) return;
+  process_labels_[std::string(pid)] = ForDisplay(label, kMaxNameBytes);
+}
+
+std::string_view TraceThreads::LabelOf(std::string_view pid, std::string_view tid) {
+  SetKey(pid, tid, key_);
+  const auto found = thread_names_.find(key_);
+  return found == thread_names_.end() ? std::string_view() : found->second;
+}
+
+std::string_view TraceThreads::LabelOf(std::string_view pid) const {
+  const auto found = process_labels_.find(std::string(pid));
+  return found == process_labels_.end() ? std::string_view() : found->second;
+}
+
 TraceThreads::Process TraceThreads::MainProcess() const {
   std::map<std::string_view, int64_t> events;
   for (const Thread& thread : threads_) events[thread.pid] += thread.event_count;
@@ -115,6 +131,12 @@ std::vector<ThreadRow> TraceThreads::Rows() const {
          .name = std::move(name)});
   }
   return rows;
+}
+
+std::optional<int64_t> NumberOfRow(std::string_view label, std::string_view kind) {
+  if (!label.starts_with(kind)) return std::nullopt;
+  label.remove_prefix(kind.size());
+  return ParseInteger(label.substr(0, label.find_first_not_of("0123456789")));
 }
 
 std::string ThreadNameOf(std::string_view label) {

@@ -34,6 +34,11 @@ class TraceThreads {
     std::string name;
     int64_t others = 0;  // Further processes in the trace.
   };
+  // What the trace called a thread so far, and labelled a process ("GPU 0"); empty: nothing.
+  void LabelProcess(std::string_view pid, std::string_view label);
+  std::string_view LabelOf(std::string_view pid, std::string_view tid);
+  std::string_view LabelOf(std::string_view pid) const;
+
   // The one with most events.
   Process MainProcess() const;
   // As in the trace.
@@ -56,12 +61,17 @@ class TraceThreads {
   absl::flat_hash_map<std::string, uint32_t> by_key_;
   absl::flat_hash_map<std::string, std::string> thread_names_;  // By key.
   absl::flat_hash_map<std::string, std::string> process_names_;
+  absl::flat_hash_map<std::string, std::string> process_labels_;
   std::string key_;
   uint32_t last_ = 0;  // The thread that was asked for last.
 };
 
 // What rows of Python's functions are called, behind the name of their thread.
 inline constexpr std::string_view kPythonRow = "Python functions";
+
+// The number of a row of ours for a GPU or a stream, whose `pid` and `tid` may be other numbers: 7
+// of "stream 7 of context 1 (2) ", where `kind` is "stream ".
+std::optional<int64_t> NumberOfRow(std::string_view label, std::string_view kind);
 
 // Of what traces call threads: "thread 17 (data)" is "data", "thread 17" and "stream 7 " nothing.
 std::string ThreadNameOf(std::string_view label);

@@ -6,15 +6,17 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "daemon/export/trace_export.h"
+#include "daemon/import/kept_arguments.h"
 #include "gmock/gmock.h"
+#include "tests/export/report_capture.h"
 #include "tests/export/sink/string_sink.h"
+#include "tests/fakes/fake_capture_reader.h"
 #include "tests/import/import_fixture.h"
 #include "tests/import/real_traces.h"
 #include "tests/import/unzip.h"
@@ -26,22 +28,6 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-// Arguments that no table of profd has: they are counted as not understood.
-const std::set<std::string, std::less<>> kNotRead = {"kernel_backend",
-                                                     "kernel_file",
-                                                     "kernel_hash",
-                                                     "kernel_kwargs",
-                                                     "kernel_name",
-                                                     "num_stages",
-                                                     "num_warps",
-                                                     "kernel",
-                                                     "kind",
-                                                     "ptr",
-                                                     "src",
-                                                     "dst",
-                                                     "Module Hierarchy",
-                                                     "Process Group ID"};
 
 // 5.0 and 5 are the same number.
 json Normal(const json& value) {
@@ -59,10 +45,11 @@ json Normal(const json& value) {
 std::string LineOf(const json& event, int64_t base_ns, bool with_times) {
   const std::string phase = event.value("ph", "");
   const std::string category = event.value("cat", "");
-  const bool is_memory = phase == "i" && event.value("name", "") == "[memory]";
-  if (!is_memory && (phase != "X" || category == "Trace")) return "";
-  json args = event.contains("args") ? Normal(event["args"]) : json::object();
-  for (const std::string& key : kNotRead) args.erase(key);
+  const std::string mark = phase == "i" ? event.value("name", "") : "";
+  const bool is_mark =
+      mark == "[memory]" || mark == "Record Window End" || mark.starts_with("Iteration Start");
+  if (!is_mark && phase != "X") return "";
+  const json args = event.contains("args") ? Normal(event["args"]) : json::object();
   // Captures have at most 4 KiB of a name.
   const std::string name = event.value("name", "").substr(0, 4000);
   std::string line = category + " " + name + " " + args.dump();
@@ -73,11 +60,14 @@ std::string LineOf(const json& event, int64_t base_ns, bool with_times) {
   return line;
 }
 
-std::vector<std::string> EventsOf(const json& trace, bool with_times, bool with_annotations) {
+std::vector<std::string> EventsOf(const json& trace, bool with_times, bool with_annotations,
+                                  bool with_end) {
   const int64_t base_ns = with_times ? trace.value("baseTimeNanoseconds", int64_t{0}) : 0;
   std::vector<std::string> lines;
   for (const json& event : trace["traceEvents"]) {
     if (!with_annotations && event.value("cat", "") == "gpu_user_annotation") continue;
+    // profd's own, where the source has none.
+    if (!with_end && event.value("name", "") == "Record Window End") continue;
     std::string line = LineOf(event, base_ns, with_times);
     if (!line.empty()) lines.push_back(std::move(line));
   }
@@ -98,6 +88,12 @@ class SourceFidelityTest : public ImportTest {
     return sink.text();
   }
 
+  static std::string ExportOf(store::CaptureReader& reader) {
+    StringSink sink;
+    EXPECT_THAT(exporter::ExportTrace(reader, exporter::TraceFormat::kChrome, sink), IsOk());
+    return sink.text();
+  }
+
   // The export of `trace` has the same events. Derived annotations of streams are compared if the
   // source has any.
   void ExpectSameEvents(const std::filesystem::path& trace, bool with_times) {
@@ -106,8 +102,11 @@ class SourceFidelityTest : public ImportTest {
     const bool with_annotations = std::ranges::any_of(source["traceEvents"], [](const json& event) {
       return event.value("cat", "") == "gpu_user_annotation";
     });
-    const auto before = EventsOf(source, with_times, with_annotations);
-    const auto after = EventsOf(exported, with_times, with_annotations);
+    const bool with_end = std::ranges::any_of(source["traceEvents"], [](const json& event) {
+      return event.value("name", "") == "Record Window End";
+    });
+    const auto before = EventsOf(source, with_times, with_annotations, with_end);
+    const auto after = EventsOf(exported, with_times, with_annotations, with_end);
     EXPECT_FALSE(before.empty());
     std::vector<std::string> lost;
     std::vector<std::string> invented;
@@ -140,11 +139,87 @@ TEST_F(SourceFidelityTest, AnExportHasEveryArgumentThatWasImported) {
 
 TEST_F(SourceFidelityTest, AnExportOfAnExportIsTheSame) {
   const std::string once = Export(HandMade());
-  const std::string twice = Export(Write("once.json", once));
-  const auto events = [](const std::string& text) {
-    return EventsOf(json::parse(text), /*with_times=*/true, /*with_annotations=*/true);
-  };
-  EXPECT_EQ(events(twice), events(once));
+  EXPECT_EQ(Export(Write("once.json", once)), once);
+}
+
+// Steps, operators, memory, and two GPUs, as a daemon records them.
+TEST_F(SourceFidelityTest, AnExportOfARecordedCaptureIsExportedAsTheSameBytes) {
+  ReportCapture capture;
+  const std::string once = ExportOf(capture.reader());
+  EXPECT_EQ(Export(Write("once.json", once)), once);
+}
+
+TEST_F(SourceFidelityTest, AnExportOfACaptureWithStacksIsExportedAsTheSameBytes) {
+  FakeCaptureReader reader;
+  const uint32_t main = reader.AddThread(100, "main");
+  const uint32_t loader = reader.AddThread(101, "loader");
+  const uint32_t outer = reader.Stack(0, "train.py", 7, "main");
+  reader.mutable_record().torch.outcome = TorchOutcome::kRecorded;
+  reader.mutable_record().torch.stack_count = 2;
+  reader.Operator(main, "aten::mm", 1'000, 2'000, {.stack = outer})
+      .Operator(main, "aten::add", 3'000, 4'000, {.stack = reader.Stack(outer, "net.py", 3, "f")})
+      .Operator(loader, "aten::stack", 3'000, 4'000, {.stack = outer});
+  const std::string once = ExportOf(reader);
+  EXPECT_THAT(once, HasSubstr("python_function"));
+  EXPECT_EQ(Export(Write("once.json", once)), once);
+}
+
+// torch counts the CPU's memory from its profiler's start, others from the process's.
+TEST_F(SourceFidelityTest, MemoryOfAProgramWithoutTorchIsCountedAsInItsCapture) {
+  FakeCaptureReader reader;
+  const uint32_t main = reader.AddThread(100, "main");
+  reader.Range(main, "from the start on", 0, 3'000)
+      .Allocate(main, 1'000, 0x1000, 512, {.total_allocated_bytes = 4096})
+      .Free(main, 2'000, 0x1000, 512, {.total_allocated_bytes = 3584});
+  const std::string once = ExportOf(reader);
+  EXPECT_THAT(once, HasSubstr(R"(,"args":{"bytes":4096}})"));
+  EXPECT_EQ(Export(Write("once.json", once)), once);
+}
+
+TEST_F(SourceFidelityTest, WhatACaptureLostIsLostInAnImportOfItsExport) {
+  ReportCapture capture;
+  DropCounts& drops = capture.reader().mutable_record().drops;
+  drops[static_cast<size_t>(DropReason::kNoChunk)] = 12;
+  drops[static_cast<size_t>(DropReason::kThinned)] = 3;
+  Export(Write("once.json", ExportOf(capture.reader())));
+  EXPECT_EQ(record_.drops, drops);
+}
+
+TEST_F(SourceFidelityTest, ArgumentsThatProfdDoesNotKnowAreKeptAndCounted) {
+  const std::string text = Export(Write(
+      "unknown.json",
+      R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,)"
+      R"("ts":1,"dur":2,"args":{"num_warps":4,"kernel \"file\"":"/tmp/k.py","empty":"",)"
+      R"("list":[1, {"a":null}]}},{"ph":"X","cat":"cuda_runtime","name":"hipFree","pid":1,"tid":1,)"
+      R"("ts":5,"dur":2,"args":{"ptr":"0x7f00"}}]})"));
+  for (const char* argument : {R"("num_warps":4)", R"("kernel \"file\"":"/tmp/k.py")",
+                               R"("empty":"")", R"("list":[1,{"a":null}])", R"("ptr":"0x7f00")"}) {
+    EXPECT_THAT(text, HasSubstr(argument));
+  }
+  EXPECT_EQ(record_.imported.not_understood.at("arg:cuda_runtime.ptr"), 1);
+  EXPECT_EQ(Export(Write("once.json", text)), text);
+  EXPECT_THAT(record_.imported.not_understood, IsEmpty());
+}
+
+TEST_F(SourceFidelityTest, EventsWithoutArgumentsGetNone) {
+  const std::string text =
+      Export(Write("bare.json", R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"cpu_op",)"
+                                R"("name":"a","pid":1,"tid":1,"ts":1,"dur":2}]})"));
+  EXPECT_THAT(text, Not(HasSubstr("External id")));
+  EXPECT_THAT(text, Not(HasSubstr("Ev Idx")));
+}
+
+TEST_F(SourceFidelityTest, OfArgumentsThatProfdDoesNotKnowFewNamesAreKept) {
+  std::string args;
+  for (size_t i = 0; i <= KeptArguments::kMaxUnknownKeys; ++i) {
+    StrAppend(&args, i == 0 ? "" : ",", "\"key", i, "\":", i);
+  }
+  const std::string text =
+      Export(Write("many.json", StrCat(R"({"schemaVersion":1,"traceEvents":[{"ph":"X","name":"a",)",
+                                       R"("cat":"cpu_op","pid":1,"tid":1,"ts":1,"dur":2,"args":{)",
+                                       args, "}}]}")));
+  EXPECT_THAT(text, HasSubstr("\"key63\":63"));
+  EXPECT_THAT(text, Not(HasSubstr("\"key64\"")));
 }
 
 TEST_F(SourceFidelityTest, LoadersFindTheRankInALineOfItsOwn) {
@@ -194,6 +269,18 @@ TEST_P(RealFidelityTest, NothingIsLostOrInvented) {
     GTEST_SKIP() << trace << " is not there; set PROFD_TEST_DATA";
   }
   ExpectSameEvents(trace, /*with_times=*/false);
+}
+
+TEST_P(RealFidelityTest, AnExportIsExportedAsTheSameBytes) {
+  const std::filesystem::path trace = RealTrace(GetParam());
+  if (!std::filesystem::exists(trace)) {
+    GTEST_SKIP() << trace << " is not there; set PROFD_TEST_DATA";
+  }
+  const std::string once = Export(trace);
+  const std::string twice = Export(Write("once.json", once));
+  // A failure would print both.
+  EXPECT_TRUE(twice == once) << "from byte "
+                             << std::ranges::mismatch(once, twice).in1 - once.begin() << " on";
 }
 
 INSTANTIATE_TEST_SUITE_P(Traces, RealFidelityTest,

@@ -51,10 +51,10 @@ char* PutFlags(char* at, uint8_t flags, bool may_mark_orphans) {
   if (flags & kGpuUnfinished) at = PutText(at, R"(,"finished":"false")");
   if (flags & kGpuStraddlesStart) at = PutText(at, R"(,"began_before_window":"true")");
   if (flags & kGpuStraddlesEnd) at = PutText(at, R"(,"ended_after_window":"true")");
+  if (flags & kGpuDeviceLaunched) at = PutText(at, R"(,"launched_by_device":"true")");
   if (may_mark_orphans && (flags & kGpuOrphan) != 0) {
     at = PutText(at, R"(,"launch_not_recorded":"true")");
   }
-  if (flags & kGpuDeviceLaunched) at = PutText(at, R"(,"launched_by_device":"true")");
   return at;
 }
 
@@ -198,9 +198,10 @@ absl::Status ChromeGpu::WriteWork() {
   });
 }
 
-char* ChromeGpu::PutExternalId(char* at, int64_t external_id) const {
-  if (external_id == 0 || !source_.empty()) return at;
-  return PutArgument(at, R"(,"External id":)", external_id);
+char* ChromeGpu::PutExternalId(char* at, const SourceArguments::Row& source,
+                               int64_t external_id) const {
+  if (!source_.empty()) return source_.Put(at, source, kFirstArguments);
+  return external_id == 0 ? at : PutArgument(at, R"(,"External id":)", external_id);
 }
 
 template <typename Number>
@@ -218,7 +219,7 @@ void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track,
   char* at = out_.Reserve(kMostGpuEventBytes);
   at = PutSlice(at, prefix, row, work.start_ns, work.start_ns + work.duration_ns);
   ArgumentList arguments(at);
-  at = PutExternalId(at, cause.external_id);
+  at = PutExternalId(at, source, cause.external_id);
   at = PutUnless(at, source, RowArgument::kDevice, R"(,"device":)", work.device);
   at = PutUnless(at, source, RowArgument::kContext, R"(,"context":)", work.context);
   at = PutUnless(at, source, RowArgument::kStream, R"(,"stream":)", work.stream);
@@ -226,10 +227,6 @@ void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track,
   switch (work.kind) {
     case GpuRowKind::kKernel:
       at = PutKernelArguments(at, work, source);
-      if (cause.flow_from.has_value() && source_.empty()) {
-        const GpuLinks::Call& call = plan_.links().calls()[*cause.flow_from];
-        at = operators_.PutCollectiveAt(at, call.thread, call.start_ns);
-      }
       break;
     case GpuRowKind::kMemcpy:
     case GpuRowKind::kMemset:
@@ -241,18 +238,22 @@ void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track,
   if (work.graph_id != 0) at = PutArgument(at, R"(,"graph id":)", work.graph_id);
   if (work.graph_node_id != 0) at = PutArgument(at, R"(,"graph node id":)", work.graph_node_id);
   at = PutFlags(at, work.flags, source_.empty());
-  at = source_.Put(at, source);
+  if (work.kind == GpuRowKind::kKernel && cause.flow_from.has_value() && source_.empty()) {
+    const GpuLinks::Call& call = plan_.links().calls()[*cause.flow_from];
+    at = operators_.PutCollectiveAt(at, call.thread, call.start_ns);
+  }
+  at = source_.Put(at, source, kLastArguments);
   out_.Commit(arguments.Close(at));
   if (cause.flow_from.has_value()) WriteFlowEnd(work.correlation, row, work.start_ns);
 }
 
 char* ChromeGpu::PutKernelArguments(char* at, const GpuRow& kernel,
                                     const SourceArguments::Row& source) const {
-  at = PutUnless(at, source, RowArgument::kQueued, R"(,"queued":)",
-                 kernel.queued_ns == kNoGpuTime ? uint64_t{0} : clock_.At(kernel.queued_ns));
   at = PutUnless(at, source, RowArgument::kRegisters, R"(,"registers per thread":)",
                  kernel.registers_per_thread);
   at = PutUnless(at, source, RowArgument::kShared, R"(,"shared memory":)", SharedBytes(kernel));
+  at = PutUnless(at, source, RowArgument::kQueued, R"(,"queued":)",
+                 kernel.queued_ns == kNoGpuTime ? uint64_t{0} : clock_.At(kernel.queued_ns));
   // Figures of imported traces are those that were recorded.
   const GpuDevice* const device =
       source_.empty() ? FindDevice(reader_.record(), kernel.device) : nullptr;
@@ -262,6 +263,7 @@ char* ChromeGpu::PutKernelArguments(char* at, const GpuRow& kernel,
     at = PutFigure(at, R"(,"warps per SM":)", figures.warps_per_sm);
     at = PutArgument(at, R"(,"est. achieved occupancy %":)", figures.occupancy_percent);
   }
+  at = source_.Put(at, source, kFigureArguments);
   if (kernel.grid[0] != 0 && !source_.Has(source, RowArgument::kGrid)) {
     at = PutTriple(at, R"(,"grid":[)", kernel.grid);
   }
@@ -278,6 +280,7 @@ char* ChromeGpu::PutTransferArguments(char* at, const GpuRow& transfer,
   if (transfer.duration_ns > 0 && source_.empty()) {
     at = PutFigure(at, ",\"memory bandwidth (GB/s)\":", BandwidthOf(transfer));
   }
+  at = source_.Put(at, source, kFigureArguments);
   if (transfer.source_device != kNoGpuDevice && transfer.destination_device != kNoGpuDevice) {
     at = PutArgument(at, R"(,"fromDevice":)", transfer.source_device);
     at = PutArgument(at, R"(,"inDevice":)", transfer.device);
@@ -309,7 +312,8 @@ void ChromeGpu::WriteAnnotations() {
     char* at = out_.Reserve(kMostGpuEventBytes);
     at =
         PutSlice(at, prefix, track_rows_[annotation.track], annotation.start_ns, annotation.end_ns);
-    if (annotation.external_id != 0) {
+    // Numbers of profd's own would be those of other events of an imported trace.
+    if (annotation.external_id != 0 && (annotation.is_recorded || source_.empty())) {
       at = PutArgument(at, R"(,"args":{"External id":)", annotation.external_id);
       *at++ = '}';
     }
@@ -338,7 +342,7 @@ void ChromeGpu::WriteSync(const SyncBatch& batch, size_t i, uint32_t track,
   char* at = out_.Reserve(kMostGpuEventBytes);
   at = PutSlice(at, Prefix("cuda_sync", name), row, start_ns, start_ns + batch.duration_ns[i]);
   ArgumentList arguments(at);
-  at = PutExternalId(at, cause.external_id);
+  at = PutExternalId(at, source, cause.external_id);
   if (!source_.Has(source, RowArgument::kSyncKind)) {
     at = PutText(at, R"(,"cuda_sync_kind":")");
     at = PutText(at, name);
@@ -352,7 +356,7 @@ void ChromeGpu::WriteSync(const SyncBatch& batch, size_t i, uint32_t track,
     at = PutUnless(at, source, RowArgument::kDevice, R"(,"device":)", batch.device[i]);
   }
   at = PutUnless(at, source, RowArgument::kContext, R"(,"context":)", batch.context[i]);
-  at = source_.Put(at, source);
+  at = source_.PutRest(at, source);
   out_.Commit(arguments.Close(at));
   if (cause.flow_from.has_value()) WriteFlowEnd(batch.correlation[i], row, start_ns);
 }
@@ -426,11 +430,11 @@ void ChromeGpu::WriteCall(const ApiBatch& batch, size_t i, size_t call,
   char* at = out_.Reserve(kMostGpuEventBytes);
   at = PutSlice(at, prefix, row, place.start_ns, place.end_ns);
   ArgumentList arguments(at);
-  at = PutExternalId(at, external_id);
+  at = PutExternalId(at, source, external_id);
   at = PutUnless(at, source, RowArgument::kCbid, R"(,"cbid":)", batch.cbid[i]);
   at = PutUnless(at, source, RowArgument::kCorrelation, R"(,"correlation":)", correlation);
   if (batch.result[i] != 0) at = PutArgument(at, R"(,"result":)", batch.result[i]);
-  at = source_.Put(at, source);
+  at = source_.PutRest(at, source);
   at = arguments.Close(at);
   if (plan_.links().FlowCountOf(call) > 0) {
     at = PutText(at, ",\n{\"ph\":\"s\",\"id\":");

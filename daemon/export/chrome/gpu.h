@@ -52,8 +52,8 @@ class ChromeGpu {
                            const SourceArguments::Row& source) const;
   char* PutTransferArguments(char* at, const GpuRow& transfer,
                              const SourceArguments::Row& source) const;
-  // `,"External id":7`, where profd numbers events.
-  char* PutExternalId(char* at, int64_t external_id) const;
+  // `,"External id":7`: the source's, or, where profd numbers events, its own.
+  char* PutExternalId(char* at, const SourceArguments::Row& source, int64_t external_id) const;
   // `key_with_comma` and the value, unless the source has this argument.
   template <typename Number>
   char* PutUnless(char* at, const SourceArguments::Row& source, RowArgument argument,

@@ -15,6 +15,9 @@ namespace {
 
 using std::literals::string_view_literals::operator""sv;
 
+// Imports read no more.
+constexpr size_t kMostListedThreads = 1000;
+
 // An object of string and number members, without spaces.
 class JsonObject {
  public:
@@ -131,7 +134,18 @@ std::string DeviceProperties(const GpuRecord& gpu) {
   return list + "]";
 }
 
-std::string AboutCapture(const CaptureRecord& record, const ChromeLeftOut& left_out) {
+// [[4242,0],[4242,1]], in the order of the capture, so that an import has the same.
+std::string Threads(std::span<const ChromeThread> threads) {
+  std::string list = "[";
+  for (const ChromeThread& thread : threads) {
+    StrAppend(&list, list.size() > 1 ? "," : "", "[", thread.tid, ",", thread.is_python ? 1 : 0,
+              "]");
+  }
+  return list + "]";
+}
+
+std::string AboutCapture(const CaptureRecord& record, std::span<const ChromeThread> threads,
+                         const ChromeLeftOut& left_out) {
   JsonObject object;
   object.Text("version", PROFD_VERSION).Text("capture", record.id);
   if (!record.group_id.empty()) object.Text("group", record.group_id);
@@ -164,20 +178,57 @@ std::string AboutCapture(const CaptureRecord& record, const ChromeLeftOut& left_
   if (HasTorch(record.torch)) {
     object.Object("torch", AboutTorch(record.torch, left_out));
   }
+  if (!threads.empty() && threads.size() <= kMostListedThreads) {
+    object.Object("threads", Threads(threads));
+  }
   return object.Take();
 }
 
-// The members of the trace that was imported, one to a line; what loaders find by the line is
-// written as without them.
-std::string SourceMembers(const CaptureRecord& record) {
-  std::string text;
-  for (const auto& [key, json] : record.imported.members) {
-    constexpr std::array kOwn = {"schemaVersion"sv, "distributedInfo"sv,     "profd"sv,
-                                 "simulated"sv,     "baseTimeNanoseconds"sv, "traceEvents"sv};
-    if (std::ranges::find(kOwn, key) != kOwn.end() || !IsPlainJson(json)) continue;
-    AppendJsonString(key, text);
-    StrAppend(&text, ": ", json, ",\n");
+// Members of the header but those that it makes itself, as JSON.
+using Members = std::map<std::string, std::string>;
+
+Members OwnMembers(const CaptureRecord& record) {
+  Members members = {{"deviceProperties", DeviceProperties(record.gpu)},
+                     {"displayTimeUnit", "\"ms\""}};
+  AppendJsonString(record.node, members["host_name"]);
+  AppendJsonString(record.id, members["trace_id"]);
+  if (HasGpu(record.gpu)) {
+    members["cupti_version"] = StrCat(record.gpu.cupti_version);
+    if (record.gpu.driver_version != 0) {
+      members["cuda_driver_version"] = StrCat(record.gpu.driver_version);
+    }
   }
+  if (HasTorch(record.torch)) {
+    // As torch.profiler notes what it was asked for.
+    if (record.torch.operators == OperatorMode::kShapes) members["record_shapes"] = "1";
+    if (record.torch.memory) members["profile_memory"] = "1";
+    if (record.torch.stack_count > 0) {
+      if (record.spec.torch.stacks) members["with_stack"] = "1";
+      if (record.spec.torch.modules) members["with_modules"] = "1";
+    }
+  }
+  return members;
+}
+
+Members SourceMembers(const CaptureRecord& record) {
+  Members members = record.imported.members;
+  std::erase_if(members, [](const auto& member) { return !IsPlainJson(member.second); });
+  return members;
+}
+
+// Kineto's order. Others are between these and profd's own.
+constexpr std::array kFirstMembers = {
+    "deviceProperties"sv, "host_name"sv,           "trace_id"sv,      "simulated"sv,
+    "cupti_version"sv,    "cuda_driver_version"sv, "record_shapes"sv, "profile_memory"sv,
+    "with_stack"sv,       "with_modules"sv};
+constexpr std::array kLaterMembers = {"schemaVersion"sv,       "profd"sv,       "distributedInfo"sv,
+                                      "displayTimeUnit"sv,     "traceEvents"sv, "traceName"sv,
+                                      "baseTimeNanoseconds"sv, "simulated"sv};
+
+std::string Member(std::string_view key, std::string_view json) {
+  std::string text;
+  AppendJsonString(key, text);
+  StrAppend(&text, ": ", json, ",\n");
   return text;
 }
 
@@ -208,41 +259,40 @@ std::string DistributedInfo(const CaptureRecord& record, const TraceLayout& layo
 }  // namespace
 
 std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
-                         int64_t base_unix_ns, const ChromeLeftOut& left_out) {
-  if (!record.imported.members.empty()) {
-    return StrCat("{\n\"schemaVersion\": 1,\n",
-                  record.gpu.simulated ? "\"simulated\": true,\n" : "",
-                  "\"profd\": ", AboutCapture(record, left_out), ",\n", SourceMembers(record),
-                  DistributedInfo(record, layout), "\"baseTimeNanoseconds\": ", base_unix_ns,
-                  ",\n\"traceEvents\": [\n");
+                         std::span<const ChromeThread> threads, int64_t base_unix_ns,
+                         const ChromeLeftOut& left_out) {
+  Members members = record.imported.members.empty() ? OwnMembers(record) : SourceMembers(record);
+  members.try_emplace("profd", AboutCapture(record, threads, left_out));
+  members.erase("simulated");
+  if (record.gpu.simulated) members["simulated"] = "true";
+  std::string header = "{\n\"schemaVersion\": 1,\n";
+  const auto add = [&](std::string_view key) {
+    const auto found = members.find(std::string(key));
+    if (found != members.end()) header += Member(key, found->second);
+  };
+  for (const std::string_view key : kFirstMembers) add(key);
+  for (const auto& [key, json] : members) {
+    const bool has_place = std::ranges::find(kFirstMembers, key) != kFirstMembers.end() ||
+                           std::ranges::find(kLaterMembers, key) != kLaterMembers.end();
+    if (!has_place) header += Member(key, json);
   }
-  std::string header =
-      StrCat("{\n\"schemaVersion\": 1,\n\"deviceProperties\": ", DeviceProperties(record.gpu),
-             ",\n\"host_name\": ");
-  AppendJsonString(record.node, header);
-  header += ",\n\"trace_id\": ";
-  AppendJsonString(record.id, header);
-  if (record.gpu.simulated) header += ",\n\"simulated\": true";
-  if (HasGpu(record.gpu)) {
-    StrAppend(&header, ",\n\"cupti_version\": ", record.gpu.cupti_version);
-    if (record.gpu.driver_version != 0) {
-      StrAppend(&header, ",\n\"cuda_driver_version\": ", record.gpu.driver_version);
-    }
-  }
-  if (HasTorch(record.torch)) {
-    // As torch.profiler notes what it was asked for.
-    if (record.torch.operators == OperatorMode::kShapes) header += ",\n\"record_shapes\": 1";
-    if (record.torch.memory) header += ",\n\"profile_memory\": 1";
-    if (record.torch.stack_count > 0) {
-      if (record.spec.torch.stacks) header += ",\n\"with_stack\": 1";
-      if (record.spec.torch.modules) header += ",\n\"with_modules\": 1";
-    }
-  }
-  StrAppend(&header, ",\n\"profd\": ", AboutCapture(record, left_out), ",\n");
+  add("profd");
   header += DistributedInfo(record, layout);
-  StrAppend(&header, "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": ", base_unix_ns,
-            ",\n\"traceEvents\": [\n");
+  add("displayTimeUnit");
+  StrAppend(&header, "\"baseTimeNanoseconds\": ", base_unix_ns, ",\n\"traceEvents\": [\n");
   return header;
+}
+
+std::string ChromeTraceName(const CaptureRecord& record) {
+  if (!record.imported.members.empty()) {
+    const auto found = record.imported.members.find("traceName");
+    return found != record.imported.members.end() && IsPlainJson(found->second) ? found->second
+                                                                                : "";
+  }
+  std::string name;
+  AppendJsonString(StrCat(record.id, record.gpu.simulated ? " (simulated GPU).json" : ".json"),
+                   name);
+  return name;
 }
 
 std::string MergedChromeHeader(std::span<const CaptureRecord* const> records,
@@ -255,7 +305,7 @@ std::string MergedChromeHeader(std::span<const CaptureRecord* const> records,
     simulated |= records[i]->gpu.simulated;
     if (i > 0) captures += ",\n";
     captures += JsonObject()
-                    .Object("about", AboutCapture(*records[i], {}))
+                    .Object("about", AboutCapture(*records[i], {}, {}))
                     .Text("node", records[i]->node)
                     .Text("clock_basis", ToString(clock.basis))
                     .Number("clock_error_ns", clock.error_ns)

@@ -21,10 +21,21 @@ struct ChromeLeftOut {
   int64_t cut_stacks = 0;       // ChromePython::cut_stack_count()
 };
 
+// The row of a thread's events, or of its functions of Python, which may be the same.
+struct ChromeThread {
+  int64_t tid = 0;
+  bool is_python = false;
+};
+
 // From "{" to "traceEvents": [ and a line end. One member to a line: some loaders look for
-// `"rank": N` line by line, so nothing before distributedInfo may read like it.
+// `"rank": N` line by line, so nothing before distributedInfo may read like it. Of an imported
+// trace the members are those that it had. If profd wrote it, so is what it says of the capture.
 std::string ChromeHeader(const CaptureRecord& record, const TraceLayout& layout,
-                         int64_t base_unix_ns, const ChromeLeftOut& left_out);
+                         std::span<const ChromeThread> threads, int64_t base_unix_ns,
+                         const ChromeLeftOut& left_out);
+
+// The JSON of the member "traceName", which is behind the events; empty: there is none.
+std::string ChromeTraceName(const CaptureRecord& record);
 
 // The same of a trace of several captures: which they are, and how far their clocks, one for each,
 // may be off.

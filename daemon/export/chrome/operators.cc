@@ -26,7 +26,7 @@ char* ChromeOperators::PutArguments(char* at, const PlannedOperator& op,
       at = PutInteger(PutText(at, R"(,"Fwd thread id":)"), op.forward_thread);
     }
   }
-  at = python_.PutCallStack(at, op.stack);
+  if (!source_.Has(source, RowArgument::kCallStack)) at = python_.PutCallStack(at, op.stack);
   // What an imported trace says of a collective, it says in its own words.
   if (op.is_collective && !source_.empty()) return PutInputs(at, op, source);
   const CollectiveText collective = op.is_collective ? CollectiveOf(op) : CollectiveText();

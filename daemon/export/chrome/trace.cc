@@ -18,6 +18,7 @@
 #include "daemon/export/chrome/gpu.h"
 #include "daemon/export/chrome/header.h"
 #include "daemon/export/chrome/operators.h"
+#include "daemon/export/chrome/other_events.h"
 #include "daemon/export/chrome/python.h"
 #include "daemon/export/trace/call_nesting.h"
 #include "daemon/export/trace/clock.h"
@@ -154,6 +155,7 @@ class ChromeWriter {
         plan_(std::move(plan)),
         operators_(std::move(operators)),
         source_(std::move(source)),
+        other_events_(layout_.place.is_merged ? OtherEvents() : OtherEvents(reader.record())),
         range_counts_(reader.threads().size()),
         memory_counts_(reader.threads().size()) {
     for (auto& prefixes : range_prefixes_) prefixes.resize(reader.names().size());
@@ -165,7 +167,7 @@ class ChromeWriter {
 
   absl::Status Write() {
     ASSIGN_OR_RETURN(int64_t earliest_ns, EarliestTime(reader_));
-    earliest_ns = std::min(earliest_ns, plan_.earliest_ns());
+    earliest_ns = std::min({earliest_ns, plan_.earliest_ns(), other_events_.earliest_ns()});
     const TracePlace& place = layout_.place;
     const int64_t base_unix_ns =
         place.is_merged ? place.base_unix_ns : ChromeBase(place.start_unix_ns, earliest_ns);
@@ -188,7 +190,7 @@ class ChromeWriter {
     ChromeGpu gpu(reader_, plan_, nesting, operators, source_, layout_, clock_, out_);
 
     if (!place.is_merged) {
-      out_.Append(ChromeHeader(record, layout_, base_unix_ns,
+      out_.Append(ChromeHeader(record, layout_, Threads(), base_unix_ns,
                                {.gpu_annotations = plan_.annotations_left_out(),
                                 .operator_inputs = operators.inputs_left_out(),
                                 .cut_stacks = python.cut_stack_count()}));
@@ -197,6 +199,7 @@ class ChromeWriter {
     gpu.WriteRows();
     WriteSteps();
     python.WriteFunctions(layout_, thread_texts_, clock_, out_);
+    RETURN_IF_ERROR(WriteSourceFunctions());
     RETURN_IF_ERROR(WriteRanges(operators));
     RETURN_IF_ERROR(gpu.WriteEvents());
     RETURN_IF_ERROR(WriteInstants());
@@ -233,6 +236,16 @@ class ChromeWriter {
       row.tid = *tid;
       row.label = row.label.substr(0, row.label.rfind(", row "));
     }
+  }
+
+  std::vector<ChromeThread> Threads() const {
+    std::vector<ChromeThread> threads;
+    for (size_t thread = 0; thread < layout_.threads.size(); ++thread) {
+      threads.push_back(
+          {.tid = layout_.threads[thread].tid,
+           .is_python = has_source_tid_[thread] && IsPythonRow(reader_.threads()[thread].name)});
+    }
+    return threads;
   }
 
   uint64_t Timestamp(int64_t time_ns) const { return clock_.At(time_ns); }
@@ -314,10 +327,73 @@ class ChromeWriter {
       } else if (std::in_range<uint32_t>(step.index)) {
         const SourceArguments::Row source =
             source_.Of(kArgumentOfStep, 0, static_cast<uint32_t>(step.index));
-        end.Arguments([&](char* to) { return source_.Put(to, source); });
+        end.Arguments([&](char* to) {
+          return source_.PutRest(source_.Put(to, source, kFirstArguments), source);
+        });
       }
       out_.Commit(end.Close());
     }
+  }
+
+  // A function of Python that an imported trace has.
+  struct SourceFunction {
+    int64_t start_ns;
+    int64_t duration_ns;
+    uint32_t thread;
+    uint32_t row;  // Among the ranges of the thread, where an inner one comes first.
+    uint32_t name;
+    uint8_t flags;
+  };
+  static bool IsWrittenBefore(const SourceFunction& a, const SourceFunction& b) {
+    if (a.thread != b.thread) return a.thread < b.thread;
+    if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
+    if (a.duration_ns != b.duration_ns) return a.duration_ns > b.duration_ns;
+    return a.duration_ns == 0 ? a.row < b.row : a.row > b.row;
+  }
+
+  // Where and in the order in which ChromePython writes functions.
+  absl::Status WriteSourceFunctions() {
+    has_source_functions_ =
+        !source_.empty() &&
+        std::ranges::any_of(reader_.threads(), [](const store::ReaderThread& thread) {
+          return IsPythonRow(thread.name);
+        });
+    if (!has_source_functions_) return absl::OkStatus();
+    std::vector<SourceFunction> functions;
+    std::vector<uint32_t> rows(layout_.threads.size());
+    RETURN_IF_ERROR(reader_.ForEach<RangeRow>(
+        kRangeStart | kRangeDuration | kRangeName | kRangeCategory | kRangeFlags, {},
+        [&](const RangeBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i) {
+            const uint32_t row = rows[batch.thread]++;
+            if (batch.category[i] != kPythonCategory) continue;
+            functions.push_back({.start_ns = batch.start_ns[i],
+                                 .duration_ns = batch.duration_ns[i],
+                                 .thread = batch.thread,
+                                 .row = row,
+                                 .name = batch.name[i],
+                                 .flags = batch.flags[i]});
+          }
+          return absl::OkStatus();
+        }));
+    std::ranges::sort(functions, IsWrittenBefore);
+    for (const SourceFunction& function : functions) {
+      char* at = out_.Reserve(kMostEventBytes);
+      at = PutText(at, RangePrefix(kPythonSlice, function.name));
+      at = PutText(at, thread_texts_[function.thread]);
+      at = micros_.Put(at, Timestamp(function.start_ns));
+      at = PutText(at, R"(,"dur":)");
+      at = PutMicros(at, Duration(function.start_ns, function.duration_ns));
+      RangeEnd end(at);
+      const SourceArguments::Row source =
+          source_.Of(kArgumentOfRange, function.thread, function.row);
+      end.Arguments([&](char* to) {
+        return source_.PutRest(source_.Put(to, source, kFirstArguments), source);
+      });
+      if (function.flags != 0) end.Flags(function.flags);
+      out_.Commit(end.Close());
+    }
+    return out_.status();
   }
 
   absl::Status WriteRanges(ChromeOperators& operators) {
@@ -336,6 +412,10 @@ class ChromeWriter {
     const std::span<const uint32_t> with_id = plan_.links().ranges_with_id();
     for (size_t i = 0; i < batch.size; ++i) {
       const PlannedOperator* const op = cursor.Next(next_range_);
+      if (batch.category[i] == kPythonCategory && has_source_functions_) {
+        PassRange(batch.thread);
+        continue;
+      }
       const std::string_view prefix =
           RangePrefix(SliceKindOf(batch.category[i], op), batch.name[i]);
       char* at = out_.Reserve(op == nullptr ? kMostEventBytes : kMostOperatorEventBytes);
@@ -345,24 +425,37 @@ class ChromeWriter {
       at = PutText(at, R"(,"dur":)");
       at = PutMicros(at, Duration(batch.start_ns[i], batch.duration_ns[i]));
       const bool has_id = next_id_ < with_id.size() && with_id[next_id_] == next_range_;
-      if (has_id) ++next_id_;
       RangeEnd end(at);
       const int64_t id = plan_.links().RangeId(next_range_);
       const bool is_torchs =
           op != nullptr || (!operators_.empty() && batch.category[i] != kPythonCategory);
       const SourceArguments::Row source =
-          source_.Of(kArgumentOfRange, batch.thread, range_counts_[batch.thread]++);
-      if (source_.empty() && (has_id || is_torchs)) end.ExternalId(id);
+          source_.Of(kArgumentOfRange, batch.thread, range_counts_[batch.thread]);
+      if (!source_.empty()) {
+        end.Arguments([&](char* to) { return source_.Put(to, source, kFirstArguments); });
+      } else if (has_id || is_torchs) {
+        end.ExternalId(id);
+      }
       if (op != nullptr) {
         end.Arguments([&](char* to) { return operators.PutArguments(to, *op, source); });
       }
-      if (source_.empty() && is_torchs) end.EventIndex(id);
-      end.Arguments([&](char* to) { return source_.Put(to, source); });
+      if (!source_.empty()) {
+        end.Arguments([&](char* to) { return source_.PutRest(to, source); });
+      } else if (is_torchs) {
+        end.EventIndex(id);
+      }
       if (batch.flags[i] != 0) end.Flags(batch.flags[i]);
       out_.Commit(end.Close());
       if (op != nullptr) operators.WriteFlow(*op, batch.thread, batch.start_ns[i]);
-      ++next_range_;
+      PassRange(batch.thread);
     }
+  }
+
+  void PassRange(uint32_t thread) {
+    const std::span<const uint32_t> with_id = plan_.links().ranges_with_id();
+    if (next_id_ < with_id.size() && with_id[next_id_] == next_range_) ++next_id_;
+    ++range_counts_[thread];
+    ++next_range_;
   }
 
   enum SliceKind : size_t { kUserSlice, kOperatorSlice, kPythonSlice, kSliceKinds };
@@ -456,7 +549,7 @@ class ChromeWriter {
     put(RowArgument::kAddress, R"(,"Addr":)", batch.address[i]);
     put(RowArgument::kDeviceId, R"(,"Device Id":)", batch.device_index[i]);
     put(RowArgument::kDeviceType, R"(,"Device Type":)", int{batch.device_type[i]});
-    at = source_.Put(at, source);
+    at = source_.PutRest(source_.Put(at, source, kFirstArguments), source);
     if (source_.empty() && !operators_.empty()) {
       // Of the events that operators count among, too.
       at = PutText(at, R"(,"Ev Idx":)");
@@ -510,8 +603,16 @@ class ChromeWriter {
     return out_.status();
   }
 
-  // As Kineto, whose loaders take it for the end of the recording.
   void WriteEnd() {
+    other_events_.Write(clock_, out_);
+    if (!other_events_.has_end()) WriteEndMark();
+    if (layout_.place.is_merged) return;
+    const std::string name = ChromeTraceName(reader_.record());
+    out_.Append(name.empty() ? "\n]\n}\n" : StrCat("\n],\n\"traceName\": ", name, "\n}\n"));
+  }
+
+  // As Kineto, whose loaders take it for the end of the recording.
+  void WriteEndMark() {
     char* at = out_.Reserve(kMostEventBytes);
     at = PutText(at, ",\n{\"ph\":\"i\",\"s\":\"g\",\"name\":\"Record Window End\",\"pid\":");
     at = PutInteger(at, layout_.pid);
@@ -519,16 +620,6 @@ class ChromeWriter {
     at = PutMicros(at, Timestamp(EndOfRecording(reader_)));
     *at++ = '}';
     out_.Commit(at);
-    if (layout_.place.is_merged) return;
-    if (!reader_.record().imported.members.empty()) {
-      // Its name, if it had one, is one of them.
-      out_.Append("\n]\n}\n");
-      return;
-    }
-    out_.Append("\n],\n\"traceName\": ");
-    const bool simulated = reader_.record().gpu.simulated;
-    AppendString(StrCat(reader_.record().id, simulated ? " (simulated GPU).json" : ".json"));
-    out_.Append("\n}\n");
   }
 
   store::CaptureReader& reader_;
@@ -537,6 +628,7 @@ class ChromeWriter {
   const GpuPlan plan_;
   const OperatorPlan operators_;
   SourceArguments source_;
+  const OtherEvents other_events_;
   std::vector<bool> has_source_tid_;     // By thread.
   std::vector<uint32_t> range_counts_;   // By thread: those written.
   std::vector<uint32_t> memory_counts_;  // Likewise.
@@ -545,6 +637,7 @@ class ChromeWriter {
   int64_t next_memory_ = 0;  // Events of memory likewise.
   size_t next_id_ = 0;       // Of the plan's ranges with an id.
   bool steps_on_thread_ = false;
+  bool has_source_functions_ = false;
   MicrosWriter micros_;
   std::vector<std::string> range_prefixes_[kSliceKinds];  // By name.
   std::vector<std::string> thread_texts_;                 // `17,"ts":`

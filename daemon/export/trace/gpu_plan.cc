@@ -24,8 +24,12 @@ bool Contains(const LaneSlice& slice, int64_t start_ns, int64_t end_ns) {
   return slice.start_ns <= start_ns && end_ns <= slice.end_ns;
 }
 
-// By start; the enclosing one first, which of ranges is the one that ended last.
+// By start; the enclosing one first, which of ranges is the one that ended last. Those that were
+// recorded stay in their order.
 bool StandsBefore(const GpuAnnotation& a, const GpuAnnotation& b) {
+  if (a.is_recorded && b.is_recorded) {
+    return std::tie(a.start_ns, b.end_ns) < std::tie(b.start_ns, a.end_ns);
+  }
   return std::tie(a.start_ns, b.end_ns, b.is_step, b.external_id, a.track) <
          std::tie(b.start_ns, a.end_ns, a.is_step, a.external_id, b.track);
 }
@@ -136,10 +140,9 @@ class GpuPlanBuilder {
     const std::span<const GpuAnnotation> wanted = plan_.links_.annotations();
     plan_.annotations_.assign(wanted.begin(), wanted.end());
     std::vector<GpuAnnotation>& annotations = plan_.annotations_;
-    std::sort(annotations.begin(), annotations.end(),
-              [](const GpuAnnotation& a, const GpuAnnotation& b) {
-                return a.track != b.track ? a.track < b.track : StandsBefore(a, b);
-              });
+    std::ranges::stable_sort(annotations, [](const GpuAnnotation& a, const GpuAnnotation& b) {
+      return a.track != b.track ? a.track < b.track : StandsBefore(a, b);
+    });
     size_t kept = 0;
     std::span<const LaneSlice> rest = slices_;
     for (size_t begin = 0; begin < annotations.size();) {
@@ -161,7 +164,7 @@ class GpuPlanBuilder {
       begin = end;
     }
     annotations.resize(kept);
-    std::sort(annotations.begin(), annotations.end(), StandsBefore);
+    std::ranges::stable_sort(annotations, StandsBefore);
     return absl::OkStatus();
   }
 

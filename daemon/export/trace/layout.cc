@@ -83,6 +83,8 @@ bool LooksLikeAStepWithoutNumber(std::string_view name) {
 
 }  // namespace
 
+bool IsPythonRow(std::string_view thread_name) { return thread_name.ends_with("Python functions"); }
+
 std::string TraceName(std::string_view untrusted) {
   if (untrusted.empty()) return std::string(kNoName);
   std::string name;
@@ -149,9 +151,15 @@ TraceLayout MakeLayout(store::CaptureReader& reader, const TracePlace& place) {
   if (place.is_merged && layout.rank.has_value()) {
     layout.process_name = StrCat("rank ", *layout.rank, ": ", layout.process_name);
   }
-  for (const store::ReaderThread& thread : reader.threads()) {
-    const int64_t tid = layout.tids.Take(thread.os_thread);
-    layout.threads.push_back({tid, ThreadLabel(thread, tid)});
+  const auto threads = reader.threads();
+  layout.threads.resize(threads.size());
+  // Rows of Python's functions have the number of a thread that has a row of its own.
+  for (const bool is_python : {false, true}) {
+    for (size_t i = 0; i < threads.size(); ++i) {
+      if (IsPythonRow(threads[i].name) != is_python) continue;
+      const int64_t tid = layout.tids.Take(threads[i].os_thread);
+      layout.threads[i] = {tid, ThreadLabel(threads[i], tid)};
+    }
   }
   layout.step_thread = FindStepThread(reader);
   layout.steps = {layout.tids.Take(-1), "steps"};

@@ -24,6 +24,10 @@ inline constexpr size_t kMostTraceNameBytes = 4096;
 // "ProfilerStep#x", which readers would take for a step without number, becomes "ProfilerStep #x".
 std::string TraceName(std::string_view untrusted);
 
+// Whether a row is of the functions of Python that an imported trace had on the row of a thread:
+// imports call it so.
+bool IsPythonRow(std::string_view thread_name);
+
 // What a counter's sample is called that no viewer can draw: "loss = nan".
 std::string NonFiniteLabel(std::string_view trace_name, double value);
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <numeric>
+#include <tuple>
 
 #include "absl/status/status.h"
 #include "daemon/base/status_macros.h"
@@ -14,12 +16,15 @@
 namespace profd::exporter {
 namespace {
 
+using std::literals::string_view_literals::operator""sv;
+
 constexpr size_t kMostKeyBytes = 80;
 constexpr size_t kMostValueBytes = 4096;
 enum Shown : uint8_t { kUnknown, kShown, kHidden };
 
 constexpr std::array<std::string_view, kRowArgumentCount> kRowArguments = {"Sequence number",
                                                                            "Fwd thread id",
+                                                                           "Call stack",
                                                                            "Concrete Inputs",
                                                                            "Input type",
                                                                            "Input Strides",
@@ -40,12 +45,49 @@ constexpr std::array<std::string_view, kRowArgumentCount> kRowArguments = {"Sequ
                                                                            "Device Type",
                                                                            "cuda_sync_kind"};
 
+constexpr std::array kFirst = {"External id"sv, "external id"sv};
+constexpr std::array kFigures = {"queued"sv, "blocks per SM"sv, "warps per SM"sv,
+                                 "est. achieved occupancy %"sv, "memory bandwidth (GB/s)"sv};
+// As exports of captures that were not imported have them.
+constexpr std::array kLast = {"Sequence number"sv,
+                              "Fwd thread id"sv,
+                              "Call stack"sv,
+                              "Concrete Inputs"sv,
+                              "Input type"sv,
+                              "Input Strides"sv,
+                              "Input Dims"sv,
+                              "launch_not_recorded"sv,
+                              "Collective name"sv,
+                              "Rank"sv,
+                              "Group size"sv,
+                              "Global rank start"sv,
+                              "Global rank stride"sv,
+                              "In split size"sv,
+                              "Out split size"sv,
+                              "In msg nelems"sv,
+                              "dtype"sv,
+                              "Python thread"sv,
+                              "Python parent id"sv,
+                              "Python id"sv,
+                              "Python module id"sv,
+                              "Module"sv};
+constexpr std::string_view kVeryLast = "Ev Idx";
+
+template <size_t kSize>
+std::optional<size_t> PositionIn(const std::array<std::string_view, kSize>& list,
+                                 std::string_view name) {
+  const auto found = std::ranges::find(list, name);
+  return found == list.end() ? std::nullopt
+                             : std::optional(static_cast<size_t>(found - list.begin()));
+}
+
 }  // namespace
 
 absl::StatusOr<SourceArguments> SourceArguments::Read(store::CaptureReader& reader) {
   SourceArguments source(reader.names());
   RETURN_IF_ERROR(
       reader.ForEach<ArgumentRow>([&](const ArgumentBatch& batch) { return source.Add(batch); }));
+  source.SortKeys();
   source.Sort();
   return source;
 }
@@ -84,14 +126,48 @@ uint8_t SourceArguments::KeyOf(uint32_t name) {
   std::string text = ",";
   AppendJsonString(names_[name], text);
   text += ":";
-  const auto found = std::ranges::find(keys_, text);
+  const auto found = std::ranges::find(keys_, text, &Key::text);
   if (found == keys_.end() && keys_.size() == kMostKeys) return known;
   known = static_cast<uint8_t>(found - keys_.begin());
-  if (found == keys_.end()) keys_.push_back(std::move(text));
-  for (size_t i = 0; i < kRowArgumentCount; ++i) {
-    if (names_[name] == kRowArguments[i]) bits_[i] = uint64_t{1} << known;
+  if (found != keys_.end()) return known;
+  Key key = {.text = std::move(text), .name = names_[name]};
+  key.rank = kLast.size();
+  if (const std::optional<size_t> first = PositionIn(kFirst, key.name)) {
+    key.part = kFirstArguments;
+    key.rank = *first;
+  } else if (const std::optional<size_t> figure = PositionIn(kFigures, key.name)) {
+    key.part = kFigureArguments;
+    key.rank = *figure;
+  } else if (const std::optional<size_t> last = PositionIn(kLast, key.name)) {
+    key.rank = *last;
+  } else if (key.name == kVeryLast) {
+    key.rank = kLast.size() + 1;
   }
+  key.has = uint64_t{key.part} << kPartShift;
+  if (const std::optional<size_t> argument = PositionIn(kRowArguments, key.name)) {
+    key.has |= uint64_t{1} << *argument;
+  }
+  keys_.push_back(std::move(key));
   return known;
+}
+
+void SourceArguments::SortKeys() {
+  std::vector<uint8_t> order(keys_.size());
+  std::iota(order.begin(), order.end(), uint8_t{0});
+  std::ranges::sort(order, [&](uint8_t a, uint8_t b) {
+    return std::tie(keys_[a].part, keys_[a].rank, keys_[a].name) <
+           std::tie(keys_[b].part, keys_[b].rank, keys_[b].name);
+  });
+  std::vector<Key> sorted;
+  std::vector<uint8_t> position(keys_.size());
+  for (const uint8_t key : order) {
+    position[key] = static_cast<uint8_t>(sorted.size());
+    sorted.push_back(std::move(keys_[key]));
+  }
+  keys_ = std::move(sorted);
+  for (auto& [place, table] : tables_) {
+    for (Argument& argument : table.arguments) argument.key = position[argument.key];
+  }
 }
 
 bool SourceArguments::MayBeShown(uint32_t name) {
@@ -132,7 +208,7 @@ SourceArguments::Row SourceArguments::Of(uint8_t of, uint32_t thread, uint32_t r
   const size_t begin = table.next;
   Row result;
   while (table.next < all.size() && all[table.next].row == row) {
-    result.keys |= uint64_t{1} << all[table.next++].key;
+    result.has |= keys_[all[table.next++].key].has;
   }
   result.arguments = std::span(all).subspan(begin, table.next - begin);
   return result;
@@ -147,12 +223,13 @@ std::optional<int64_t> SourceArguments::TidOf(uint32_t thread) {
   return tid.value;
 }
 
-char* SourceArguments::Put(char* at, const Row& row) const {
-  const char* const end = at + kMostBytes;
+char* SourceArguments::Put(char* at, const Row& row, unsigned parts) const {
+  if ((row.has >> kPartShift & parts) == 0) return at;
+  const char* const end = at + ((parts & kLastArguments) != 0 ? kMostLastBytes : kMostOtherBytes);
   for (const Argument& argument : row.arguments) {
     const auto type = static_cast<ArgumentType>(argument.type);
-    if (type == ArgumentType::kAbsent) continue;
-    const std::string_view key = keys_[argument.key];
+    if (type == ArgumentType::kAbsent || (keys_[argument.key].part & parts) == 0) continue;
+    const std::string_view key = keys_[argument.key].text;
     const std::string_view json =
         type == ArgumentType::kJson ? std::string_view(names_[static_cast<size_t>(argument.value)])
                                     : std::string_view();

@@ -27,6 +27,7 @@ namespace profd::exporter {
 enum class RowArgument : uint8_t {
   kSequence,
   kForwardThread,
+  kCallStack,
   kScalars,
   kTypes,
   kStrides,
@@ -49,11 +50,17 @@ enum class RowArgument : uint8_t {
 };
 inline constexpr size_t kRowArgumentCount = static_cast<size_t>(RowArgument::kSyncKind) + 1;
 
+// Where an event has an argument, so that an export of a capture, imported, is exported as the same
+// bytes: before those of its row, among them (figures of kernels and copies), or behind them.
+enum ArgumentPart : uint8_t { kFirstArguments = 1, kFigureArguments = 2, kLastArguments = 4 };
+
 class SourceArguments {
  public:
   static constexpr size_t kMostArguments = 200'000'000;
-  // What Put() writes at most. Arguments that do not fit are left out.
-  static constexpr size_t kMostBytes = size_t{16} << 10;
+  // What Put() writes at most of one event. Arguments that do not fit are left out.
+  static constexpr size_t kMostLastBytes = size_t{16} << 10;
+  static constexpr size_t kMostOtherBytes = size_t{1} << 10;
+  static constexpr size_t kMostBytes = kMostLastBytes + 2 * kMostOtherBytes;
 
   static absl::StatusOr<SourceArguments> Read(store::CaptureReader& reader);
 
@@ -70,36 +77,49 @@ class SourceArguments {
   static_assert(sizeof(Argument) == 16);
   struct Row {
     std::span<const Argument> arguments;
-    uint64_t keys = 0;  // A bit for each.
+    uint64_t has = 0;  // A bit for each RowArgument, and for each part.
   };
   // Those of a row; `of`, `thread`, and `row` as ArgumentRow has them. Fast if rows ascend.
   Row Of(uint8_t of, uint32_t thread, uint32_t row);
   bool Has(const Row& row, RowArgument argument) const {
-    return (row.keys & bits_[static_cast<size_t>(argument)]) != 0;
+    return (row.has >> static_cast<unsigned>(argument) & 1) != 0;
   }
   // The `tid` of a thread's events; nullopt: none of its own.
   std::optional<int64_t> TidOf(uint32_t thread);
-  // `,"External id":7`, for each.
-  char* Put(char* at, const Row& row) const;
+  // `,"External id":7`, for each of these parts (ArgumentPart).
+  char* Put(char* at, const Row& row, unsigned parts) const;
+  // The same of all but the first.
+  char* PutRest(char* at, const Row& row) const {
+    return Put(at, row, kFigureArguments | kLastArguments);
+  }
 
  private:
   struct Table {
     std::vector<Argument> arguments;  // By row.
     size_t next = 0;
   };
-  static constexpr size_t kMostKeys = 64;
+  struct Key {
+    std::string text;  // `,"External id":`
+    std::string name;
+    size_t rank = 0;  // Events have their arguments in this order, then by name.
+    ArgumentPart part = kLastArguments;
+    uint64_t has = 0;  // What Row::has has of it.
+  };
+  static constexpr size_t kMostKeys = 250;
+  static constexpr unsigned kPartShift = 60;
+  static_assert(kRowArgumentCount <= kPartShift);
 
   explicit SourceArguments(std::span<const std::string> names) : names_(names) {}
   absl::Status Add(const ArgumentBatch& batch);
   uint8_t KeyOf(uint32_t name);
   bool MayBeShown(uint32_t name);
+  void SortKeys();
   void Sort();
 
   std::span<const std::string> names_;
-  std::vector<std::string> keys_;      // `,"External id":`
+  std::vector<Key> keys_;
   std::vector<uint8_t> key_of_name_;   // By name; kMostKeys: not a key, or not yet.
   std::vector<uint8_t> may_be_shown_;  // By name: 0: not known, 1: yes, 2: no.
-  std::array<uint64_t, kRowArgumentCount> bits_{};
   std::map<std::pair<uint8_t, uint32_t>, Table> tables_;  // By kind and thread.
   size_t count_ = 0;
 };

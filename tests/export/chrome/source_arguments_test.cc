@@ -6,17 +6,22 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/capture/event_kinds.h"
 #include "tests/export/chrome/exported_chrome.h"
+#include "tests/export/chrome/strict_json.h"
 #include "tests/fakes/fake_capture_reader.h"
+#include "tests/fakes/status_matchers.h"
 
 namespace profd::exporter {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 class ImportedReader : public FakeCaptureReader {
@@ -109,6 +114,69 @@ TEST_F(SourceArgumentsTest, ArgumentsOfRowsThatAreNotThereAreHarmless) {
                       std::numeric_limits<int64_t>::min()});
   }
   EXPECT_EQ(Named(TraceOf(reader_), "a").Find("args"), nullptr);
+}
+
+TEST_F(SourceArgumentsTest, TheyAreWhereTheExportOfARecordedCaptureHasThem) {
+  reader_.Operator(main_, "a", 0, 10, {.sequence = 9});
+  for (const char* key : {"zebra", "Ev Idx", "Python id", "ape", "External id", "Rank"}) {
+    reader_.OfRange(main_, 0, key, ArgumentType::kInteger, 1);
+  }
+  EXPECT_THAT(KeysOf(Named(TraceOf(reader_), "a")["args"]),
+              ElementsAre("External id", "Sequence number", "Fwd thread id", "Rank", "Python id",
+                          "ape", "zebra", "Ev Idx"));
+}
+
+TEST_F(SourceArgumentsTest, ACallStackAsItWasComesBeforeThatOfTheFrames) {
+  reader_.mutable_record().imported.source = "trace.json";
+  reader_.Operator(main_, "a", 0, 10, {.stack = reader_.Stack(0, "train.py", 7, "main")});
+  reader_.OfRange(main_, 0, "Call stack", ArgumentType::kJson, reader_.Name("\"train.py(7)\""));
+  EXPECT_EQ(Named(TraceOf(reader_), "a")["args"]["Call stack"].text, "train.py(7)");
+}
+
+class OtherEventsTest : public SourceArgumentsTest {
+ protected:
+  JsonValue TraceWith(const std::string& events) {
+    reader_.Range(main_, "a", 1'000, 2'000);
+    reader_.mutable_record().imported.source = "trace.json";
+    reader_.mutable_record().imported.members = {{"traceEvents", events}};
+    // Not held against the rules of our own traces: it has the members of another.
+    absl::StatusOr<JsonValue> root = ParseStrictJson(ExportOrDie(reader_));
+    EXPECT_THAT(root, IsOk());
+    return root.ok() ? *std::move(root) : JsonValue();
+  }
+  static std::vector<std::string> NamesOf(const JsonValue& root) {
+    std::vector<std::string> names;
+    for (const JsonValue& event : root["traceEvents"].items) {
+      if (event["ph"].text != "M") names.push_back(event["name"].text);
+    }
+    return names;
+  }
+};
+
+TEST_F(OtherEventsTest, AreWrittenAtTheirTimes) {
+  const JsonValue root = TraceWith(
+      R"([{"ph":"X","cat":"Trace","name":"t","pid":"Spans","tid":"p","ts":-2500,"dur":9000,)"
+      R"("args":{"Op count":0}},{"ph":"i","s":"g","name":"Record Window End","pid":"","tid":"",)"
+      R"("ts":6500}])");
+  EXPECT_THAT(NamesOf(root), ElementsAre("a", "t", "Record Window End"));
+  const JsonValue& span = Named(root, "t");
+  EXPECT_EQ(UnixNs(root, span), reader_.record().start_unix_ns - 2'500);
+  EXPECT_EQ(span["dur"].text, "9.000");
+  EXPECT_EQ(span["pid"].text, "Spans");
+  EXPECT_EQ(span["args"]["Op count"].integer(), 0);
+  EXPECT_EQ(UnixNs(root, Named(root, "Record Window End")), reader_.record().start_unix_ns + 6'500);
+}
+
+TEST_F(OtherEventsTest, WhatIsNoneIsLeftOut) {
+  for (const std::string& events :
+       {std::string("["), std::string("{}"), std::string("[1,null,[],{}]"),
+        std::string(R"([{"ph":"X","name":"t","ts":1},{"ph":"i","name":"t"},{"ph":7,"name":"t"}])"),
+        std::string(R"([{"ph":"i","name":"t","ts":9223372036854775807}])"),
+        std::string(R"([{"ph":"i","name":"t","ts":1.5},{"ph":"s","name":"t","ts":1}])")}) {
+    const JsonValue root = TraceWith(events);
+    EXPECT_THAT(NamesOf(root), Not(Contains("t"))) << events;
+    EXPECT_THAT(NamesOf(root), Contains("Record Window End")) << events;
+  }
 }
 
 }  // namespace
