@@ -5,10 +5,10 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/export/event_csv.h"
-#include "daemon/export/folded_stacks.h"
 #include "daemon/export/html/report.h"
 #include "daemon/export/sink/output_buffer.h"
-#include "daemon/export/speedscope.h"
+#include "daemon/export/stacks/folded_stacks.h"
+#include "daemon/export/stacks/speedscope.h"
 #include "daemon/export/trace/writers.h"
 
 namespace profd::exporter {

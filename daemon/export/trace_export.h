@@ -29,9 +29,9 @@ enum class TraceFormat {
   kChrome,        // .json: loads in Perfetto, chrome://tracing, HTA, TensorBoard's plugin
   kChromeGz,      // .json.gz: the same as one gzip stream
   kPerfetto,      // .pftrace
-  kFolded,        // .folded: stacks of the CPU; folded_stacks.h
+  kFolded,        // .folded: stacks of the CPU; stacks/folded_stacks.h
   kFoldedDevice,  // .device.folded: of GPUs
-  kSpeedscope,    // .speedscope.json: speedscope.h
+  kSpeedscope,    // .speedscope.json: stacks/speedscope.h
   kCsv,           // .csv: event_csv.h
   kHtml,          // .html: html/report.h
 };

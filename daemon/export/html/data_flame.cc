@@ -9,7 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/export/html/data.h"
-#include "daemon/export/stack_frames.h"
+#include "daemon/export/stacks/stack_frames.h"
 
 namespace profd::exporter {
 namespace {

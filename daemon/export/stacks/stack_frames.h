@@ -4,8 +4,8 @@
 // Threads: one.
 // Memory:  that of HostSlices; 24 bytes per CUDA call; the text of each frame once.
 // Errors:  the reader's.
-#ifndef PROFD_DAEMON_EXPORT_STACK_FRAMES_H_
-#define PROFD_DAEMON_EXPORT_STACK_FRAMES_H_
+#ifndef PROFD_DAEMON_EXPORT_STACKS_STACK_FRAMES_H_
+#define PROFD_DAEMON_EXPORT_STACKS_STACK_FRAMES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -68,4 +68,4 @@ class StackFrames {
 
 }  // namespace profd::exporter
 
-#endif  // PROFD_DAEMON_EXPORT_STACK_FRAMES_H_
+#endif  // PROFD_DAEMON_EXPORT_STACKS_STACK_FRAMES_H_

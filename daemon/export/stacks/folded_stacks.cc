@@ -1,4 +1,4 @@
-#include "daemon/export/folded_stacks.h"
+#include "daemon/export/stacks/folded_stacks.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/export/stack_frames.h"
+#include "daemon/export/stacks/stack_frames.h"
 
 namespace profd::exporter {
 namespace {

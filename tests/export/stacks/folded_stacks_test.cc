@@ -1,4 +1,4 @@
-#include "daemon/export/folded_stacks.h"
+#include "daemon/export/stacks/folded_stacks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "daemon/export/speedscope.h"
+#include "daemon/export/stacks/speedscope.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/export/stack_frames.h"
+#include "daemon/export/stacks/stack_frames.h"
 #include "daemon/export/trace/json_text.h"
 
 namespace profd::exporter {

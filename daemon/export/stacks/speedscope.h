@@ -14,8 +14,8 @@
 // Errors:  those of the reader and the sink; FAILED_PRECONDITION: the capture has neither ranges
 // nor
 //          GPU work.
-#ifndef PROFD_DAEMON_EXPORT_SPEEDSCOPE_H_
-#define PROFD_DAEMON_EXPORT_SPEEDSCOPE_H_
+#ifndef PROFD_DAEMON_EXPORT_STACKS_SPEEDSCOPE_H_
+#define PROFD_DAEMON_EXPORT_STACKS_SPEEDSCOPE_H_
 
 #include "absl/status/status.h"
 #include "daemon/export/sink/output_buffer.h"
@@ -28,4 +28,4 @@ absl::Status WriteSpeedscope(store::CaptureReader& reader, OutputBuffer& out);
 
 }  // namespace profd::exporter
 
-#endif  // PROFD_DAEMON_EXPORT_SPEEDSCOPE_H_
+#endif  // PROFD_DAEMON_EXPORT_STACKS_SPEEDSCOPE_H_

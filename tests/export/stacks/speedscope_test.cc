@@ -1,6 +1,6 @@
 // Speedscope files, held against the rules of its file-format-schema.json and of its importer:
 // events in the order of time, closed as they were opened, within the profile's bounds.
-#include "daemon/export/speedscope.h"
+#include "daemon/export/stacks/speedscope.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -13,8 +13,8 @@
 // Threads: any, one reader and sink each.
 // Memory:  that of StackFrames, and of distinct stacks.
 // Errors:  those of the reader and the sink; FAILED_PRECONDITION: nothing of the kind was recorded.
-#ifndef PROFD_DAEMON_EXPORT_FOLDED_STACKS_H_
-#define PROFD_DAEMON_EXPORT_FOLDED_STACKS_H_
+#ifndef PROFD_DAEMON_EXPORT_STACKS_FOLDED_STACKS_H_
+#define PROFD_DAEMON_EXPORT_STACKS_FOLDED_STACKS_H_
 
 #include "absl/status/status.h"
 #include "daemon/export/sink/output_buffer.h"
@@ -28,4 +28,4 @@ absl::Status WriteFoldedDevice(store::CaptureReader& reader, OutputBuffer& out);
 
 }  // namespace profd::exporter
 
-#endif  // PROFD_DAEMON_EXPORT_FOLDED_STACKS_H_
+#endif  // PROFD_DAEMON_EXPORT_STACKS_FOLDED_STACKS_H_

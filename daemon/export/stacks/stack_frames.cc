@@ -1,4 +1,4 @@
-#include "daemon/export/stack_frames.h"
+#include "daemon/export/stacks/stack_frames.h"
 
 #include <algorithm>
 
