@@ -16,7 +16,7 @@ bool IsOfName(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
 }
 
-// `text` with each mention of the node, and a port behind it, as a NUL, which no text has.
+// Replaces each mention of the node, and a port that follows it, with a NUL, which no text has.
 std::string WithoutNode(std::string_view text, std::string_view node) {
   std::string out;
   if (node.empty()) return std::string(text);

@@ -22,8 +22,8 @@ struct FoldedError {
   std::string text;        // Of the first one.
 };
 
-// In the order in which they first occur. Texts are equal if they are apart from their nodes' names
-// and the ports behind those.
+// Returns them in the order in which they first occur. Texts count as equal if they differ only in
+// their node's name and the port that follows it.
 std::vector<FoldedError> FoldErrors(std::span<const NodeError> errors);
 
 // "rank 0 on a, rank 1 on b, rank 2 on c, and 5 more"

@@ -109,7 +109,7 @@ class Fleet::Impl {
       if (daemons_[member] != nullptr || !was_let_go_[member]) return daemons_[member].get();
     }
     std::shared_ptr<DaemonClient> daemon = DaemonClient::Make(members_[member].endpoint);
-    (void)daemon->Greet();  // Whoever asks for it calls it, and is told why that fails.
+    (void)daemon->Greet();  // If it fails, so does the caller's first call, with the reason.
     return Keep(member, daemon) ? daemon.get() : nullptr;
   }
 
@@ -214,7 +214,7 @@ void Fleet::RunTogether(
 void Fleet::RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl::Duration deadline,
                        absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work,
                        absl::FunctionRef<void(size_t member, const absl::Status& status)> on_done) {
-  // What all threads share: each takes the next member that nobody has.
+  // Shared by all threads: each takes the next member until none is left.
   struct Run {
     Fleet::Impl& impl;
     const std::vector<size_t>& chosen;
@@ -245,7 +245,7 @@ void Fleet::RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl
   size_t started = 0;
   while (started < thread_count && threads[started].Start(&Run::Main, &run)) ++started;
   size_t left = chosen.size();
-  // Members that nobody will take.
+  // Members that no thread will take.
   if (started < thread_count && (is_one_each || started == 0)) {
     for (size_t i = run.next++; i < chosen.size(); i = run.next++) {
       on_done(chosen[i],

@@ -48,7 +48,7 @@ void TakeAddresses(const ClientSettings& settings, std::vector<NamedNode>& nodes
     return;
   }
   const absl::StatusOr<std::vector<NamedNode>> known = ResolveNodes(settings.nodes);
-  if (!known.ok()) return;  // Nobody asked for the context's nodes.
+  if (!known.ok()) return;  // The command does not need the context's nodes.
   absl::flat_hash_map<std::string, const NamedNode*> by_name;
   for (const NamedNode& node : *known) by_name.emplace(node.name, &node);
   for (NamedNode& node : nodes) {

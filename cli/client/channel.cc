@@ -61,9 +61,9 @@ std::shared_ptr<grpc::ChannelCredentials> TlsCredentials(const ClientTls& tls,
                                .pem_cert_chain = material->chain_pem});
 }
 
-// Credentials that were read lately. All nodes of a fleet have the same files, and OpenSSL takes
-// longer to read a key than to use it. Who runs for days (`top`) connects with what the files hold
-// by then.
+// Keeps credentials for two seconds after their files were read. All nodes of a fleet have the same
+// files; reading them for each took a fifth of the time to connect to 1,000 nodes. `top`, which may
+// run for days, connects with renewed certificates.
 class RecentCredentials {
  public:
   std::shared_ptr<grpc::ChannelCredentials> Of(const ClientTls& tls, absl::Status& status) {

@@ -51,7 +51,7 @@ struct NodeInfo {
   int64_t clock_monotonic_ns = 0;
   std::string event_clock;
   double ticks_per_second = 0;
-  int64_t clock_error_ns = -1;  // -1: nobody knows.
+  int64_t clock_error_ns = -1;  // At most; -1: unknown.
   std::string data_dir;         // Empty: not shown to this caller.
   int64_t capture_count = 0;
   int64_t capture_bytes = 0;

@@ -9,10 +9,9 @@
 //   recorded   traces of torch.profiler with with_stack: when each function began and ended. They
 //              have rows of their own (daemon/import), which are put together by OS thread.
 //   sampled    captures with stacks: which functions were running when an operator began. A
-//   function
-//              lasts from the first to the last of consecutive operators that have it on their
-//              stack: calls of a function without an operator are not seen, and calls of one
-//              function after another without a different one in between are one.
+//              function lasts from the first to the last of consecutive operators that have it on
+//              their stack. Functions that called no operator are missing, and consecutive calls
+//              of one function are one.
 //
 // Threads: any number, once built.
 // Memory:  40 bytes per range and Python function; while it is built, as much again, and 64 per

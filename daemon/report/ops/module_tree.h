@@ -13,8 +13,7 @@
 //
 // Threads: any, one reader each.
 // Memory:  that of HostSlices, 16 bytes per slice of a module, 24 per CUDA call, and with FLOPs 24
-// per
-//          operator.
+//          per operator.
 // Errors:  the reader's; INVALID_ARGUMENT for an unknown step.
 #ifndef PROFD_DAEMON_REPORT_OPS_MODULE_TREE_H_
 #define PROFD_DAEMON_REPORT_OPS_MODULE_TREE_H_

@@ -35,7 +35,7 @@ int64_t ResidentBytes() {
   return resident_pages * sysconf(_SC_PAGESIZE);
 }
 
-// How far the time of day is off at most; -1: nobody knows.
+// Returns the maximum error of the time of day in ns; -1: unknown.
 int64_t ClockErrorNs() {
   timex state = {};
   if (adjtimex(&state) < 0 || (state.status & STA_UNSYNC) != 0) return -1;
