@@ -221,10 +221,15 @@ PROFD_NOINLINE bool RecordDecoder::TakeOtherWork(uint32_t correlation, uint8_t* 
   const bool is_later = span->start_ticks >= window_end_ticks_;
   if (is_later && leaves_out_later_work_ && !IsOfWindow(correlation)) {
     ++counts_[wire::kGpuLaterLaunch];
-    // Launched before the window: the window's work may come after it.
-    const bool is_earlier = window_first_id_ != 0 && IsBefore(correlation, window_first_id_);
+    // Launched before the window: the window's work may come after it. From 13.0 on, what is
+    // launched while no calls are recorded has ID 0.
+    const bool has_id = correlation != 0;
+    const bool is_earlier =
+        has_id && window_first_id_ != 0 && IsBefore(correlation, window_first_id_);
     if (!is_earlier) --work_count_;
-    if (!is_earlier && (next_id_ == 0 || IsBefore(correlation, next_id_))) ++unsure_count_;
+    if (has_id && !is_earlier && (next_id_ == 0 || IsBefore(correlation, next_id_))) {
+      ++unsure_count_;
+    }
     if ((span->flags & wire::kGpuFlagUnfinished) != 0) --counts_[wire::kGpuUnfinished];
     return false;
   }

@@ -481,10 +481,12 @@ TEST_F(RecordDecoderTest, WorkOfLaterLaunchesIsLeftOutOnceAllCallsOfTheWindowAre
   decoder_->set_leaves_out_later_work();
   Decode(Buffer()
              .Add(Kernel("later", 10, kOriginNs + 1200, kOriginNs + 1300))
+             .Add(Kernel("later, its call not recorded", 0, kOriginNs + 1250, kOriginNs + 1300))
              .Add(Kernel("of the window", 1, kOriginNs + 1300, kOriginNs + 1400))
              .Add(Kernel("under way at the end", 11, kOriginNs + 900, kOriginNs + 1300)));
+  EXPECT_EQ(decoder_->work_count(), 3u);  // The drain waits while it grows.
   EXPECT_EQ(events_.Of<wire::KernelEvent>(EventKind::kKernel).size(), 3u);
-  EXPECT_EQ(Count(wire::kGpuLaterLaunch), 1u);
+  EXPECT_EQ(Count(wire::kGpuLaterLaunch), 2u);
   ExpectEveryRecordAccountedFor();
 }
 
@@ -631,8 +633,6 @@ TEST_F(RecordDecoderTest, AKindWhoseRecordsAreTooSmallIsSkippedToo) {
   EXPECT_EQ(events_.count(), 0u);
   EXPECT_EQ(Count(wire::kGpuUnknownKind), 1u);
 }
-
-// ---- Names
 
 // Text on a page of its own, which can be taken away.
 class Page {
