@@ -22,12 +22,13 @@
 #ifndef PROFD_DAEMON_BASE_TABLE_DESCRIPTION_H_
 #define PROFD_DAEMON_BASE_TABLE_DESCRIPTION_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -35,21 +36,20 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/base/str_cat.h"
 #include "daemon/base/table/column.h"
 #include "daemon/base/table/table.h"
 
 namespace profd::table {
 
-template <typename Row>
-struct Field {
-  // A member, or a function that computes the cell.
-  using Source =
-      std::variant<int64_t Row::*, double Row::*, bool Row::*, std::string Row::*, Sizes Row::*,
-                   uint32_t Row::*, int64_t (*)(const Row&), double (*)(const Row&),
-                   bool (*)(const Row&), std::string (*)(const Row&)>;
-  Source source;
-  Column column;
+// Reads the cells of one column from rows of some struct, and writes them back. The rows are
+// untyped, so that what handles all columns is compiled once, not once per struct.
+struct Accessor {
+  Type type = Type::kInt;
+  uint64_t source = 0;  // The pointer to the member or function.
+  // Appends the cells of `count` rows.
+  void (*read)(uint64_t source, const void* rows, size_t count, Cells& cells) = nullptr;
+  // Writes all cells into as many rows. nullptr: the cells are computed.
+  void (*write)(uint64_t source, const Cells& cells, void* rows) = nullptr;
 };
 
 // The type of the cells that a source gives.
@@ -57,100 +57,100 @@ template <typename T>
 constexpr Type TypeOfCell() {
   if constexpr (std::is_same_v<T, bool>) {
     return Type::kBool;
-  } else if constexpr (std::is_integral_v<T>) {
+  } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, uint32_t>) {
     return Type::kInt;
-  } else if constexpr (std::is_floating_point_v<T>) {
+  } else if constexpr (std::is_same_v<T, double>) {
     return Type::kReal;
   } else if constexpr (std::is_same_v<T, Sizes>) {
     return Type::kSizes;
   } else {
+    static_assert(std::is_same_v<T, std::string>, "not the type of a cell");
     return Type::kText;
   }
 }
 
+// `Source` is a pointer to a member of Row or to a function of one.
+template <typename Row, typename Source>
+Accessor AccessorOf(Source source) {
+  using T = std::decay_t<std::invoke_result_t<Source, const Row&>>;
+  constexpr size_t kAlternative = static_cast<size_t>(TypeOfCell<T>()) - 1;
+  Accessor accessor = {.type = TypeOfCell<T>(),
+                       .source = std::bit_cast<uint64_t>(source),
+                       .read = [](uint64_t bits, const void* rows, size_t count, Cells& cells) {
+                         auto& values = std::get<kAlternative>(cells);
+                         for (const Row& row : std::span(static_cast<const Row*>(rows), count)) {
+                           values.push_back(std::invoke(std::bit_cast<Source>(bits), row));
+                         }
+                       }};
+  if constexpr (std::is_member_object_pointer_v<Source>) {
+    accessor.write = [](uint64_t bits, const Cells& cells, void* rows) {
+      const auto& values = std::get<kAlternative>(cells);
+      for (size_t i = 0; i < values.size(); ++i) {
+        static_cast<Row*>(rows)[i].*std::bit_cast<Source>(bits) = static_cast<T>(values[i]);
+      }
+    };
+  }
+  return accessor;
+}
+
+// A column, and where its cells come from.
+struct AnyField {
+  Accessor accessor;
+  Column column;
+};
+
+// The same of one struct. The source is a member, or a function (or lambda without captures) that
+// computes the cell: int64_t, uint32_t, double, bool, std::string, or Sizes.
 template <typename Row>
-class Description {
+struct Field : AnyField {
+  template <typename Source>
+  Field(Source source, Column described) : AnyField{{}, std::move(described)} {
+    if constexpr (std::is_class_v<Source>) {
+      accessor = AccessorOf<Row>(+source);
+    } else {
+      accessor = AccessorOf<Row>(source);
+    }
+    column.type = accessor.type;
+  }
+};
+
+// What Description does, of rows whose struct is not known.
+class AnyDescription {
  public:
-  Description(std::initializer_list<Field<Row>> fields) : fields_(fields) {
-    for (Field<Row>& field : fields_) {
-      field.column.type = std::visit(
-          [](auto source) {
-            return TypeOfCell<std::decay_t<std::invoke_result_t<decltype(source), const Row&>>>();
-          },
-          field.source);
-    }
-  }
+  explicit AnyDescription(std::vector<AnyField> fields) : fields_(std::move(fields)) {}
 
-  std::vector<Column> columns() const {
-    std::vector<Column> columns;
-    for (const Field<Row>& field : fields_) columns.push_back(field.column);
-    return columns;
-  }
+  std::span<const AnyField> fields() const { return fields_; }
+  std::vector<Column> columns() const;
 
-  // Calls `visitor(column, cell)` for each column of one row.
-  template <typename Visitor>
-  void Visit(const Row& row, Visitor&& visitor) const {
-    for (const Field<Row>& field : fields_) {
-      std::visit([&](auto source) { visitor(field.column, std::invoke(source, row)); },
-                 field.source);
-    }
-  }
+ protected:
+  Table ReadTable(std::string key, const void* rows, size_t count) const;
+  // Into table.size() rows.
+  absl::Status WriteRows(const Table& table, void* rows) const;
+
+ private:
+  std::vector<AnyField> fields_;
+};
+
+template <typename Row>
+class Description : public AnyDescription {
+ public:
+  Description(std::initializer_list<Field<Row>> fields)
+      : AnyDescription(std::vector<AnyField>(fields.begin(), fields.end())) {}
 
   Table ToTable(std::string key, std::span<const Row> rows) const {
-    Table table = {.key = std::move(key), .row_count = static_cast<int64_t>(rows.size())};
-    for (const Field<Row>& field : fields_) {
-      table.columns.push_back(field.column);
-      table.cells.push_back(CellsOf(field, rows));
-    }
-    return table;
+    return ReadTable(std::move(key), rows.data(), rows.size());
   }
   Table ToTable(std::string key, const std::vector<Row>& rows) const {
-    return ToTable(std::move(key), std::span<const Row>(rows));
+    return ReadTable(std::move(key), rows.data(), rows.size());
   }
 
   // Members without a column, and columns that the table lacks, keep their default. DATA_LOSS: a
   // column has another type.
   absl::StatusOr<std::vector<Row>> FromTable(const Table& table) const {
     std::vector<Row> rows(table.size());
-    for (const Field<Row>& field : fields_) {
-      const size_t at = table.Find(field.column.key);
-      if (at == Table::npos) continue;
-      if (table.columns[at].type != field.column.type) {
-        return absl::DataLossError(StrCat("the column ", field.column.key, " of the table ",
-                                          table.key, " has another type than this version reads"));
-      }
-      Fill(field, table.cells[at], rows);
-    }
+    if (absl::Status status = WriteRows(table, rows.data()); !status.ok()) return status;
     return rows;
   }
-
- private:
-  static Cells CellsOf(const Field<Row>& field, std::span<const Row> rows) {
-    return std::visit(
-        [&](auto source) {
-          using T = std::decay_t<std::invoke_result_t<decltype(source), const Row&>>;
-          Cells cells = EmptyCells(TypeOfCell<T>());
-          auto& values = std::get<static_cast<size_t>(TypeOfCell<T>()) - 1>(cells);
-          values.reserve(rows.size());
-          for (const Row& row : rows) values.push_back(std::invoke(source, row));
-          return cells;
-        },
-        field.source);
-  }
-
-  static void Fill(const Field<Row>& field, const Cells& cells, std::vector<Row>& rows) {
-    std::visit(
-        [&](auto source) {
-          if constexpr (std::is_member_object_pointer_v<decltype(source)>) {
-            using T = std::decay_t<std::invoke_result_t<decltype(source), const Row&>>;
-            const auto& values = std::get<static_cast<size_t>(TypeOfCell<T>()) - 1>(cells);
-            for (size_t i = 0; i < rows.size(); ++i) rows[i].*source = static_cast<T>(values[i]);
-          }
-        },
-        field.source);
-  }
-
-  std::vector<Field<Row>> fields_;
 };
 
 }  // namespace profd::table

@@ -64,17 +64,29 @@ std::string_view UnitName(Unit unit) {
   return "";
 }
 
+void WriteField(const Column& column, const Cells& cells, size_t row, JsonWriter& json) {
+  if (column.key.empty()) return;
+  json.Key(column.key);
+  if (IsUnknown(column, cells, row)) {
+    json.Null();
+  } else {
+    std::visit([&](const auto& values) { WriteCell(values[row], json); }, cells);
+  }
+}
+
 }  // namespace
 
 void WriteFields(const Table& table, size_t row, JsonWriter& json) {
   for (size_t i = 0; i < table.columns.size(); ++i) {
-    if (table.columns[i].key.empty()) continue;
-    json.Key(table.columns[i].key);
-    if (IsUnknown(table.columns[i], table.cells[i], row)) {
-      json.Null();
-    } else {
-      std::visit([&](const auto& values) { WriteCell(values[row], json); }, table.cells[i]);
-    }
+    WriteField(table.columns[i], table.cells[i], row, json);
+  }
+}
+
+void WriteFieldsOf(const AnyDescription& columns, const void* row, JsonWriter& json) {
+  for (const AnyField& field : columns.fields()) {
+    Cells cells = EmptyCells(field.accessor.type);
+    field.accessor.read(field.accessor.source, row, 1, cells);
+    WriteField(field.column, cells, 0, json);
   }
 }
 

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "daemon/base/json_writer.h"
@@ -17,34 +16,11 @@ namespace profd::table {
 
 // The fields of one row, into the object that is open. What is not known is null.
 void WriteFields(const Table& table, size_t row, JsonWriter& json);
-// The same of a row that is in no table.
+// The same of a row that is in no table, without the columns that have no key.
+void WriteFieldsOf(const AnyDescription& columns, const void* row, JsonWriter& json);
 template <typename Row>
 void WriteFields(const Description<Row>& columns, const Row& row, JsonWriter& json) {
-  columns.Visit(row, [&json]<typename Cell>(const Column& column, const Cell& cell) {
-    if (column.key.empty()) return;
-    json.Key(column.key);
-    if constexpr (std::is_same_v<Cell, bool>) {
-      json.Bool(cell);
-    } else if constexpr (std::is_integral_v<Cell>) {
-      if (column.nullable && cell < 0) {
-        json.Null();
-      } else {
-        json.Int(static_cast<int64_t>(cell));
-      }
-    } else if constexpr (std::is_floating_point_v<Cell>) {
-      if (column.nullable && cell < 0) {
-        json.Null();
-      } else {
-        json.Double(cell);
-      }
-    } else if constexpr (std::is_same_v<Cell, Sizes>) {
-      json.BeginArray();
-      for (const int64_t size : cell) json.Int(size);
-      json.EndArray();
-    } else {
-      json.String(cell);
-    }
-  });
+  WriteFieldsOf(columns, &row, json);
 }
 // An array of objects, one per row.
 void WriteRows(const Table& table, JsonWriter& json);

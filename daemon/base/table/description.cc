@@ -1,0 +1,41 @@
+#include "daemon/base/table/description.h"
+
+#include "daemon/base/str_cat.h"
+
+namespace profd::table {
+
+std::vector<Column> AnyDescription::columns() const {
+  std::vector<Column> columns;
+  columns.reserve(fields_.size());
+  for (const AnyField& field : fields_) columns.push_back(field.column);
+  return columns;
+}
+
+Table AnyDescription::ReadTable(std::string key, const void* rows, size_t count) const {
+  Table table = {
+      .key = std::move(key), .columns = columns(), .row_count = static_cast<int64_t>(count)};
+  table.cells.reserve(fields_.size());
+  for (const AnyField& field : fields_) {
+    Cells& cells = table.cells.emplace_back(EmptyCells(field.accessor.type));
+    std::visit([&](auto& values) { values.reserve(count); }, cells);
+    field.accessor.read(field.accessor.source, rows, count, cells);
+  }
+  return table;
+}
+
+absl::Status AnyDescription::WriteRows(const Table& table, void* rows) const {
+  for (const AnyField& field : fields_) {
+    const size_t at = table.Find(field.column.key);
+    if (at == Table::npos) continue;
+    if (table.columns[at].type != field.column.type) {
+      return absl::DataLossError(StrCat("the column ", field.column.key, " of the table ",
+                                        table.key, " has another type than this version reads"));
+    }
+    if (field.accessor.write != nullptr) {
+      field.accessor.write(field.accessor.source, table.cells[at], rows);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace profd::table
