@@ -23,9 +23,9 @@ TRACES = {
 # A few rows have all columns.
 REPORTS = {
     'gpu': [['ops', '--limit', '2'], ['kernels', '--limit', '2'], ['copies'], ['syncs'], ['idle'],
-            ['time'], ['report']],
+            ['time', '--limit', '2'], ['report']],
     'cpu': [['ops', '--limit', '2', '--group-by', 'input_shape'], ['steps'], ['compile'],
-            ['memory'], ['show']],
+            ['memory', '--max-points', '20', '--limit', '2'], ['show']],
 }
 # Made anew by each import.
 VOLATILE = {'id', 'create_unix_ns', 'end_unix_ns', 'file_sha256', 'file_bytes', 'path', 'node',
