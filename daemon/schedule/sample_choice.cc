@@ -16,8 +16,8 @@ namespace {
 constexpr absl::Duration kDecisionDelay = absl::Seconds(1);
 
 // `kind` keeps the choices of nodes, jobs and targets apart.
-StableHash HashOf(std::string_view kind, std::string_view schedule_id, absl::Time window,
-                  std::string_view what) {
+StableHash StableHashOf(std::string_view kind, std::string_view schedule_id, absl::Time window,
+                        std::string_view what) {
   return StableHash().Add(kind).Add(schedule_id).Add(absl::ToUnixNanos(window)).Add(what);
 }
 
@@ -41,7 +41,7 @@ std::map<std::string, double> ChooseKeys(const SampleSpec& sample, std::string_v
   std::map<std::string, double> chosen;
   if (sample.fraction > 0) {
     for (std::string& key : keys) {
-      if (HashOf(kind, schedule_id, window, key).Unit() >= sample.fraction) continue;
+      if (StableHashOf(kind, schedule_id, window, key).Unit() >= sample.fraction) continue;
       chosen.emplace(std::move(key), 1 / sample.fraction);
     }
     return chosen;
@@ -51,7 +51,7 @@ std::map<std::string, double> ChooseKeys(const SampleSpec& sample, std::string_v
   std::vector<std::pair<uint64_t, std::string>> places;
   places.reserve(keys.size());
   for (std::string& key : keys) {
-    const uint64_t place = HashOf(kind, schedule_id, window, key).Value();
+    const uint64_t place = StableHashOf(kind, schedule_id, window, key).Value();
     places.emplace_back(place, std::move(key));
   }
   std::ranges::sort(places, std::greater());
@@ -69,12 +69,12 @@ Choice ChooseNode(const ScheduleSpec& spec, std::string_view schedule_id, absl::
   const SampleSpec& sample = spec.sample;
   if (sample.unit != SampleUnit::kNodes) return {};
   if (sample.fraction > 0) {
-    return {.chosen = HashOf("node", schedule_id, window, node).Unit() < sample.fraction,
+    return {.chosen = StableHashOf("node", schedule_id, window, node).Unit() < sample.fraction,
             .weight = 1 / sample.fraction};
   }
   if (sample.count == 0) return {};
   // This node's place among all: no list of them needs to be sorted.
-  const uint64_t own = HashOf("node", schedule_id, window, node).Value();
+  const uint64_t own = StableHashOf("node", schedule_id, window, node).Value();
   int64_t before = 0;
   bool is_one = false;
   for (const std::string& other : spec.nodes) {
@@ -82,7 +82,7 @@ Choice ChooseNode(const ScheduleSpec& spec, std::string_view schedule_id, absl::
       is_one = true;
       continue;
     }
-    const uint64_t place = HashOf("node", schedule_id, window, other).Value();
+    const uint64_t place = StableHashOf("node", schedule_id, window, other).Value();
     if (place > own || (place == own && other > node)) ++before;
   }
   const auto total = static_cast<double>(spec.nodes.size());
@@ -98,7 +98,7 @@ std::vector<ChosenTarget> ChooseTargets(const ScheduleSpec& spec, std::string_vi
   std::vector<ChosenTarget> chosen;
   // In an order by chance, so that a budget that runs out does not always leave out the same.
   std::ranges::sort(candidates, std::less(), [&](const TargetInfo& target) {
-    return std::pair(HashOf("order", schedule_id, window, TargetKey(node, target)).Value(),
+    return std::pair(StableHashOf("order", schedule_id, window, TargetKey(node, target)).Value(),
                      target.number);
   });
   if (sample.unit == SampleUnit::kNodes) {
@@ -130,7 +130,7 @@ std::optional<CommonStart> CommonStartOf(const ScheduleSpec& spec, std::string_v
       job.empty() || RankOf(target) < 0) {
     return std::nullopt;
   }
-  const uint64_t offset = HashOf("step", schedule_id, window.nominal, "").Below(kMaxStepGrid);
+  const uint64_t offset = StableHashOf("step", schedule_id, window.nominal, "").Below(kMaxStepGrid);
   return CommonStart{.job = std::move(job),
                      .grid = spec.step_grid,
                      .offset = static_cast<int64_t>(offset),

@@ -50,16 +50,16 @@ uint32_t BigEndian(const unsigned char* bytes) {
 absl::StatusOr<std::string> DescribeSchema(Database& db) {
   Statement query(db.handle(),
                   "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name");
-  std::string text;
-  for (;;) {
+  absl::StatusOr<std::string> text = std::string();
+  // Text that is longer is not ours, whatever follows.
+  while (text->size() <= 4 * (sizeof(kSchema) + sizeof(kInputSchema))) {
     ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) return text;
+    if (!row) break;
     for (int column = 0; column < 4; ++column) {
-      StrAppend(&text, query.Bytes(column), "\n");
+      StrAppend(&*text, query.Bytes(column), "\n");
     }
-    if (text.size() > 4 * (sizeof(kSchema) + sizeof(kInputSchema)))
-      return text;  // Not ours, whatever follows.
   }
+  return text;
 }
 
 absl::StatusOr<std::string> DescribeOurSchema(bool with_inputs) {
