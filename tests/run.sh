@@ -9,8 +9,8 @@
 #   --folder F     build and run only the tests of the folder tests/F; may be repeated
 #   --label L      only tests with the label L (unit, other, torch_current, ...)
 #   -R REGEX       only tests whose name matches; may be repeated
-#   -j N           jobs for building and testing (default: what cores and memory allow, and one
-#                  test more, since tests wait more than they compute)
+#   -j N           jobs for building and testing (default: what cores and memory allow; of tests
+#                  that wait more than they compute, up to three times as many)
 #   --no-install   install nothing; a missing package is then an error of the build
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -84,7 +84,8 @@ main() {
   [[ $install -eq 0 ]] || deploy/install_packages.sh build test
   local test_jobs=$jobs
   [[ -n $jobs ]] || jobs=$(deploy/build_jobs.sh)
-  [[ -n $test_jobs ]] || test_jobs=$((jobs + 1))
+  # A test that computes counts as two: tests/CMakeLists.txt.
+  [[ -n $test_jobs ]] || test_jobs=$((jobs * 3))
   cmake --preset "$preset" -DPROFD_BUILD_TESTS=ON
   local -a targets=()
   if [[ ${#folders[@]} -gt 0 ]]; then
