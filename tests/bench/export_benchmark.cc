@@ -1,7 +1,7 @@
 // Traces of a large stored capture, beside copying the same bytes in the same run.
 //
-//   export_benchmark [RANGES] [ROUNDS]        default: 4000000 5
-//   export_benchmark FILE.profd [ROUNDS]      that capture as Chrome JSON, alone
+//   profd_bench export [RANGES] [ROUNDS]        default: 4000000 5
+//   profd_bench export FILE.profd [ROUNDS]      that capture as Chrome JSON, alone
 //
 // of one with a fourth as many GPU rows, each launched from a range of its own, and of one with as
 // many operators of torch.
@@ -24,6 +24,7 @@
 #include "daemon/export/sink/byte_sink.h"
 #include "daemon/export/trace_export.h"
 #include "tests/bench/bench_capture.h"
+#include "tests/bench/benchmarks.h"
 #include "tests/store/file/capture_file_builder.h"
 
 namespace profd::bench {
@@ -211,15 +212,20 @@ int Main(int64_t ranges, int rounds) {
 }  // namespace
 }  // namespace profd::bench
 
-int main(int argc, char** argv) {
+namespace profd::bench {
+
+int ExportBenchmark(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]).ends_with(".profd")) {
     return profd::bench::OfFile(argv[1], argc > 2 ? std::max(std::atoi(argv[2]), 1) : 5);
   }
   const long long ranges = argc > 1 ? std::atoll(argv[1]) : 4'000'000;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
   if (ranges < 100'000 || rounds < 1) {
-    std::fprintf(stderr, "usage: export_benchmark [RANGES >= 100000 | FILE.profd] [ROUNDS >= 1]\n");
+    std::fprintf(stderr,
+                 "usage: profd_bench export [RANGES >= 100000 | FILE.profd] [ROUNDS >= 1]\n");
     return 2;
   }
   return profd::bench::Main(ranges, rounds);
 }
+
+}  // namespace profd::bench

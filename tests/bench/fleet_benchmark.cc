@@ -1,6 +1,6 @@
 // What it takes to ask many daemons at once: `ps` of all of them, over mutual TLS.
 //
-//   fleet_benchmark [NODES [ROUNDS]]     (200, 9)
+//   profd_bench fleet [NODES [ROUNDS]]     (200, 9)
 //
 // The daemons are farms in other processes: gRPC servers that listen at up to 1,000 ports each and
 // answer GetNode and ListTargets (8 targets each) from memory. Every port is a connection, a
@@ -36,6 +36,7 @@
 #include "daemon/base/str_cat.h"
 #include "profd/v1/node.grpc.pb.h"
 #include "profd/v1/targets.grpc.pb.h"
+#include "tests/bench/benchmarks.h"
 #include "tests/store/file/capture_file_builder.h"
 
 namespace profd::cli {
@@ -45,7 +46,7 @@ constexpr int kTargetsPerNode = 8;
 constexpr int kMostPortsOfFarm = 1000;
 
 [[noreturn]] void Die(const std::string& what) {
-  std::fprintf(stderr, "fleet_benchmark: %s\n", what.c_str());
+  std::fprintf(stderr, "profd_bench fleet: %s\n", what.c_str());
   std::exit(1);
 }
 
@@ -246,14 +247,18 @@ void Measure(int nodes, int64_t rounds) {
 }  // namespace
 }  // namespace profd::cli
 
-int main(int argc, char** argv) {
+namespace profd::bench {
+
+int FleetBenchmark(int argc, char** argv) {
   const auto nodes = profd::cli::ParseInt(argc > 1 ? argv[1] : "200");
   const auto rounds = profd::cli::ParseInt(argc > 2 ? argv[2] : "9");
   if (!nodes.ok() || *nodes < 1 || *nodes > 16'000 || !rounds.ok() || *rounds < 1) {
-    std::fprintf(stderr, "usage: fleet_benchmark [NODES [ROUNDS]]\n");
+    std::fprintf(stderr, "usage: profd_bench fleet [NODES [ROUNDS]]\n");
     return 2;
   }
   profd::SkipLockChecks();  // As profctl.
   profd::cli::Measure(static_cast<int>(*nodes), *rounds);
   return 0;
 }
+
+}  // namespace profd::bench

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """How long an import takes, beside others' reading of the same file, taking turns in one run.
 
-    import_bench.py [--trace TRACE.json.gz] [--rounds N] [--binary import_benchmark]
+    import_bench.py [--trace TRACE.json.gz] [--rounds N]
 
 Ours is a stored, checked and synced capture, in one process that has started already
-(import_benchmark); the start of `profctl import` is shown apart. Theirs: json.load of Python after
+(profd_bench import); the start of `profctl import` is shown apart. Theirs: json.load of Python after
 gzip, and the parse of one trace by Holistic Trace Analysis, where it is installed. Medians; nothing is
 asserted.
 """
@@ -48,9 +48,10 @@ def hta_parser():
     return lambda trace: parse_trace_dataframe(trace, config)
 
 
-def import_once(binary, trace, folder):
+def import_once(trace, folder):
     """Seconds of the import itself, as the program that does it says."""
-    out = subprocess.run([binary, trace, folder, "1"], check=True, capture_output=True, text=True)
+    out = subprocess.run([BUILD / "tests/bin/profd_bench", "import", trace, folder, "1"], check=True,
+                         capture_output=True, text=True)
     return float(out.stdout.split()[1])
 
 
@@ -59,8 +60,6 @@ def main():
     parser.add_argument("--trace", type=pathlib.Path,
                         default=DATA / "traces/h100_owlv2_large.json.gz")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--binary", type=pathlib.Path,
-                        default=BUILD / "tests/bin/import_benchmark")
     options = parser.parse_args()
     if not options.trace.exists():
         print(f"SKIP: no {options.trace}")
@@ -69,7 +68,7 @@ def main():
     figures = {"profd": [], "profctl import, with its start": [], "json.load": [], "HTA": []}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(options.rounds):
-            figures["profd"].append(import_once(options.binary, options.trace, folder))
+            figures["profd"].append(import_once(options.trace, folder))
             figures["profctl import, with its start"].append(timed(lambda: subprocess.run(
                 [BUILD / "bin/profctl", "import", options.trace, "-o",
                  pathlib.Path(folder) / "x.profd"], check=True, capture_output=True)))

@@ -1,7 +1,7 @@
 // A trace as a stored capture, and what it takes to.
 //
-//   import_benchmark TRACE FOLDER [ROUNDS]        default: 5 rounds
-//   import_benchmark --make BYTES FILE            a trace of about that many bytes, to import
+//   profd_bench import TRACE FOLDER [ROUNDS]        default: 5 rounds
+//   profd_bench import --make BYTES FILE            a trace of about that many bytes, to import
 //
 // Prints "seconds S events N bytes B rss R" of the best round: seconds until the capture file is
 // checked, synced and named, bytes of it, and the most memory the process had resident, in bytes.
@@ -22,6 +22,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/import/trace_import.h"
+#include "tests/bench/benchmarks.h"
 
 namespace profd::bench {
 namespace {
@@ -79,7 +80,7 @@ int Measure(const char* trace, const char* folder, int rounds) {
                                                  .is_cancelled = nullptr});
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (!imported.ok()) {
-      std::fprintf(stderr, "import_benchmark: %s\n", imported.status().ToString().c_str());
+      std::fprintf(stderr, "profd_bench import: %s\n", imported.status().ToString().c_str());
       return 1;
     }
     best_seconds = std::min(best_seconds, took.count());
@@ -97,13 +98,17 @@ int Measure(const char* trace, const char* folder, int rounds) {
 }  // namespace
 }  // namespace profd::bench
 
-int main(int argc, char** argv) {
+namespace profd::bench {
+
+int ImportBenchmark(int argc, char** argv) {
   if (argc == 4 && std::string_view(argv[1]) == "--make") {
     return profd::bench::Make(std::atoll(argv[2]), argv[3]);
   }
   if (argc < 3) {
-    std::fputs("usage: import_benchmark TRACE FOLDER [ROUNDS] | --make BYTES FILE\n", stderr);
+    std::fputs("usage: profd_bench import TRACE FOLDER [ROUNDS] | --make BYTES FILE\n", stderr);
     return 2;
   }
   return profd::bench::Measure(argv[1], argv[2], argc > 3 ? std::atoi(argv[3]) : 5);
 }
+
+}  // namespace profd::bench

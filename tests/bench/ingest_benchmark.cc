@@ -1,13 +1,13 @@
 // From capture memory to a stored capture.
 //
-//   ingest_benchmark pipeline [EVENTS] [ROUNDS]     default: 10000000 5
+//   profd_bench ingest pipeline [EVENTS] [ROUNDS]     default: 10000000 5
 //     Full chunks are copied, validated, decoded and stored by one thread on one core. The
 //     same with a sink that does nothing, and the copy alone, for scale. Best of ROUNDS, by
 //     the clock and by the thread's own CPU time, which says more where others are at work.
-//   ingest_benchmark live [SECONDS] [EVENTS_PER_S]  default: 10 2500000
+//   profd_bench ingest live [SECONDS] [EVENTS_PER_S]  default: 10 2500000
 //     Two processes with the real library, paced to that rate each, captured at the same time
 //     by a real server into capture files: what was dropped, and the server's share of a core.
-//   ingest_benchmark arm [ROUNDS]                   default: 300
+//   profd_bench ingest arm [ROUNDS]                   default: 300
 //     From Arm() of 64 MiB to the target's ARMED, with the real library in a process.
 #include <sched.h>
 #include <signal.h>
@@ -38,6 +38,7 @@
 #include "daemon/ingest/event_decoder.h"
 #include "daemon/ingest/target_server.h"
 #include "daemon/store/file/writer.h"
+#include "tests/bench/benchmarks.h"
 #include "tests/store/file/capture_file_builder.h"
 
 extern char** environ;
@@ -50,7 +51,7 @@ constexpr uint32_t kRecordsPerChunk = wire::kChunkDataBytes / sizeof(wire::Range
 constexpr uint64_t kEpoch = 1'000'000'000'000;
 
 [[noreturn]] void Die(const std::string& what) {
-  std::fprintf(stderr, "ingest_benchmark: %s\n", what.c_str());
+  std::fprintf(stderr, "profd_bench ingest: %s\n", what.c_str());
   std::exit(1);
 }
 void Must(const absl::Status& status) {
@@ -338,8 +339,8 @@ double CpuSeconds() {
 }
 
 pid_t StartProducer(const std::string& socket_dir, const std::string& rate) {
-  const std::array<const char*, 5> arguments = {"ingest_benchmark", "producer", socket_dir.c_str(),
-                                                rate.c_str(), nullptr};
+  const std::array<const char*, 6> arguments = {"profd_bench",      "ingest",     "producer",
+                                                socket_dir.c_str(), rate.c_str(), nullptr};
   pid_t pid;
   if (posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr,
                   const_cast<char* const*>(arguments.data()), environ) != 0) {
@@ -421,7 +422,9 @@ void RunArm(int rounds) {
 }  // namespace
 }  // namespace profd
 
-int main(int argc, char** argv) {
+namespace profd::bench {
+
+int IngestBenchmark(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "pipeline";
   if (mode == "producer" && argc == 4) return profd::RunProducer(argv[2], std::atof(argv[3]));
   if (mode == "pipeline") {
@@ -432,8 +435,10 @@ int main(int argc, char** argv) {
   } else if (mode == "arm") {
     profd::RunArm(argc > 2 ? std::atoi(argv[2]) : 300);
   } else {
-    std::fprintf(stderr, "usage: ingest_benchmark pipeline|live|arm [...]\n");
+    std::fprintf(stderr, "usage: profd_bench ingest pipeline|live|arm [...]\n");
     return 2;
   }
   return 0;
 }
+
+}  // namespace profd::bench

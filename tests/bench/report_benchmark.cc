@@ -1,6 +1,6 @@
 // Reports of a large stored capture, beside SQL over plain rows in the same run.
 //
-//   report_benchmark [RANGES] [ROUNDS]        default: 10000000 5
+//   profd_bench report [RANGES] [ROUNDS]        default: 10000000 5
 //
 // Prints one line per figure; the best round counts.
 #include <sqlite3.h>
@@ -20,6 +20,7 @@
 #include "daemon/report/ops/op_table.h"
 #include "daemon/report/ops/profile.h"
 #include "tests/bench/bench_capture.h"
+#include "tests/bench/benchmarks.h"
 #include "tests/fakes/empty_capture_reader.h"
 #include "tests/store/file/capture_file_builder.h"
 
@@ -242,12 +243,16 @@ int Main(int64_t ranges, int rounds) {
 }  // namespace
 }  // namespace profd::bench
 
-int main(int argc, char** argv) {
+namespace profd::bench {
+
+int ReportBenchmark(int argc, char** argv) {
   const long long ranges = argc > 1 ? std::atoll(argv[1]) : 10'000'000;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
   if (ranges < 100'000 || rounds < 1) {
-    std::fprintf(stderr, "usage: report_benchmark [RANGES >= 100000] [ROUNDS >= 1]\n");
+    std::fprintf(stderr, "usage: profd_bench report [RANGES >= 100000] [ROUNDS >= 1]\n");
     return 2;
   }
   return profd::bench::Main(ranges, rounds);
 }
+
+}  // namespace profd::bench

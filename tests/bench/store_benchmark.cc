@@ -1,6 +1,6 @@
 // Storing and scanning captures, beside plain SQLite rows in the same run.
 //
-//   store_benchmark [EVENTS] [ROUNDS]        default: 10000000 5
+//   profd_bench store [EVENTS] [ROUNDS]        default: 10000000 5
 //
 // Prints one line per figure; the best round counts. The events are training steps of about
 // 3,000 ranges on two threads whose times vary by 10 %, with 1 % outliers. A tenth as many GPU
@@ -26,6 +26,7 @@
 #include "daemon/store/file/files.h"
 #include "daemon/store/file/reader.h"
 #include "daemon/store/file/writer.h"
+#include "tests/bench/benchmarks.h"
 #include "tests/store/file/capture_file_builder.h"
 
 namespace profd::store {
@@ -35,7 +36,7 @@ constexpr uint32_t kThreads = 2;
 constexpr size_t kBatchRows = 2'048;  // A chunk of capture memory holds as many.
 
 [[noreturn]] void Die(const absl::Status& status) {
-  std::fprintf(stderr, "store_benchmark: %s\n", status.ToString().c_str());
+  std::fprintf(stderr, "profd_bench store: %s\n", status.ToString().c_str());
   std::exit(1);
 }
 void Must(const absl::Status& status) {
@@ -326,12 +327,16 @@ int Main(size_t total, int rounds) {
 }  // namespace
 }  // namespace profd::store
 
-int main(int argc, char** argv) {
+namespace profd::bench {
+
+int StoreBenchmark(int argc, char** argv) {
   const long long events = argc > 1 ? std::atoll(argv[1]) : 10'000'000;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
   if (events < 1'000 || rounds < 1) {
-    std::fprintf(stderr, "usage: store_benchmark [EVENTS >= 1000] [ROUNDS >= 1]\n");
+    std::fprintf(stderr, "usage: profd_bench store [EVENTS >= 1000] [ROUNDS >= 1]\n");
     return 2;
   }
   return profd::store::Main(static_cast<size_t>(events), rounds);
 }
+
+}  // namespace profd::bench
