@@ -6,7 +6,7 @@
 #
 #   format, style, tidy   the whole tree
 #   release               tests/run.sh --all, with a current PyTorch
-#   asan, tsan            all tests with sanitizers
+#   asan, tsan            all tests with ASan and UBSan; those of folders with threads with TSan
 #   campaign, truth       the long forms of tests/e2e/target_campaign and tests/truth
 #   fuzz                  the clang build with its thread-safety analysis, then each fuzzer
 set -uo pipefail
@@ -52,7 +52,9 @@ phase style check_style
 phase download-torch download_torch
 test_phase release --all
 test_phase asan --preset asan
-test_phase tsan --preset tsan
+# shellcheck disable=SC2086  # A word each.
+mapfile -t threaded_folders < <(printf -- '--folder\n%s\n' $threaded)
+test_phase tsan --preset tsan "${threaded_folders[@]}"
 phase tidy .ci/tidy "$empty_tree" 0
 phase campaign python3 tests/e2e/target_campaign/target_campaign_test.py --runs 1000
 phase truth python3 tests/truth/run.py
