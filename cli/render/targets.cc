@@ -65,6 +65,21 @@ std::string StepCell(const TargetInfo& target) {
                 seconds < 120 ? StrCat(seconds, " s") : FormatAge(absl::Seconds(seconds)), " ago");
 }
 
+// Whether an observer of torch stays between captures: the library says so in the metadata
+// (client_lib/torch/steps.cc).
+bool ObserverStays(const TargetInfo& target) {
+  const auto observer = target.metadata.find("torch_observer");
+  return observer != target.metadata.end() && observer->second == "stays";
+}
+
+// "optimizer"; "optimizer (observer stays)".
+std::string SourceCell(const TargetInfo& target) {
+  const bool is_known = target.step_source != StepSource::kNone;
+  std::string cell = is_known ? std::string(ToString(target.step_source)) : std::string();
+  if (!ObserverStays(target)) return cell;
+  return StrCat(cell, cell.empty() ? "" : " ", "(observer stays)");
+}
+
 // One row of the list. `node` is nullptr where one daemon was asked.
 struct TargetRow {
   const std::string* node = nullptr;
@@ -109,12 +124,11 @@ const ObjectDescription<TargetRow>& TargetObject() {
          .formula = "marks / time between them",
          .priority = 3,
          .right = true}},
-       {[](const Row& row) {
-          const StepSource source = row.target->step_source;
-          return source == StepSource::kNone ? std::string() : std::string(ToString(source));
-        },
+       {[](const Row& row) { return SourceCell(*row.target); },
         {.title = "STEPS FROM",
-         .doc = "Step source: marks, an optimizer, torch.profiler, or a data loader",
+         .doc = "Step source: marks, an optimizer, torch.profiler, or a data loader. \"observer "
+                "stays\": torch is observed between captures, too (torch before 2.1); `profctl run "
+                "--help` has the cost",
          .priority = 4}},
        {[](const Row& row) { return JobOf(*row.target); },
         {.key = "job",
@@ -197,6 +211,11 @@ const ObjectDescription<TargetRow>& TargetObject() {
        {[](const Row& row) { return std::string(ToString(row.target->step_source)); },
         {.key = "step_source",
          .doc = "Step source: none, marks, optimizer, profiler, dataloader, or periodicity",
+         .priority = kOnlyInData}},
+       {[](const Row& row) { return ObserverStays(*row.target); },
+        {.key = "observer_stays",
+         .doc = "Whether torch is observed between captures, because it has no optimizer hooks "
+                "(torch before 2.1)",
          .priority = kOnlyInData}},
        {[](const Row& row) { return row.target->batch_count; },
         {.key = "batch_count",

@@ -4,8 +4,10 @@
 
 #include <atomic>
 
+#include "client_lib/core/agent.h"
 #include "client_lib/core/hot_state.h"
 #include "client_lib/core/lifecycle.h"
+#include "client_lib/core/metadata.h"
 #include "client_lib/core/recorder.h"
 #include "client_lib/core/status_page.h"
 #include "client_lib/core/steps.h"
@@ -24,6 +26,10 @@ using wire::StepSource;
 constexpr char kOptimizer[] = "Optimizer.step#";
 constexpr char kDataLoader[] = "enumerate(DataLoader)#";
 constexpr char kProfiler[] = "ProfilerStep#";
+
+// Metadata for `profctl ps` (cli/render/targets.cc): between captures the observer stays.
+constexpr char kObserverKey[] = "torch_observer";
+constexpr char kObserverStays[] = "stays";
 
 constinit const TorchLibrary* g_library = nullptr;
 constinit std::atomic<bool> g_observes{false};
@@ -55,6 +61,7 @@ __thread const void* t_deferred __attribute__((tls_model("initial-exec"))) = nul
 // What the hooks reported on the detector's thread. Optimizers of other threads make foreign marks.
 struct Hooked {
   HookedCall call;
+  bool has_begun = false;  // A step(), ever: so torch has hooks.
   // About the innermost range that the observer sees: whether a hook reported the end of a step()
   // in it, and whether that was the outermost one, `outermost`.
   bool has_ended = false;
@@ -130,7 +137,12 @@ void OnCallEnd(const OptimizerCall& call) {
 
 bool Decide(Teller teller) {
   Teller decided = Teller::kUndecided;
-  return g_teller.compare_exchange_strong(decided, teller) || decided == teller;
+  if (!g_teller.compare_exchange_strong(decided, teller)) return decided == teller;
+  // Once in the life of a process: the lock and the wake-up are not of the hot path.
+  if (teller == Teller::kRanges && SetMetadata(kObserverKey, kObserverStays) == PROFD_OK) {
+    WakeAgent();
+  }
+  return true;
 }
 
 // The mark comes after the range has ended, so that the whole range lies in the step before.
@@ -139,6 +151,7 @@ void OnOptimizerRangeEnd(const char* name) {
   if (!OwnsDetector()) return Mark(StepSource::kOptimizer);
   const bool has_ended = g_hooked.has_ended;
   g_hooked.has_ended = false;
+  if (g_hooked.has_begun && !has_ended) return;  // It raised: not a step, and it decides nothing.
   if (!Decide(has_ended ? Teller::kHooks : Teller::kRanges)) return;
   if (has_ended) {
     if (g_hooked.ends_call) OnCallEnd(g_hooked.outermost);
@@ -254,7 +267,10 @@ void OnOptimizerHook(uint64_t type, uint64_t optimizer, bool begins) {
     return;
   }
   const uint64_t ticks = ReadTicks();
-  if (begins) return g_hooked.call.Enter(optimizer, ticks);
+  if (begins) {
+    g_hooked.has_begun = true;
+    return g_hooked.call.Enter(optimizer, ticks);
+  }
   g_hooked.ends_call = g_hooked.call.Leave(optimizer, ticks);
   g_hooked.outermost = {type, optimizer, g_hooked.call.begin_ticks(), ticks};
   g_hooked.has_ended = is_observed;

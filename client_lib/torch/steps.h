@@ -11,7 +11,8 @@
 //
 // At other times torch's global hooks around Optimizer.step(), which the Python package installs,
 // report the steps: two calls each. Without them (torch before 2.1, or optimizers that do not call
-// them) the observer stays. The first step of an optimizer decides which of the two it is.
+// them) the observer stays, and the metadata torch_observer says so to `profctl ps`. The first step
+// of an optimizer that does not raise decides which of the two it is.
 //
 // torch calls it before those of operators.cc, so that a mark at a begin lies before what they
 // write of the range. One at an end must lie behind that: DeferStepEnd(), EndDeferredStep(). So a

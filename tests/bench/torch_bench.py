@@ -5,8 +5,11 @@
 
   idle     step time with the library loaded and idle, against without it: processes in turn,
            new ones ten times
+  layers   the same for models of 100 and 1,000 small layers
   capture  step time added by a capture and by torch.profiler, with shapes and with memory: phases
            of one process in turn
+  busy     steps with 6,000 operators, alone and with all CPUs busy: a default capture and
+           --ops names
   table    end of the capture to the operator table on the screen, 480 k events, and
            torch.profiler's way to the same
 
@@ -18,6 +21,7 @@ import os
 import pathlib
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -91,9 +95,18 @@ IDLE_SIDES = {'without': False, 'another without': False, 'with it, idle': True}
 
 
 def bench_idle(smoke):
-    for name, arguments in (('small MLP', ('--width', 64)),
-                            ('medium MLP', ('--width', 128, '--batch', 96)),
-                            ('large MLP', ('--width', 1024, '--batch', 64))):
+    compare_idle(smoke, (('small MLP', ('--width', 64)),
+                         ('medium MLP', ('--width', 128, '--batch', 96)),
+                         ('large MLP', ('--width', 1024, '--batch', 64))))
+
+
+def bench_layers(smoke):
+    compare_idle(smoke, (('100 layers', ('--layers', 100, '--width', 16)),
+                         ('1,000 layers', ('--layers', 1000, '--width', 16))))
+
+
+def compare_idle(smoke, models):
+    for name, arguments in models:
         step_us = []
         ratios = {side: [] for side in IDLE_SIDES}
         for number in range(1 if smoke else 10):
@@ -164,6 +177,40 @@ def bench_capture(smoke):
                 spread([a / b for a, b in zip(added[ours], added[theirs])], 2))
 
 
+def bench_busy(smoke):
+    """A model of so many layers that its step has some 6,000 operators."""
+    rounds, steps = (1, 3) if smoke else (8, 8)
+    with Stage() as stage:
+        program = stage.training('--layers', 10 if smoke else 190, '--width', 64)
+        stage.await_target(program)
+
+        def captured(*arguments):
+            tracing = stage.trace(program, '--duration', '1h', '--buffer', '256MiB', *arguments)
+            time_us = float(program.do(f'run {steps}')[0])
+            capture = stage.finish(tracing)
+            return time_us, capture['torch']['operator_count'] / steps, capture
+
+        _, per_step, capture = captured()
+        row('operators a step', f'{per_step:.0f} (dropped: {capture["dropped_event_count"]})')
+        for others in 0, os.cpu_count():
+            spinning = [subprocess.Popen([sys.executable, '-c', 'while True: pass'])
+                        for _ in range(others)]
+            try:
+                sides = {'default': (), '--ops names': ('--ops', 'names')}
+                ratios = {name: [] for name in sides}
+                for _ in range(rounds):
+                    for name, arguments in sides.items():
+                        base = float(program.do(f'run {steps}')[0])
+                        ratios[name].append(captured(*arguments)[0] / base)
+            finally:
+                for process in spinning:
+                    process.kill()
+                    process.wait()
+            for name in sides:
+                row(f'{name}, {others} other busy processes: step time over idle',
+                    spread(ratios[name], 3))
+
+
 def bench_table(smoke):
     rounds, steps = (1, 20) if smoke else (3, 2600)
     ours_s, theirs_s, ours_events, theirs_events = [], [], 0, 0
@@ -201,7 +248,8 @@ def bench_table(smoke):
         spread([b / a for a, b in zip(ours_s, theirs_s)], 0))
 
 
-BENCHES = {'idle': bench_idle, 'capture': bench_capture, 'table': bench_table}
+BENCHES = {'idle': bench_idle, 'layers': bench_layers, 'capture': bench_capture,
+           'busy': bench_busy, 'table': bench_table}
 
 
 def main():

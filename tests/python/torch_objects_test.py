@@ -685,6 +685,23 @@ class OptimizersTest(unittest.TestCase):
         self.assertEqual(_torch_optimizers.counts(torch)["Odd"], 2)
         del optimizers
 
+    def test_no_reference_to_another_object_is_held(self):
+        # A tensor of which the last reference went to another thread has crashed torch 2.0.
+        real, held = gc.get_referrers, []
+
+        def watched(*classes):
+            held.extend(real(*classes))
+            return held
+        tensor = torch.ones(3)
+        references = sys.getrefcount(tensor)
+        optimizer = self.trained(self.Even)
+        with unittest.mock.patch.object(gc, "get_referrers", watched), \
+                unittest.mock.patch.object(gc, "get_objects", side_effect=AssertionError):
+            self.assertEqual(_torch_optimizers.counts(torch)["Even"], 1)
+            self.assertEqual(sys.getrefcount(tensor), references)
+        self.assertFalse([thing for thing in held if isinstance(thing, torch.Tensor)])
+        del optimizer
+
     def test_a_large_program_is_not_looked_through(self):
         optimizer = self.trained(self.Even)
         with unittest.mock.patch.object(sys, "getallocatedblocks", lambda: 10 ** 8):

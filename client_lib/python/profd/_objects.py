@@ -35,6 +35,29 @@ def find_objects(*classes: type) -> Tuple[List[Any], ...]:
     return found
 
 
+def find_instances(base: type) -> List[Any]:
+    """All objects alive of `base`, or of classes derived from it, without touching any other object.
+
+    find_objects() holds references to all of the program's objects for a moment. With torch before
+    2.10, one of them may be a tensor that a thread without the GIL is just releasing, and torch then
+    warns, or crashes. This one is for processes of which nobody has asked for a capture: Python
+    itself looks at what each object refers to, as its garbage collector does, and an object refers
+    to its class (from Python 3.9 on). Holds the GIL as long as a full garbage collection does.
+    """
+    if "t" in sys.abiflags:
+        raise NotLooked("this is a free-threaded Python, whose objects do not hold still")
+    if sys.version_info < (3, 9):
+        raise NotLooked("in this Python, objects do not refer to their class")
+    classes = [base]
+    kinds = {id(base)}  # By id, as in find_objects().
+    for known in classes:
+        for kind in type.__subclasses__(known):
+            if id(kind) not in kinds:
+                kinds.add(id(kind))
+                classes.append(kind)
+    return [thing for thing in gc.get_referrers(*classes) if id(type(thing)) in kinds]
+
+
 def _list_for(kind: type, classes: Tuple[type, ...], found: Tuple[List[Any], ...]
               ) -> Optional[List[Any]]:
     for index, wanted in enumerate(classes):

@@ -6,11 +6,10 @@ Asked for a few times at most, and only by programs whose optimizer seems to be 
 import sys
 from typing import Any, Dict, List
 
-from profd._objects import find_objects
+from profd._objects import find_instances
 
-# sys.getallocatedblocks(). A bare program with an optimizer has 1.2 million with torch 2.15.0, where
-# to look at all takes 46 ms, in turns with the program, and 0.35 million with 1.13.1, 6 ms (median
-# of 15, 2 vCPU AMD EPYC guest, 2026-11-22). In larger ones it would take the GIL for too long.
+# sys.getallocatedblocks(). A bare program with an optimizer has 1.2 million with torch 2.15.0 and 0.35
+# million with 1.13.1. In larger ones it would hold the GIL for too long.
 _MAX_BLOCKS = 2_000_000
 
 
@@ -19,7 +18,7 @@ def counts(torch: Any) -> Dict[str, int]:
     if sys.getallocatedblocks() > _MAX_BLOCKS:
         return {}
     by_class: Dict[str, List[bool]] = {}
-    for optimizer in find_objects(torch.optim.Optimizer)[0]:
+    for optimizer in find_instances(torch.optim.Optimizer):
         by_class.setdefault(type(optimizer).__name__, []).append(_has_state(optimizer))
     # One without a state has not done a step yet, but of those that never have any.
     return {name: sum(stepped) or len(stepped) for name, stepped in by_class.items()}

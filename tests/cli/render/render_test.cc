@@ -701,6 +701,28 @@ TEST(RenderTargetsTest, TheSourceOfStepsIsShown) {
   EXPECT_EQ(json["targets"][1]["step_source"], "none");
 }
 
+TEST(RenderTargetsTest, AnObserverThatStaysIsShown) {
+  const std::vector<TargetInfo> targets = {{.pid = 20,
+                                            .command = "train",
+                                            .metadata = {{"torch_observer", "stays"}},
+                                            .step_source = StepSource::kOptimizer},
+                                           {.pid = 21,
+                                            .command = "train",
+                                            .metadata = {{"torch_observer", "else"}},
+                                            .step_source = StepSource::kOptimizer}};
+  const std::vector<std::string> lines = Squeezed(RenderTargets(targets, Style{}));
+  ASSERT_EQ(lines.size(), 4);
+  EXPECT_THAT(lines[2], HasSubstr("optimizer (observer stays)"));
+  EXPECT_THAT(lines[3], Not(HasSubstr("observer")));
+  JsonWriter writer;
+  writer.BeginObject();
+  WriteTargetsJson(targets, writer);
+  writer.EndObject();
+  const auto json = nlohmann::json::parse(writer.TakeLine());
+  EXPECT_EQ(json["targets"][0]["observer_stays"], true);
+  EXPECT_EQ(json["targets"][1]["observer_stays"], false);
+}
+
 TEST(RenderTargetsTest, AJobThatHangsShowsSinceWhen) {
   std::vector<TargetInfo> targets = {{.pid = 20,
                                       .command = "train",

@@ -296,6 +296,24 @@ TEST_F(HookedStepsTest, TheObserverStaysWithoutHooksAndIgnoresThemLater) {
   EXPECT_EQ(steps(), 4u);
 }
 
+TEST_F(HookedStepsTest, AnObserverThatStaysIsInTheMetadata) {
+  Do("B");
+  EXPECT_EQ(target_->metadata().count("torch_observer"), 0u) << "no optimizer has made a step";
+  Do("A");
+  while (target_->metadata().count("torch_observer") == 0) {
+    target_->Expect(wire::FrameType::kMetadata);
+  }
+  EXPECT_EQ(target_->metadata().at("torch_observer"), "stays");
+}
+
+TEST_F(HookedStepsTest, AFirstStepThatRaisesDecidesNothing) {
+  Do("eoeo");
+  EXPECT_EQ(steps(), 0u);
+  Do("1o1010");
+  EXPECT_EQ(steps(), 2u) << "one that raised costs one step";
+  EXPECT_EQ(target_->metadata().count("torch_observer"), 0u);
+}
+
 TEST_F(HookedStepsTest, TheObserverStaysUntilThereIsAnOptimizer) {
   Do("BoBoB");
   EXPECT_EQ(source(), StepSource::kDataLoader);
