@@ -209,13 +209,17 @@ Command RunCommand() {
           "and stderr says what is missing for that.\n\n"
           "A Python that is told to look at no variables (python -I, -E or -S) does not learn of "
           "it; there the installed package does, or `import profd` and profd.init().\n\n"
-          "Without a capture, a PyTorch step costs 2 us more. With torch before 2.1, which has no "
-          "hooks "
-          "of optimizers, an observer stays instead, and `profctl ps` says so: with torch 2.0 it "
-          "costs "
-          "about 0.5 us per node of a backward pass (7 % of a step of 100 small layers), with "
-          "torch "
-          "1.13 nothing that was measurable.\n\n"
+          "Without a capture, a PyTorch step costs 2 us more. Torch before 2.1 has no hooks of "
+          "optimizers: there an observer stays instead, and `profctl ps` says so. With torch 2.0 "
+          "it costs about 0.5 us per node of a backward pass (7 % of a step of 100 small "
+          "layers), with torch 1.13 nothing measurable.\n\n"
+          "A process that has used the library has threads of it, and the kernel refuses such a "
+          "process unshare(CLONE_NEWUSER), and setns() to a user or mount namespace. With "
+          "--preload, the threads end before such a call and start again after it; a capture of "
+          "that process ends then. Otherwise, make the call before the first use of the library, "
+          "in a forked child, or between profd_stop_threads() and profd_restart_threads(). A "
+          "process that has imported torch has a thread of Python, too, also in a forked child: "
+          "there another program has to make the call.\n\n"
           "The library is the one that PROFD_CLIENT_LIB names, else the one installed with "
           "profctl.\n\n"
           "Exit codes of its own: 127, there is no CMD; 126, it cannot be executed; 1, there is no "
@@ -231,9 +235,7 @@ Command RunCommand() {
                          "until it is used. Static, setuid, and musl programs run as they are"},
                 {.name = "register-all",
                  .help = "With --preload: every process is a target from its start, including "
-                         "shells, and programs that use none of CUDA, NVTX, and PyTorch. Such a "
-                         "process has threads of the library and so cannot create or enter a user "
-                         "namespace (unshare, bubblewrap, rootless Podman)"}},
+                         "shells, and programs that use none of CUDA, NVTX, and PyTorch"}},
       .examples = {{"profctl run -- python train.py", "A training script"},
                    {"profctl run torchrun --nproc-per-node 8 train.py", "All ranks of a node"}},
       .min_arguments = 1,

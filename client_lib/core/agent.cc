@@ -557,7 +557,7 @@ void Serve() {
     if (waited[1].revents != 0) {
       agent_wake::Drain();
       if (g_connected.load(std::memory_order_relaxed)) next = SendMetadataIfChanged();
-      if (IsDisabled()) return;
+      if (MustThreadsEnd()) return;
       JoinTorch();
     }
     if (next == Next::kGoOn && waited[0].revents != 0) next = ReceiveAll();
@@ -609,14 +609,14 @@ bool SetUpFiles() {
 // Until profiling is turned off, which is for good.
 void ConnectAndServe() {
   int backoff_ms = kFirstBackoffMs;
-  while (!IsDisabled()) {
+  while (!MustThreadsEnd()) {
     if (Connect()) {
       const uint64_t start_ns = wire::ReadMonotonicNs();
       Serve();
       EndConnection();
       if (wire::ReadMonotonicNs() - start_ns > kSteadyConnectionNs) backoff_ms = kFirstBackoffMs;
     }
-    if (!IsDisabled()) WaitToConnect(backoff_ms);
+    if (!MustThreadsEnd()) WaitToConnect(backoff_ms);
     backoff_ms = backoff_ms * 2 < kLongestBackoffMs ? backoff_ms * 2 : kLongestBackoffMs;
   }
 }
@@ -640,13 +640,14 @@ int MainThreadStatus() {
 }
 
 void* RunAgent(void* frame) {
+  EnterLibraryThread(LibraryThread::kAgent);
   g_frame = static_cast<FrameBuilder*>(frame);
   SetUpThread();
   if (SetUpFiles()) ConnectAndServe();
   agent_wake::Close();
   const int status = MainThreadHasEnded() ? MainThreadStatus() : 0;
   StopHelper(status);
-  EndLibraryThread();
+  EndLibraryThread(LibraryThread::kAgent);
   return nullptr;
 }
 
@@ -656,7 +657,7 @@ bool StartAgent() {
   static constinit FrameBuilder frame;
   // The helper first: it stays in the descriptor table that the agent is about to leave.
   if (!StartHelper()) return false;
-  if (StartLibraryThread(RunAgent, &frame, kStackBytes)) return true;
+  if (StartLibraryThread(LibraryThread::kAgent, RunAgent, &frame, kStackBytes)) return true;
   StopHelper();
   return false;
 }

@@ -44,6 +44,20 @@ int profd_init(void) {
   return StartAndLookForDaemon() ? PROFD_OK : PROFD_DISABLED;
 }
 
+int profd_stop_threads(void) {
+  if (const CopyTable* copy = EarlierCopy()) {
+    return copy->size_bytes > offsetof(CopyTable, stop_threads) ? copy->stop_threads()
+                                                                : PROFD_DISABLED;
+  }
+  return StopThreads() ? PROFD_OK : PROFD_DISABLED;
+}
+
+void profd_restart_threads(void) {
+  const CopyTable* copy = EarlierCopy();
+  if (copy == nullptr) return RestartThreads();
+  if (copy->size_bytes > offsetof(CopyTable, restart_threads)) copy->restart_threads();
+}
+
 int profd_set_metadata(const char* key, const char* value) {
   if (const CopyTable* copy = EarlierCopy()) return copy->set_metadata(key, value);
   if (IsDisabled()) return PROFD_DISABLED;
@@ -149,7 +163,9 @@ const CopyTable* profd_copy_table(void) {
                                        profd_instant_slow,
                                        profd_counter_slow,
                                        InitializeInjectionNvtx2,
-                                       profd_torch_table};
+                                       profd_torch_table,
+                                       profd_stop_threads,
+                                       profd_restart_threads};
   return &kTable;
 }
 

@@ -55,6 +55,9 @@ struct CopyTable {
   // Behind what 0.1.0 had first:
   decltype(&InitializeInjectionNvtx2) attach_nvtx;
   decltype(&profd_torch_table) torch_table;
+  // And behind what 0.1.0 had at its end:
+  decltype(&profd_stop_threads) stop_threads;
+  decltype(&profd_restart_threads) restart_threads;
 };
 
 // Looks through the loader's list once.

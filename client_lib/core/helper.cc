@@ -1,6 +1,7 @@
 #include "client_lib/core/helper.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 
 #include "client_lib/core/agent_wake.h"
 #include "client_lib/core/lifecycle.h"
+#include "proto/wire/clock.h"
 
 namespace profd::client {
 namespace {
@@ -44,6 +46,14 @@ constinit std::atomic<int> g_main_thread_status{0};
 constexpr timespec kMainThreadCheck{1, 0};
 constexpr timespec kRingAgain{0, 10'000'000};
 constinit bool g_has_wait_for_two = true;  // The helper's: Linux 5.16 and later.
+
+// Of each thread of the library: its ID; kComing, until the thread has stored it; negative, since
+// its last call; 0: there is none.
+constexpr int kComing = INT_MAX;
+constinit std::atomic<int> g_threads[kLibraryThreads] = {};
+// A thread that has made its last call needs no longer than this, and its ID may be another's soon.
+constexpr uint64_t kLastCallNs = 20'000'000;
+constexpr timespec kLookAgain{0, 50'000};
 
 // As in <linux/futex.h>, which is older in some images.
 struct FutexToWait {
@@ -114,16 +124,19 @@ void RingAgent() {
   }
 }
 
+std::atomic<int>& IdOf(LibraryThread which) { return g_threads[static_cast<uint32_t>(which)]; }
+
 void* RunHelper(void*) {
+  EnterLibraryThread(LibraryThread::kHelper);
   prctl(PR_SET_NAME, "profd-helper", 0, 0, 0);
   for (;;) {
     const uint32_t seen = g_bell.load(std::memory_order_seq_cst);
     if (g_should_stop.load(std::memory_order_seq_cst)) {
-      EndLibraryThread();
+      EndLibraryThread(LibraryThread::kHelper);
       return nullptr;
     }
     DoJob();
-    if (!IsDisabled() && MainThreadHasEnded()) {
+    if (!MustThreadsEnd() && MainThreadHasEnded()) {
       EndWithMainThread();
       // The agent ends, and stops this thread.
       g_is_agent_wanted.store(true, std::memory_order_seq_cst);
@@ -138,7 +151,7 @@ void* RunHelper(void*) {
 bool StartHelper() {
   g_should_stop.store(false, std::memory_order_relaxed);
   g_main_thread_id = FindMainThreadId();
-  return StartLibraryThread(RunHelper, nullptr, kStackBytes);
+  return StartLibraryThread(LibraryThread::kHelper, RunHelper, nullptr, kStackBytes);
 }
 
 bool MainThreadHasEnded() {
@@ -151,7 +164,31 @@ void StopHelper(int main_thread_status) {
   RingBell();
 }
 
-void EndLibraryThread() {
+void EnterLibraryThread(LibraryThread which) {
+  IdOf(which).store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_release);
+}
+
+bool AwaitEndOfThread(LibraryThread which, uint64_t deadline_ns) {
+  for (;;) {
+    const int id = IdOf(which).load(std::memory_order_acquire);
+    if (id == 0) return true;
+    if (id < 0) {
+      const uint64_t last_ns = wire::ReadMonotonicNs() + kLastCallNs;
+      if (deadline_ns > last_ns) deadline_ns = last_ns;
+    }
+    if (id != kComing && syscall(SYS_tgkill, getpid(), id < 0 ? -id : id, 0) != 0) break;
+    if (wire::ReadMonotonicNs() >= deadline_ns) {
+      if (id >= 0) return false;
+      break;
+    }
+    nanosleep(&kLookAgain, nullptr);
+  }
+  IdOf(which).store(0, std::memory_order_relaxed);
+  return true;
+}
+
+void EndLibraryThread(LibraryThread which) {
+  IdOf(which).store(-static_cast<int>(syscall(SYS_gettid)), std::memory_order_release);
   const int status = g_main_thread_status.load(std::memory_order_seq_cst);
   // Not with status 0: glibc's way out also ends a process that pthread_exit() has left to us.
   if (status != 0) syscall(SYS_exit, status);
@@ -180,9 +217,11 @@ void HelperResetInChild() {
   g_main_thread_id = nullptr;
   g_main_thread_status.store(0, std::memory_order_relaxed);
   g_has_wait_for_two = true;
+  for (auto& id : g_threads) id.store(0, std::memory_order_relaxed);
 }
 
-bool StartLibraryThread(void* (*run)(void*), void* argument, size_t stack_bytes) {
+bool StartLibraryThread(LibraryThread which, void* (*run)(void*), void* argument,
+                        size_t stack_bytes) {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -192,6 +231,7 @@ bool StartLibraryThread(void* (*run)(void*), void* argument, size_t stack_bytes)
   sigset_t before;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &before);
+  IdOf(which).store(kComing, std::memory_order_release);
   pthread_t thread;
   int result = pthread_create(&thread, &attributes, run, argument);
   if (result == EINVAL) {
@@ -202,6 +242,7 @@ bool StartLibraryThread(void* (*run)(void*), void* argument, size_t stack_bytes)
     result = pthread_create(&thread, &defaults, run, argument);
     pthread_attr_destroy(&defaults);
   }
+  if (result != 0) IdOf(which).store(0, std::memory_order_release);
   sigprocmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   return result == 0;

@@ -12,6 +12,9 @@
 // with the main thread's status (EndLibraryThread()). Not known, and so not done: the library was
 // started by another thread than the main one, or the kernel lacks PR_GET_TID_ADDRESS.
 //
+// AwaitEndOfThread() waits until the kernel no longer counts a thread of the library, for calls
+// that a process with several threads may not make.
+//
 // Threads: as above. Start(), Stop() one at a time, while the library starts. All signals are
 //          blocked in it.
 // Fork:    HelperResetInChild() forgets the thread.
@@ -19,6 +22,7 @@
 #define PROFD_CLIENT_LIB_CORE_HELPER_H_
 
 #include <cstddef>
+#include <cstdint>
 
 namespace profd::client {
 
@@ -33,9 +37,20 @@ bool StartHelper();
 // is not known.
 void StopHelper(int main_thread_status = 0);
 
-// The last call of each thread of the library. Linux takes the status of a process from its last
-// thread, so this one ends here with the main thread's, if StopHelper() got one.
-void EndLibraryThread();
+// The library's threads.
+enum class LibraryThread : uint32_t { kAgent, kHelper, kGpu };
+inline constexpr uint32_t kLibraryThreads = 3;
+
+// The first call of each thread of the library.
+void EnterLibraryThread(LibraryThread which);
+
+// The last one. Linux takes the status of a process from its last thread, so this one ends here
+// with the main thread's, if StopHelper() got one.
+void EndLibraryThread(LibraryThread which);
+
+// Waits until this thread of the library is gone, also for the kernel, at most until `deadline_ns`
+// (CLOCK_MONOTONIC). False: it is not.
+bool AwaitEndOfThread(LibraryThread which, uint64_t deadline_ns);
 
 // Whether the main thread is known to have ended.
 bool MainThreadHasEnded();
@@ -50,7 +65,8 @@ void HelperResetInChild();
 
 // A detached thread of the library, in which all signals are blocked. A larger stack where the
 // static TLS of the program's libraries alone does not fit into `stack_bytes`.
-bool StartLibraryThread(void* (*run)(void*), void* argument, size_t stack_bytes);
+bool StartLibraryThread(LibraryThread which, void* (*run)(void*), void* argument,
+                        size_t stack_bytes);
 
 }  // namespace profd::client
 

@@ -12,6 +12,7 @@
 #include "client_lib/core/agent.h"
 #include "client_lib/core/capture_listener.h"
 #include "client_lib/core/handover.h"
+#include "client_lib/core/helper.h"
 #include "client_lib/core/hot_state.h"
 #include "client_lib/core/log.h"
 #include "client_lib/core/metadata.h"
@@ -29,7 +30,11 @@
 namespace profd::client {
 namespace {
 
-enum class State : uint32_t { kNew, kStarting, kRunning, kDisabled };
+enum class State : uint32_t { kNew, kStarting, kRunning, kStopped, kDisabled };
+
+// An attempt to stop a capture may take this long: torch's functions, CUPTI.
+constexpr uint64_t kStopThreadsNs = 3'000'000'000;
+constexpr uint64_t kAskAgainNs = 100'000'000;
 
 constinit std::atomic<State> g_state{State::kNew};
 constinit std::atomic<bool> g_loaded{false};
@@ -141,6 +146,11 @@ void EndWithMainThread() {
 
 bool IsDisabled() { return g_state.load(std::memory_order_relaxed) == State::kDisabled; }
 
+bool MustThreadsEnd() {
+  const State state = g_state.load(std::memory_order_relaxed);
+  return state == State::kDisabled || state == State::kStopped;
+}
+
 bool Start() {
   State state = g_state.load(std::memory_order_acquire);
   if (state == State::kDisabled) return false;
@@ -170,6 +180,38 @@ bool Start() {
   g_state.compare_exchange_strong(starting, started ? State::kRunning : State::kDisabled);
   errno = saved_errno;
   return started;
+}
+
+bool StopThreads() {
+  // The child of a vfork() has no threads, but its parent's memory.
+  if (!IsStarted() || g_pid != static_cast<uint32_t>(getpid())) return false;
+  State running = State::kRunning;
+  if (!g_state.compare_exchange_strong(running, State::kStopped)) return false;
+  const int saved_errno = errno;
+  g_hot.alive.store(0, std::memory_order_release);
+  const uint64_t deadline_ns = wire::ReadMonotonicNs() + kStopThreadsNs;
+  bool has_agent_ended = false;
+  while (!has_agent_ended && wire::ReadMonotonicNs() < deadline_ns) {
+    AskForAgent();  // Again and again: one that is just starting may not hear it.
+    has_agent_ended =
+        AwaitEndOfThread(LibraryThread::kAgent, wire::ReadMonotonicNs() + kAskAgainNs);
+  }
+  const bool have_ended = has_agent_ended && AwaitEndOfThread(LibraryThread::kHelper, deadline_ns);
+  const bool is_alone = have_ended && AwaitEndOfThread(LibraryThread::kGpu, deadline_ns);
+  if (!have_ended) {
+    // They end when they can. A second agent next to this one would share its state.
+    Log(LogLevel::kError, "the library's threads do not end; profiling is off in this process");
+    g_state.store(State::kDisabled, std::memory_order_release);
+  } else if (!is_alone) {
+    RestartThreads();
+  }
+  errno = saved_errno;
+  return is_alone;
+}
+
+void RestartThreads() {
+  State stopped = State::kStopped;
+  if (g_state.compare_exchange_strong(stopped, State::kNew)) Start();
 }
 
 bool StartAndLookForDaemon() {

@@ -7,6 +7,8 @@
 //    └── PROFD_DISABLE, no thread to be had, ─────┴──► kDisabled
 //        or a system call is refused
 //
+// StopThreads() leads from kRunning to kStopped, RestartThreads() from there to kNew and Start().
+//
 // Threads: any. Start() returns without waiting, whoever else is starting, and neither it nor
 //          the agent asks the loader for anything: it may be called from inside a dlopen().
 // Fork:    handlers are registered by the first Start(). A child of a started process
@@ -26,6 +28,8 @@ namespace profd::client {
 void Load();
 
 bool IsDisabled();
+// Whether the library's threads must end: it is disabled, or they are to be stopped.
+bool MustThreadsEnd();
 
 // Turns profiling off in this process, for the agent that cannot work: `call` failed with `error`.
 void StayOff(const char* call, int error);
@@ -42,6 +46,14 @@ bool Start();
 
 // As Start(), and has an agent that waits for a daemon look at once.
 bool StartAndLookForDaemon();
+
+// Ends the library's threads and with them the connection and a capture. Returns once the kernel
+// counts them no more, so that the process may make calls that need a single thread. False: the
+// library is not running, or its threads did not end within seconds.
+bool StopThreads();
+
+// After StopThreads() returned true: starts them again.
+void RestartThreads();
 
 // The first annotation in a forked child.
 void RegisterForkedChild();

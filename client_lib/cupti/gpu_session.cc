@@ -559,6 +559,7 @@ void Run(Work* work) {
 }
 
 void* RunThread(void*) {
+  EnterLibraryThread(LibraryThread::kGpu);
   prctl(PR_SET_NAME, "profd-gpu", 0, 0, 0);
   void* memory = mmap(nullptr, sizeof(Work), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -575,7 +576,7 @@ void* RunThread(void*) {
   g_exit_gate.Leave();
   g_is_running.store(false, std::memory_order_release);
   WakeAgentForGpu();
-  EndLibraryThread();
+  EndLibraryThread(LibraryThread::kGpu);
   return nullptr;
 }
 
@@ -600,7 +601,9 @@ bool Start(Session* session, const wire::ArmBody& arm) {
   gpu::g_claim.Hold();
   // The helper, which calls this, has the program's descriptors. So has the thread, and so have the
   // threads that CUPTI makes on it.
-  if (StartLibraryThread(gpu::RunThread, nullptr, gpu::kStackBytes)) return true;
+  if (StartLibraryThread(LibraryThread::kGpu, gpu::RunThread, nullptr, gpu::kStackBytes)) {
+    return true;
+  }
   gpu::g_claim.Release();
   gpu::g_exit_gate.Leave();
   gpu::g_writer.Leave();

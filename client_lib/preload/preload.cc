@@ -6,9 +6,16 @@
 // loader accepts it. In a process with glibc it loads the client library with dlopen(), which
 // fails without harm where the library does not fit.
 //
-// Threads: The constructor runs on the program's first thread, before main().
+// It also stands before unshare() and setns(). The kernel refuses some of these calls to a process
+// with several threads, and the client library has two. If such a call fails for that reason, the
+// library's threads end, the call is made again, and they start again. Direct system calls, and
+// programs that have threads of their own, fail as they do for the kernel.
+//
+// Threads: The constructor runs on the program's first thread, before main(). The calls: any.
 // Errors:  None are reported: a process that cannot be profiled runs as it would without us.
 #include <dlfcn.h>
+#include <errno.h>
+#include <sys/syscall.h>
 
 namespace {
 
@@ -19,7 +26,14 @@ extern "C" {
 [[gnu::weak]] extern char* getenv(const char* name);
 [[gnu::weak]] extern void* WeakDlopen(const char* path, int mode) __asm__("dlopen");
 [[gnu::weak]] extern void* WeakLibcDlopen(const char* path, int mode) __asm__("__libc_dlopen_mode");
+[[gnu::weak]] extern void* WeakDlsym(void* object, const char* name) __asm__("dlsym");
+[[gnu::weak]] extern void* WeakLibcDlsym(void* object, const char* name) __asm__("__libc_dlsym");
+[[gnu::weak]] extern int* WeakErrno() __asm__("__errno_location");
 }
+
+// The client library's, in processes that have it.
+int (*g_stop_threads)() = nullptr;
+void (*g_restart_threads)() = nullptr;
 
 // Tells glibc that the caller of __libc_dlopen_mode() wants what dlopen() does.
 constexpr int kFromDlopen = static_cast<int>(0x80000000U);
@@ -30,11 +44,62 @@ constexpr int kFromDlopen = static_cast<int>(0x80000000U);
   if (path == nullptr || path[0] != '/') return;
   // Global, as a preloaded library is: programs look the profd_* functions up by name.
   const int mode = RTLD_NOW | RTLD_GLOBAL;
-  if (WeakDlopen != nullptr) {
-    (void)WeakDlopen(path, mode);
-  } else if (WeakLibcDlopen != nullptr) {
-    (void)WeakLibcDlopen(path, mode | kFromDlopen);
+  void* library = nullptr;
+  if (WeakDlopen != nullptr && WeakDlsym != nullptr) {
+    library = WeakDlopen(path, mode);
+  } else if (WeakLibcDlopen != nullptr && WeakLibcDlsym != nullptr) {
+    library = WeakLibcDlopen(path, mode | kFromDlopen);
   }
+  if (library == nullptr) return;
+  const auto find = WeakDlopen != nullptr && WeakDlsym != nullptr ? WeakDlsym : WeakLibcDlsym;
+  g_stop_threads = reinterpret_cast<int (*)()>(find(library, "profd_stop_threads"));
+  g_restart_threads = reinterpret_cast<void (*)()>(find(library, "profd_restart_threads"));
+}
+
+// A system call of two arguments. Returns -errno if it fails.
+long CallKernel(long number, long first, long second) {
+#if defined(__x86_64__)
+  long result;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(first), "S"(second)
+                   : "rcx", "r11", "memory");
+  return result;
+#elif defined(__aarch64__)
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = first;
+  register long x1 __asm__("x1") = second;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1) : "memory");
+  return x0;
+#else
+#error "a system call of this architecture"
+#endif
+}
+
+// What setns() answers for a time namespace, where the others answer EINVAL.
+bool MayBeForThreads(long result) { return result == -EINVAL || result == -EUSERS; }
+
+// As libc's function: -1 and errno, or the result.
+int CallAlone(long number, long first, long second) {
+  long result = CallKernel(number, first, second);
+  if (MayBeForThreads(result) && g_stop_threads != nullptr && g_restart_threads != nullptr &&
+      g_stop_threads() == 0) {
+    result = CallKernel(number, first, second);
+    g_restart_threads();
+  }
+  if (result >= 0) return static_cast<int>(result);
+  if (WeakErrno != nullptr) *WeakErrno() = static_cast<int>(-result);
+  return -1;
 }
 
 }  // namespace
+
+extern "C" {
+
+[[gnu::visibility("default")]] int unshare(int flags) { return CallAlone(SYS_unshare, flags, 0); }
+
+[[gnu::visibility("default")]] int setns(int fd, int type) {
+  return CallAlone(SYS_setns, fd, type);
+}
+
+}  // extern "C"

@@ -117,10 +117,14 @@ class PreloadTest(unittest.TestCase):
 
     def test_it_needs_no_library_and_no_symbol(self):
         self.assertNotIn("NEEDED", run("readelf", "-dW", PRELOAD))
-        symbols = run("nm", "-D", PRELOAD).split()
+        symbols = run("nm", "-D", "--undefined-only", PRELOAD).split()
         kinds = {symbols[i + 1]: symbols[i] for i in range(0, len(symbols), 2)}
         self.assertEqual(set(kinds.values()), {"w"}, kinds)
         self.assertIn("dlopen", kinds)
+
+    def test_it_defines_the_calls_that_need_a_single_thread_and_nothing_else(self):
+        defined = run("nm", "-D", "--defined-only", PRELOAD).splitlines()
+        self.assertEqual({line.split()[-1] for line in defined}, {"unshare", "setns"})
 
 
 class HotPathTest(unittest.TestCase):

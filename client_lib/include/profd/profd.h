@@ -61,8 +61,8 @@ typedef struct profd_name {
 #define PROFD_NAME_INIT(literal) \
   { literal, sizeof(literal) - 1, 0 }
 
-/* Connects this process to the daemon, in the background, and starts the library's one
- * thread (signals blocked, named "profd"). Idempotent. Returns without waiting:
+/* Connects this process to the daemon, in the background, and starts the library's
+ * threads (signals blocked, named "profd" and "profd-helper"). Idempotent. Returns without waiting:
  * PROFD_OK or PROFD_DISABLED. A program that never calls it is not a target, unless it
  * calls profd_step(), or the library is its injection (`profctl run`), which imply it. */
 PROFD_API int profd_init(void);
@@ -126,6 +126,15 @@ typedef struct profd_memory_event {
 /* A block was allocated, or freed, just now. Out-of-range fields: the event is ignored. */
 PROFD_API void profd_alloc(const profd_memory_event* event);
 PROFD_API void profd_free(const profd_memory_event* event);
+
+/* Ends the library's threads, and with them a capture of this process, for calls that the
+ * kernel refuses to a process with several threads: unshare(CLONE_NEWUSER), and setns() to a
+ * user, mount, or time namespace. PROFD_OK: they are gone, and profd_restart_threads() starts
+ * them again; until then, nothing is recorded. PROFD_DISABLED: the library has no threads, or
+ * they did not end within 3 s. `profctl run --preload` makes both calls around unshare() and
+ * setns(). Neither is needed before the first use of the library, or in a forked child. */
+PROFD_API int profd_stop_threads(void);
+PROFD_API void profd_restart_threads(void);
 
 /* Names the calling thread in reports (at most 63 bytes; default: its comm). Remembered
  * for captures to come. */

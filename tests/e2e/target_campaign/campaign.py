@@ -345,6 +345,13 @@ def python(version, case='threads'):
                            env={'PYTHONWARNINGS': 'ignore::DeprecationWarning'})
 
 
+def registered_at_its_start(*command):
+    """A program of the system, in which the library has threads before main()."""
+    def make():
+        return Program([need_program(command[0]), *command[1:]], env={'PROFD_START': '1'})
+    return make
+
+
 def heaptrack():
     need_program('heaptrack')
     return Program(['heaptrack', '-o', '{folder}/heap', HOST, 'allocations', '{folder}'],
@@ -390,6 +397,10 @@ HOST_CASES = {
     'pthread_exit_in_main': host('pthread_exit_in_main'),
     'raw_exit_in_main': host('raw_exit_in_main'),
     'raw_exit_alone': host('raw_exit_alone'),
+    'user_namespace': host('user_namespace'),
+    'mount_namespace': as_root(host('mount_namespace')),
+    'user_namespace_with_a_thread': host('user_namespace_with_a_thread'),
+    'user_namespace_of_a_child': host('user_namespace_of_a_child'),
 }
 
 PROGRAMS = {
@@ -405,6 +416,9 @@ PROGRAMS = {
     'musl_below_a_shell': musl_below_a_shell,
     'static': static,
     'setuid_program': as_nobody(setuid_program),
+    'unshare_program': registered_at_its_start('unshare', '-Ur', 'id', '-u'),
+    'nsenter_program': as_root(registered_at_its_start('nsenter', '-m/proc/self/ns/mnt', 'echo',
+                                                       'entered')),
     'asyncio': python('3', 'asyncio'),
     'heaptrack': heaptrack,
     'memray': memray,

@@ -686,6 +686,53 @@ static int strict_seccomp(void) {
 }
 #endif
 
+// ---- Namespaces
+
+static void work_on(void) {
+  for (int i = 0; i < 10; ++i) {
+    work();
+    pause_ms(5);
+  }
+}
+
+static void say_result(const char* call, int result) {
+  printf("%s: %s\n", call, result == 0 ? "done" : strerror(errno));
+}
+
+static int user_namespace(void) {
+  work();
+  say_result("unshare(CLONE_NEWUSER)", unshare(CLONE_NEWUSER));
+  work_on();
+  return 19;
+}
+
+static int mount_namespace(void) {
+  work();
+  const int own = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+  for (int i = 0; i < 3; ++i) {
+    say_result("setns(mnt)", setns(own, CLONE_NEWNS));
+    work_on();
+  }
+  return 20;
+}
+
+// The kernel refuses it to the program itself, and not only because of the library.
+static int user_namespace_with_a_thread(void) {
+  start_worker();
+  say_result("unshare(CLONE_NEWUSER)", unshare(CLONE_NEWUSER));
+  fflush(stdout);
+  pthread_exit(NULL);
+}
+
+static int user_namespace_of_a_child(void) {
+  work();
+  const pid_t child = fork();
+  if (child == 0) _exit(unshare(CLONE_NEWUSER) == 0 ? 0 : errno);
+  wait_for(child);
+  work_on();
+  return 21;
+}
+
 // ----
 
 static const struct {
@@ -723,6 +770,10 @@ static const struct {
     {"pthread_exit_in_main", pthread_exit_in_main},
     {"raw_exit_in_main", raw_exit_in_main},
     {"raw_exit_alone", raw_exit_alone},
+    {"user_namespace", user_namespace},
+    {"mount_namespace", mount_namespace},
+    {"user_namespace_with_a_thread", user_namespace_with_a_thread},
+    {"user_namespace_of_a_child", user_namespace_of_a_child},
 };
 
 int main(int argc, char** argv) {
