@@ -261,6 +261,19 @@ QualityCheck Clock(const Subject& subject) {
           .sentence = StrCat("times may be off by ", Microseconds(error_ns))};
 }
 
+// The same capture for less, if recording made steps this much slower. Empty: what costs most of
+// PyTorch was not recorded. Inputs are a third of the cost of an operator
+// (tests/bench/README.md).
+std::string AdviceForSlowdown(const CaptureRecord& record) {
+  if (record.torch.operators != OperatorMode::kShapes || record.torch.operator_count == 0)
+    return "";
+  std::string advice = "; --ops names costs less: no inputs of operators";
+  if (record.covered_steps > 0) {
+    StrAppend(&advice, ", ", record.torch.operator_count / record.covered_steps, " a step");
+  }
+  return advice;
+}
+
 QualityCheck Perturbation(const Subject& subject) {
   const SlowdownRecord& slowdown = subject.record.slowdown;
   if (!slowdown.known) {
@@ -275,7 +288,8 @@ QualityCheck Perturbation(const Subject& subject) {
           .is_share = true,
           .value = proven,
           .bound = kSlightlySlower,
-          .sentence = StrCat("slow-down through recording: ", DescribeSlowdown(slowdown))};
+          .sentence = StrCat("slow-down through recording: ", DescribeSlowdown(slowdown),
+                             proven > kSlightlySlower ? AdviceForSlowdown(subject.record) : "")};
 }
 
 // A hung program has ranges that were open all the time, and nothing else.

@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class QualityTest : public testing::Test {
  protected:
@@ -185,6 +186,28 @@ TEST_F(QualityTest, OnlyASlowDownThatNoiseCannotExplainLowersTheGrade) {
   EXPECT_DOUBLE_EQ(Check("perturbation").value, 0.06);
   record_.slowdown.low = 0.3;
   EXPECT_EQ(Grade(), "C");
+}
+
+TEST_F(QualityTest, ASlowDownSaysHowToRecordLess) {
+  record_.slowdown = {.known = true, .estimate = 0.56, .low = 0.4, .high = 0.7};
+  record_.covered_steps = 5;
+  record_.torch = {.outcome = TorchOutcome::kRecorded,
+                   .operators = OperatorMode::kShapes,
+                   .operator_count = 5 * 6139};
+  EXPECT_THAT(Check("perturbation").sentence,
+              HasSubstr("; --ops names costs less: no inputs of operators, 6139 a step"));
+  record_.covered_steps = 0;
+  EXPECT_THAT(Check("perturbation").sentence, ::testing::EndsWith("no inputs of operators"));
+  record_.torch.operators = OperatorMode::kNames;
+  EXPECT_THAT(Check("perturbation").sentence, Not(HasSubstr("--ops")));
+}
+
+TEST_F(QualityTest, WithoutMuchSlowDownNothingIsToBeLeftOut) {
+  record_.slowdown = {.known = true, .estimate = 0.56, .low = 0.05, .high = 0.9};
+  record_.torch = {.outcome = TorchOutcome::kRecorded,
+                   .operators = OperatorMode::kShapes,
+                   .operator_count = 6139};
+  EXPECT_THAT(Check("perturbation").sentence, Not(HasSubstr("--ops")));
 }
 
 TEST_F(QualityTest, AnUnknownSlowDownIsNoSilentA) {
