@@ -14,7 +14,8 @@ import struct
 import threading
 
 FRAME_MAGIC = 0x46444650
-WELCOME, REFUSE, ARM, FIRE, STOP, RELEASE = 2, 3, 4, 7, 8, 10
+WELCOME, REFUSE, ARM, ARMED, ARM_FAILED, FIRE, STOP, RELEASE = 2, 3, 4, 5, 6, 7, 8, 10
+TORCH_FIELD = 5
 PAGE_BYTES = 4096
 PAGE_MAGIC = 0x50475450
 MEMORY_MAGIC = 0x4d434450
@@ -70,6 +71,8 @@ class Session:
         self.rng = rng
         self.is_over = is_over
         self.number = 0
+        self.armed_count = 0  # As the library says.
+        self.answer = 0  # The kind of what it sent last.
         self.memory = None
 
     def send(self, data, fds=()):
@@ -107,9 +110,33 @@ class Session:
         gpu_mode = self.rng.choice((0, 0, 0, 3, 77))
         body = struct.pack('<QQQQQIIII', self.number, MEMORY_BYTES, self.rng.choice((0, MEMORY_BYTES)),
                            1 << 20, 1000, gpu_mode, 0, 100, 0)
+        if self.rng.random() < 0.8:
+            body += self.torch_field()
         fds = [fd] * self.rng.choice((1, 1, 1, 1, 0, 3))
         self.send(self.maybe(frame(ARM, body)), fds)
         os.close(fd)
+
+    def torch_field(self):
+        """Operators, mostly with their inputs; memory, stacks, modules; steps of any source."""
+        operators = self.rng.choice((0, 1, 2, 2, 2, 77))
+        flags = self.rng.choice((0, 15, 15, self.rng.getrandbits(32)))
+        source = self.rng.choice((0, 0, 0, 1, 2, 5, 99))
+        return struct.pack('<HHIIII', TORCH_FIELD, 16, operators, flags, source, 0)
+
+    def receive(self):
+        """What the library sends; empty: it has hung up."""
+        data = self.peer.recv(16384)
+        self.answer = struct.unpack_from('<H', data, 4)[0] if len(data) >= 6 else 0
+        self.armed_count += self.answer == ARMED
+        return data
+
+    def await_arming(self):
+        """Gives the library time to arm, so that it records what follows."""
+        self.peer.settimeout(0.3)
+        with contextlib.suppress(TimeoutError):
+            while self.receive() and self.answer not in (ARMED, ARM_FAILED):
+                pass
+        self.peer.settimeout(0.002)
 
     def fire(self):
         body = struct.pack('<QQQIIII', self.number, self.rng.choice((NEXT_STEP, 0, 5)),
@@ -154,12 +181,14 @@ class Session:
                 break
             if self.memory is None or self.rng.random() < 0.1:
                 self.arm()
+                if self.rng.random() < 0.7:
+                    self.await_arming()
                 self.fire()
             action = self.rng.choice((self.scribble,) * 6 + (self.fire, self.stop, self.release,
                                                              self.noise))
             action()
             with contextlib.suppress(TimeoutError):
-                if not self.peer.recv(16384):
+                if not self.receive():
                     break
 
     def forget_memory(self):
@@ -176,6 +205,7 @@ class HostileDaemon(threading.Thread):
         self.rng = random.Random(seed)
         self.is_over = threading.Event()
         self.session_count = 0
+        self.armed_count = 0
         folder = pathlib.Path(socket_dir) / 'agent'
         folder.mkdir(parents=True)
         for path in (folder.parent, folder):
@@ -199,13 +229,13 @@ class HostileDaemon(threading.Thread):
             session = Session(peer, random.Random(self.rng.getrandbits(64)), self.is_over)
             threading.Thread(target=self._serve, args=(session,), daemon=True).start()
 
-    @staticmethod
-    def _serve(session):
+    def _serve(self, session):
         with session.peer:
             # The library hangs up on what it does not understand.
             with contextlib.suppress(OSError):
                 session.run()
             session.forget_memory()
+        self.armed_count += session.armed_count
 
     def end(self):
         self.is_over.set()
