@@ -1,7 +1,9 @@
 // MemoryRelief closes connections of remote callers while profd uses more memory than it should.
 // Over TCP, frames cannot be counted before gRPC sees them, because gRPC ends TLS. So what a caller
 // makes gRPC allocate is bounded by this: above the mark, the connection that received most in the
-// last 10 to 20 s ends, then the next one, until memory is below the mark.
+// last 10 to 20 s ends, then the next one, until memory is below the mark. gRPC gives the memory of
+// closed connections back late. Meanwhile the largest may be a new caller that has hardly sent
+// anything: connections of less than kSmallBytes stay, unless many of them add up.
 //
 //   gRPC reads ─► ReceivedMeter (bytes per connection) ─► IsAboveMark(), at most every 20 ms
 //                                                           └─ wakes the accept thread, which
@@ -37,6 +39,9 @@ class MemoryRelief {
   // Six callers that reset calls as fast as they can need less than 200 ms for 256 MiB.
   static constexpr absl::Duration kCloseInterval = absl::Milliseconds(20);
   static constexpr absl::Duration kWindow = absl::Seconds(10);
+  // A handshake with certificates and a call need 3 to 6 KB.
+  static constexpr int64_t kSmallBytes = 16 << 10;
+  static constexpr int64_t kManySmallBytes = 1 << 20;  // Of all connections together.
 
   struct Options {
     int64_t mark_bytes = 0;  // 0: nothing is ever closed.

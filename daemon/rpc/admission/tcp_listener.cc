@@ -237,14 +237,24 @@ void TcpListener::CloseLargestIfNeeded() {
   Closed closed;
   {
     const absl::MutexLock lock(&mu_);
-    const auto largest = std::ranges::max_element(
-        connections_, {}, [](const auto& each) { return each.second.meter->recent_bytes(); });
-    if (largest == connections_.end()) return;
+    auto largest = connections_.end();
+    int64_t largest_bytes = 0;
+    int64_t all_bytes = 0;
+    for (auto it = connections_.begin(); it != connections_.end(); ++it) {
+      const int64_t bytes = it->second.meter->recent_bytes();
+      all_bytes += bytes;
+      if (bytes <= largest_bytes) continue;
+      largest = it;
+      largest_bytes = bytes;
+    }
+    const bool are_small = largest_bytes < MemoryRelief::kSmallBytes;
+    if (largest == connections_.end() || (are_small && all_bytes < MemoryRelief::kManySmallBytes)) {
+      return;  // It is none of them.
+    }
     const Connection& connection = largest->second;
     closed = {.grpc_peer = connection.grpc_peer,
               .principal = connection.principal,
-              .recent_bytes = connection.meter->recent_bytes()};
-    if (closed.recent_bytes == 0) return;  // It is none of them.
+              .recent_bytes = largest_bytes};
     shutdown(connection.fd.get(), SHUT_RDWR);
     Leave(largest);
   }

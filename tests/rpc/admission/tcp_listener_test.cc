@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "daemon/base/reason.h"
 #include "daemon/quota/ledger.h"
 #include "tests/fakes/status_matchers.h"
@@ -28,6 +29,9 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr quota::Resource kRemoteConnections = quota::Resource::kRemoteConnections;
+// What connections received.
+constexpr int64_t kSmall = MemoryRelief::kSmallBytes - 1000;
+constexpr int64_t kLarge = MemoryRelief::kSmallBytes + 1000;
 
 TEST(ListenTcpTest, PlaintextIsForLoopbackAlone) {
   for (const char* address : {"0.0.0.0:0", "*:0", "[::]:0"}) {
@@ -232,7 +236,7 @@ TEST_F(TcpListenerTest, AboveTheMemoryMarkTheConnectionThatReceivedMostIsClosed)
   const UniqueFd loud = Connect();
   const UniqueFd loud_here = Admitted();
   EXPECT_THAT(listener_->Claim(GrpcPeerOf(loud), "cn:loud"), IsOk());
-  Pass(loud, loud_here, 5000);
+  Pass(loud, loud_here, kLarge);
   Pass(quiet, quiet_here, 100);
   EXPECT_FALSE(HasHungUp(loud));
   used = 101;
@@ -245,10 +249,43 @@ TEST_F(TcpListenerTest, AboveTheMemoryMarkTheConnectionThatReceivedMostIsClosed)
     ASSERT_EQ(closed.size(), 1u);
     EXPECT_EQ(closed[0].grpc_peer, loud_peer);
     EXPECT_EQ(closed[0].principal, "cn:loud");
-    EXPECT_EQ(closed[0].recent_bytes, 5000);
+    EXPECT_EQ(closed[0].recent_bytes, kLarge);
   }
   EXPECT_FALSE(HasHungUp(quiet));
   EXPECT_EQ(listener_->closed_count(), 1);
+  listener_->Stop();
+}
+
+// As new callers are while the memory of closed connections is still used.
+TEST_F(TcpListenerTest, AboveTheMemoryMarkSmallConnectionsStay) {
+  std::atomic<int> looks{0};
+  Start({}, {.mark_bytes = 100, .used_bytes = [&looks] { return ++looks, int64_t{101}; }});
+  const UniqueFd quiet = Connect();
+  const UniqueFd quiet_here = Admitted();
+  Pass(quiet, quiet_here, kSmall);
+  for (int sent = 0; sent < 900 && looks < 6; ++sent) {
+    Pass(quiet, quiet_here, 1);
+    absl::SleepFor(MemoryRelief::kLookInterval);  // Each byte counts.
+  }
+  EXPECT_GE(looks, 6);
+  EXPECT_FALSE(HasHungUp(quiet));
+  EXPECT_EQ(listener_->closed_count(), 0);
+}
+
+TEST_F(TcpListenerTest, AboveTheMemoryMarkManySmallConnectionsGiveWay) {
+  std::atomic<int64_t> used{0};
+  Start({.max_connections_per_address = 1000},
+        {.mark_bytes = 100, .used_bytes = [&used] { return used.load(); }});
+  std::vector<UniqueFd> callers;
+  std::vector<UniqueFd> here;
+  for (int64_t all = 0; all <= MemoryRelief::kManySmallBytes; all += kSmall) {
+    callers.push_back(Connect());
+    here.push_back(Admitted());
+    Pass(callers.back(), here.back(), kSmall);
+  }
+  used = 101;
+  while (listener_->closed_count() == 0) Pass(callers.back(), here.back(), 1);
+  used = 0;
   listener_->Stop();
 }
 
