@@ -9,8 +9,11 @@ memory cgroup can be made and profd is built without a sanitizer. Ends with 1 if
 
   none        for comparison
   resets      6 processes begin HTTP/2 calls on control.sock and reset them
+  tcp         the same on the plaintext port, where frames are not counted
   calls       300 ListAudit calls in flight
   silent      2 processes open connections to agent.sock and say nothing
+  scrapes     2 processes ask for /metrics byte by byte, on as many connections as they get
+  imports     6 processes import a trace of the attacker's capture
   reports     6 processes ask for reports of the attacker's capture, which is as large
 """
 
@@ -28,6 +31,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / 'e2e'))
 import harness  # noqa: E402
 from hostile_socket_test import RAPID_RESET  # noqa: E402
+from observe_test import free_port  # noqa: E402
+from remote_test import Port  # noqa: E402
 
 ATTACKER, USER = harness.NOBODY, 65533
 FOREVER_S = '86400'
@@ -46,6 +51,32 @@ while True:
     for number, _ in poll.poll():
         poll.unregister(number)
         held.pop(number).close()
+'''
+
+# Sends its requests byte by byte, and connects again when it is thrown out.
+SCRAPES = r'''
+import socket, sys, time
+held = []
+while True:
+    while len(held) < 40:
+        peer = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+        peer.setblocking(False)
+        held.append([peer, iter(b'GET /metrics HTTP/1.1\r\nHost: x\r\nX: ' + 10000 * b'x')])
+    for each in list(held):
+        try:
+            each[0].send(bytes([next(each[1])]))
+        except BlockingIOError:
+            pass
+        except (OSError, StopIteration):
+            each[0].close()
+            held.remove(each)
+    time.sleep(0.01)
+'''
+
+IMPORTS = r'''
+import subprocess, sys
+while True:
+    subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 '''
 
 # Asks again and again, each time for another number of rows: profd keeps its answers.
@@ -73,13 +104,18 @@ class Stage:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='profd_bench_'))
         self.stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.folder.chmod(0o755)
-        self.daemon = harness.Daemon(self.folder)
+        self.metrics_port = free_port()
+        self.daemon = harness.Daemon(self.folder, '--plaintext-listen', '127.0.0.1:0',
+                                     '--metrics-listen', f'127.0.0.1:{self.metrics_port}')
         self.memory = self._limit_memory()
         self.stack.callback(self.daemon.stop)
         self.daemon.start()
         self.target = self._target(USER)
         self.captures = {uid: self._capture(uid) for uid in (ATTACKER, USER)}
         self.target.do('train 1')
+        self.trace = self.folder / 'attackers.json'
+        self.daemon.ctl('export', self.captures[ATTACKER], '-o', self.trace)
+        self.trace.chmod(0o644)
         return self
 
     def __exit__(self, *_):
@@ -122,8 +158,12 @@ class Stage:
         commands = {
             'none': [],
             'resets': [[*python, RAPID_RESET, str(socket_dir / 'control.sock'), FOREVER_S]] * 6,
+            'tcp': [[*python, RAPID_RESET, str(Port(self.daemon, 'plaintext').number),
+                     FOREVER_S]] * 6,
             'calls': [[harness.BUILD_DIR / 'tests/bin/greedy_caller', 'calls', '300', '6']],
             'silent': [[*python, SILENT, str(socket_dir / 'agent/agent.sock')]] * 2,
+            'scrapes': [[*python, SCRAPES, str(self.metrics_port)]] * 2,
+            'imports': [[*python, IMPORTS, str(harness.PROFCTL), 'import', str(self.trace)]] * 6,
             'reports': [[*python, REPORTS, str(harness.PROFCTL), 'ops',
                          self.captures[ATTACKER]]] * 6,
         }[name]
@@ -171,7 +211,7 @@ def quantile(times, share):
     return sorted(times)[min(len(times) - 1, int(len(times) * share))]
 
 
-ATTACKS = ('none', 'resets', 'calls', 'silent', 'reports')
+ATTACKS = ('none', 'resets', 'tcp', 'calls', 'silent', 'scrapes', 'imports', 'reports')
 
 
 def main():
