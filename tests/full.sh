@@ -8,6 +8,7 @@
 #   release               tests/run.sh --all, with a current PyTorch
 #   asan, tsan            all tests with ASan and UBSan; those of folders with threads with TSan
 #   campaign, truth       the long forms of tests/e2e/target_campaign and tests/truth
+#   stops, sessions       500 stops of a busy profd; 200 hostile sessions with a PyTorch job
 #   fuzz                  the clang build with its thread-safety analysis, then each fuzzer
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -57,6 +58,9 @@ mapfile -t threaded_folders < <(printf -- '--folder\n%s\n' $threaded)
 test_phase tsan --preset tsan "${threaded_folders[@]}"
 phase tidy .ci/tidy "$empty_tree" 0
 phase campaign python3 tests/e2e/target_campaign/target_campaign_test.py --runs 1000
+phase stops env PROFD_LONG_STOPS=500 python3 tests/e2e/stop_test.py
+phase sessions env PROFD_LONG_HOSTILE_SESSIONS=200 \
+  tests/torch/with_torch.sh current python3 tests/torch/hostile_test.py
 phase truth python3 tests/truth/run.py
 phase clang build_with_clang
 phase fuzz run_fuzzers
