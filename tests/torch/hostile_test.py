@@ -45,7 +45,7 @@ class HostileTest(unittest.TestCase):
         return losses, digest
 
     def test_losses_are_equal_to_the_bit(self):
-        hostile = HostileDaemon(self.folder / 'run', SEED)
+        hostile = HostileDaemon(self.folder / 'run', SEED, welcomes=True)
         self.addCleanup(hostile.end)
         losses, digest = self.train_below(hostile)
         self.assertGreater(hostile.armed_count, SESSIONS // 4, 'captures were armed')

@@ -66,8 +66,9 @@ def write_header(memory, number):
 class Session:
     """One connection of the library."""
 
-    def __init__(self, peer, rng, is_over):
+    def __init__(self, peer, rng, is_over, welcomes):
         self.peer = peer
+        self.welcomes = welcomes
         self.rng = rng
         self.is_over = is_over
         self.number = 0
@@ -98,6 +99,12 @@ class Session:
             if self.rng.random() < 0.2:
                 with contextlib.suppress(OSError):
                     os.ftruncate(page, 0)
+
+    def welcome_properly(self):
+        page = sealed_memory(PAGE_BYTES)
+        os.pwrite(page, struct.pack('<II', PAGE_MAGIC, 1), 0)
+        self.send(frame(WELCOME, struct.pack('<HHIQ', 1, 0, 0, 1)), [page])
+        os.close(page)
 
     def arm(self):
         self.number += 1
@@ -169,7 +176,9 @@ class Session:
     def run(self):
         self.peer.settimeout(1)
         self.peer.recv(16384)
-        if self.rng.random() < 0.1:
+        if self.welcomes:
+            self.welcome_properly()
+        elif self.rng.random() < 0.1:
             self.noise()
         elif self.rng.random() < 0.1:
             self.send(frame(REFUSE, struct.pack('<IHH', self.rng.randrange(6), 1, 1)))
@@ -198,11 +207,13 @@ class Session:
 
 
 class HostileDaemon(threading.Thread):
-    """Listens where a daemon with that socket directory would."""
+    """Listens where a daemon with that socket directory would. `welcomes`: each session begins as it
+    should, so that more of them come to a capture."""
 
-    def __init__(self, socket_dir, seed):
+    def __init__(self, socket_dir, seed, welcomes=False):
         super().__init__(daemon=True)
         self.rng = random.Random(seed)
+        self.welcomes = welcomes
         self.is_over = threading.Event()
         self.session_count = 0
         self.armed_count = 0
@@ -226,7 +237,8 @@ class HostileDaemon(threading.Thread):
             except OSError:
                 return
             self.session_count += 1
-            session = Session(peer, random.Random(self.rng.getrandbits(64)), self.is_over)
+            session = Session(peer, random.Random(self.rng.getrandbits(64)), self.is_over,
+                              self.welcomes)
             threading.Thread(target=self._serve, args=(session,), daemon=True).start()
 
     def _serve(self, session):
