@@ -594,6 +594,20 @@ TEST(DetachTest, WithoutACallOfCudaItStaysAndTheCaptureEnds) {
   EXPECT_EQ(process.Stats().subscribed, 0u);
 }
 
+// Another tool's copy of the library has the GPU. From 13.2 on, one call more than those that it
+// refuses ends the process.
+TEST(SecondCopyTest, IsRefusedAndTheProgramGoesOn) {
+  for (const char* version : {"11.8", "12.4", "13.0", "13.2", "future"}) {
+    for (const char* torch : {"", "kineto-load;"}) {
+      // As new as CUPTI 13.2 needs it.
+      GpuProcess process({.version = version, .environment = {{"SGPU_DRIVER_VERSION", "13020"}}});
+      process.Run(std::string(torch) + "set second_copy 1");
+      EXPECT_EQ(ArmThatFails(process).reason, wire::ArmFailedReason::kCuptiBusy) << version;
+      ExpectGoesOn(process);
+    }
+  }
+}
+
 TEST(DetachTest, AnOlderCuptiIsNotTakenOut) {
   GpuProcess process({.version = "12.4"});
   auto capture = StartRecording(process, GpuMode::kDefault, wire::kArmGpuDetach);

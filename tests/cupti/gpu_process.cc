@@ -46,7 +46,7 @@ constexpr uint32_t kLaunchKernelEx = 652;
 }
 
 // The stand-in's function, found at run time as CUDA's would be.
-#define Call(function) Find<decltype(function)>(#function)
+#define SGPU_CALL(function) Find<decltype(function)>(#function)
 
 class Program {
  public:
@@ -56,8 +56,8 @@ class Program {
     sgpu_opts options{};
     options.size = sizeof(options);
     options.time_mode = virtual_time ? SGPU_TIME_VIRTUAL : SGPU_TIME_REAL;
-    Check(Call(sgpu_init)(&options), "init");
-    Check(Call(sgpu_default_stream)(1, &stream_), "default_stream");
+    Check(SGPU_CALL(sgpu_init)(&options), "init");
+    Check(SGPU_CALL(sgpu_default_stream)(1, &stream_), "default_stream");
   }
   bool has_gpu() const { return library_ != nullptr; }
 
@@ -82,7 +82,7 @@ class Program {
   }
   void Launch(int64_t count, uint64_t us, const char* name, uint32_t cbid = 0,
               uint64_t api_ns = 0) {
-    auto* launch = Call(sgpu_launch);
+    auto* launch = SGPU_CALL(sgpu_launch);
     for (int64_t i = 0; i < count; ++i) {
       Check(launch(stream_, name, kGrid, kBlock, us * 1000, api_ns, cbid), "launch");
     }
@@ -100,17 +100,17 @@ class Program {
 
 void Program::MakeGraph(bool with_memset) {
   uint32_t graph;
-  Check(Call(sgpu_graph_begin)(stream_), "graph_begin");
+  Check(SGPU_CALL(sgpu_graph_begin)(stream_), "graph_begin");
   Launch(3, 2, "node");
-  if (with_memset) Check(Call(sgpu_memset)(stream_, 0, 4096, 1), "memset");
-  Check(Call(sgpu_graph_end)(stream_, &graph), "graph_end");
-  Check(Call(sgpu_graph_instantiate)(graph, &graph_), "graph_instantiate");
+  if (with_memset) Check(SGPU_CALL(sgpu_memset)(stream_, 0, 4096, 1), "memset");
+  Check(SGPU_CALL(sgpu_graph_end)(stream_, &graph), "graph_end");
+  Check(SGPU_CALL(sgpu_graph_instantiate)(graph, &graph_), "graph_instantiate");
 }
 
 void Program::LaunchGraph(int64_t count) {
   if (graph_ == 0) MakeGraph(false);
   for (int64_t i = 0; i < count; ++i) {
-    Check(Call(sgpu_graph_launch)(graph_, stream_, 0), "graph_launch");
+    Check(SGPU_CALL(sgpu_graph_launch)(graph_, stream_, 0), "graph_launch");
   }
 }
 
@@ -162,26 +162,29 @@ void Program::Run(const std::string& command) {
   } else if (what == "noise") {
     words >> number;
     for (int64_t i = 0; i < number; ++i) {
-      Check(Call(sgpu_api_call)(SGPU_DOMAIN_RUNTIME, 17, 0, 0), what);
-      Check(Call(sgpu_api_call)(SGPU_DOMAIN_DRIVER, 304, 0, 0), what);
+      Check(SGPU_CALL(sgpu_api_call)(SGPU_DOMAIN_RUNTIME, 17, 0, 0), what);
+      Check(SGPU_CALL(sgpu_api_call)(SGPU_DOMAIN_DRIVER, 304, 0, 0), what);
     }
   } else if (what == "copy") {
     words >> number;
-    Check(Call(sgpu_memcpy)(stream_, SGPU_HTOD, static_cast<uint64_t>(number), 1, 1), what);
+    Check(SGPU_CALL(sgpu_memcpy)(stream_, SGPU_HTOD, static_cast<uint64_t>(number), 1, 1), what);
+  } else if (what == "host-function") {
+    words >> number;
+    Check(SGPU_CALL(sgpu_host_function)(stream_, static_cast<uint64_t>(number) * 1000), what);
   } else if (what == "memset") {
     words >> number;
-    Check(Call(sgpu_memset)(stream_, 0, static_cast<uint64_t>(number), 1), what);
+    Check(SGPU_CALL(sgpu_memset)(stream_, 0, static_cast<uint64_t>(number), 1), what);
   } else if (what == "sync") {
-    Check(Call(sgpu_stream_sync)(stream_), what);
+    Check(SGPU_CALL(sgpu_stream_sync)(stream_), what);
   } else if (what == "events") {
     uint32_t event = 0;
-    Check(Call(sgpu_event_record)(stream_, &event), what);
-    Check(Call(sgpu_event_sync)(event), what);
+    Check(SGPU_CALL(sgpu_event_record)(stream_, &event), what);
+    Check(SGPU_CALL(sgpu_event_sync)(event), what);
   } else if (what == "queries") {
     words >> number;
     uint32_t event = 0;
-    Check(Call(sgpu_event_record)(stream_, &event), what);
-    for (int64_t i = 0; i < number; ++i) Call(sgpu_event_query)(event);
+    Check(SGPU_CALL(sgpu_event_record)(stream_, &event), what);
+    for (int64_t i = 0; i < number; ++i) SGPU_CALL(sgpu_event_query)(event);
   } else if (what == "attribute") {
     words >> number >> second;
     // Little-endian: the low bytes are an attribute of fewer bytes.
@@ -195,10 +198,10 @@ void Program::Run(const std::string& command) {
     LaunchGraph(number);
   } else if (what == "memory") {
     uint64_t address = 0;
-    Check(Call(sgpu_malloc)(stream_, 4096, 0, &address), what);
-    Check(Call(sgpu_free)(stream_, address, 0), what);
-    Check(Call(sgpu_malloc)(stream_, 8192, 1, &address), what);
-    Check(Call(sgpu_free)(stream_, address, 1), what);
+    Check(SGPU_CALL(sgpu_malloc)(stream_, 4096, 0, &address), what);
+    Check(SGPU_CALL(sgpu_free)(stream_, address, 0), what);
+    Check(SGPU_CALL(sgpu_malloc)(stream_, 8192, 1, &address), what);
+    Check(SGPU_CALL(sgpu_free)(stream_, address, 1), what);
   } else if (what == "step") {
     words >> number;
     for (int64_t i = 0; i < number; ++i) profd_step();
@@ -218,31 +221,31 @@ void Program::Run(const std::string& command) {
   } else if (what == "load") {
     words >> text;
     const char* const names[] = {text.c_str()};
-    Check(Call(sgpu_module_load)(names, 1, &module_), what);
+    Check(SGPU_CALL(sgpu_module_load)(names, 1, &module_), what);
   } else if (what == "run") {
     words >> number;
-    Launch(number, 1, Call(sgpu_function)(module_, 0));
+    Launch(number, 1, SGPU_CALL(sgpu_function)(module_, 0));
   } else if (what == "unload") {
     words >> number;
-    Check(Call(sgpu_module_unload)(module_, static_cast<uint32_t>(number)), what);
+    Check(SGPU_CALL(sgpu_module_unload)(module_, static_cast<uint32_t>(number)), what);
   } else if (what == "set") {
     words >> text >> value;
-    Check(Call(sgpu_set)(text.c_str(), value.c_str()), command);
+    Check(SGPU_CALL(sgpu_set)(text.c_str(), value.c_str()), command);
   } else if (what == "fail") {
     words >> text;
-    Check(Call(sgpu_fail)(text.c_str()), command);
+    Check(SGPU_CALL(sgpu_fail)(text.c_str()), command);
   } else if (what == "rival") {
     words >> text;
-    Check(Call(sgpu_rival_subscribe)(text.c_str()), what);
+    Check(SGPU_CALL(sgpu_rival_subscribe)(text.c_str()), what);
   } else if (what == "rival-gone") {
-    Check(Call(sgpu_rival_unsubscribe)(), what);
+    Check(SGPU_CALL(sgpu_rival_unsubscribe)(), what);
   } else if (what == "join") {
     words >> text;
-    Check(Call(sgpu_rival_join)(text.c_str()), what);
+    Check(SGPU_CALL(sgpu_rival_join)(text.c_str()), what);
   } else if (what == "leave") {
-    Check(Call(sgpu_rival_leave)(), what);
+    Check(SGPU_CALL(sgpu_rival_leave)(), what);
   } else if (what == "steal") {
-    Check(Call(sgpu_rival_steal_callbacks)(), what);
+    Check(SGPU_CALL(sgpu_rival_steal_callbacks)(), what);
   } else if (what == "enable") {
     words >> number;
     Check(Find<int(uint32_t)>("cuptiActivityEnable")(static_cast<uint32_t>(number)), command);
@@ -264,13 +267,13 @@ void Program::Run(const std::string& command) {
     if (text != "any" && text != count) Die(command + ": it recorded " + count);
   } else if (what == "clock-step") {
     words >> number;
-    Call(sgpu_clock_step)(number);
+    SGPU_CALL(sgpu_clock_step)(number);
   } else if (what == "settle") {
-    Check(Call(sgpu_settle)(), what);
+    Check(SGPU_CALL(sgpu_settle)(), what);
   } else if (what == "return-lost") {
-    Call(sgpu_return_lost_buffers)();
+    SGPU_CALL(sgpu_return_lost_buffers)();
   } else if (what == "truth-clear") {
-    Call(sgpu_truth_clear)();
+    SGPU_CALL(sgpu_truth_clear)();
   } else if (what == "load-cuda") {
     const std::string driver =
         std::filesystem::path(StandinPath("13.0")).parent_path().parent_path();

@@ -14,6 +14,7 @@
 //   driver-launch N [US NAME]        by cuLaunchKernelEx, with no runtime call around it
 //   paced-driver-launch N US NAME    the same, by calls that take as long as the kernels
 //   noise N              calls of cudaGetDevice and cuCtxGetCurrent
+//   host-function US     a function of the program's that the stream waits for
 //   copy BYTES, memset BYTES, sync, events, graph N (launches of one of 3 kernels),
 //   make-graph           makes this graph, with a memset as a fourth node, without a launch
 //   memory, step N, range NAME N (N launches in a range), threads T N (N launches on each of T)

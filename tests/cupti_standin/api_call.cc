@@ -114,6 +114,8 @@ void ApiCall::SubmitUnrecorded(Op& op) { SubmitAs(op, 0); }
 
 void ApiCall::SubmitAs(Op& op, uint32_t recorded_as) {
   op.correlation = correlation_;
+  if (tracer().LosesLaunchers()) thread_.loses_kernels = true;
+  if (op.work.kind == kKernel && thread_.loses_kernels) recorded_as = 0;
   if (TruthIsKept()) {
     const Work& work = op.work;
     sgpu_truth_rec happened = TruthOf(recorded_as != 0 ? recorded_as : work.kind);
@@ -194,7 +196,18 @@ void ApiCall::RecordExternalCorrelation() {
   }
 }
 
+// What CUPTI adds to a call: something while it is in the process, more for a record.
+uint64_t ApiCall::Tax() const {
+  if (!tracer().IsAttached()) return 0;
+  const auto of = [](const std::atomic<int64_t>& setting) {
+    return static_cast<uint64_t>(std::max<int64_t>(setting.load(std::memory_order_relaxed), 0));
+  };
+  const uint64_t tax = of(settings().call_tax_ns);
+  return tracer().ApiIsOn(domain_, cbid_) ? tax + of(settings().record_tax_ns) : tax;
+}
+
 int ApiCall::Finish(uint64_t api_ns, uint32_t return_value) {
+  api_ns += Tax();
   if (api_ns != 0 || Clock::IsVirtual()) Clock::Spend(api_ns);
   if (tracer().AnyApiIsOn() || TruthIsKept() || shared_rival().IsJoined()) {
     const uint64_t end = std::max(Clock::Now(), began_);

@@ -55,6 +55,7 @@ class ApiCall {
   void RecordCall(uint32_t domain, uint32_t cbid, uint64_t start, uint64_t end,
                   uint32_t return_value);
   void RecordExternalCorrelation();
+  uint64_t Tax() const;
   // `recorded_as`: Tracer::RecordedAs().
   void SubmitAs(Op& op, uint32_t recorded_as);
 

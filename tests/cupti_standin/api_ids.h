@@ -28,6 +28,7 @@ enum RuntimeCbid : uint32_t {
   kCudaMemcpyPeerAsync = 161,
   kCudaDeviceSynchronize = 165,
   kCudaLaunchKernel = 211,
+  kCudaLaunchHostFunc = 284,
   kCudaGraphInstantiate = 310,
   kCudaGraphLaunch = 311,
   kCudaStreamBeginCapture = 315,
@@ -56,6 +57,7 @@ constexpr ApiName kRuntimeNames[] = {
     {kCudaMemcpyPeerAsync, "cudaMemcpyPeerAsync_v4000", 319},
     {kCudaDeviceSynchronize, "cudaDeviceSynchronize_v3020", 17},
     {kCudaLaunchKernel, "cudaLaunchKernel_v7000", 307},
+    {kCudaLaunchHostFunc, "cudaLaunchHostFunc_v10000", 527},
     {kCudaGraphInstantiate, "cudaGraphInstantiate_v10000", 0},
     {kCudaGraphLaunch, "cudaGraphLaunch_v10000", 514},
     {kCudaStreamBeginCapture, "cudaStreamBeginCapture_v10000", 0},
@@ -76,8 +78,9 @@ constexpr ApiName kDriverNames[] = {
     {281, "cuMemcpyDtoDAsync_v2", 0}, {295, "cuStreamWaitEvent", 0},
     {304, "cuCtxGetCurrent", 0},      {306, "cuMemcpyAsync", 0},
     {307, "cuLaunchKernel", 0},       {319, "cuMemcpyPeerAsync", 0},
-    {514, "cuGraphLaunch", 0},        {598, "cuMemAllocAsync", 0},
-    {600, "cuMemFreeAsync", 0},       {652, "cuLaunchKernelEx", 0},
+    {514, "cuGraphLaunch", 0},        {527, "cuLaunchHostFunc", 0},
+    {598, "cuMemAllocAsync", 0},      {600, "cuMemFreeAsync", 0},
+    {652, "cuLaunchKernelEx", 0},
 };
 
 // nullptr for a call that is not above.

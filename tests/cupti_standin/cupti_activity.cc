@@ -56,7 +56,6 @@ Interface InterfaceOf(std::string_view function) {
       "cuptiActivityRegisterTimestampCallback",
       "cuptiActivitySetAttribute",
       "cuptiGetThreadIdType",
-      "cuptiGetTimestamp",
       "cuptiSetThreadIdType",
   };
   if (std::find(std::begin(kGuarded), std::end(kGuarded), function) != std::end(kGuarded)) {
@@ -64,6 +63,17 @@ Interface InterfaceOf(std::string_view function) {
   }
   const bool is_second = function.ends_with("_v2") && function != "cuptiSubscribe_v2";
   return is_second ? Interface::kSecond : Interface::kNone;
+}
+
+// What a second copy of the library in a process answers, as measured.
+CUptiResult AsSecondCopy(std::string_view function) {
+  if (function == "cuptiUnsubscribe") return CUPTI_ERROR_INVALID_PARAMETER;
+  if (function != "cuptiActivityGetNumDroppedRecords" || !VersionIsAtLeast(kCupti12_6)) {
+    return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  }
+  if (!VersionIsAtLeast(kCupti13_2)) return CUPTI_SUCCESS;
+  std::fprintf(stderr, "sgpu: a second copy of CUPTI 13.2 or later crashes in this function\n");
+  std::abort();
 }
 
 bool IsExternalKind(uint32_t kind) { return kind > 0 && kind < kExternalKinds; }
@@ -91,6 +101,10 @@ CUptiResult Entry::Refusal(const char* function, uint32_t argument) {
   ++cupti_calls;
   if (const CUptiResult failure = Dispatch(function); failure != CUPTI_SUCCESS) return failure;
   if (settings().no_driver != 0) return WithoutDriver();
+  if (settings().second_copy != 0) {
+    const CUptiResult refusal = AsSecondCopy(function);
+    if (refusal != CUPTI_SUCCESS) return refusal;
+  }
   return FailureOf(function, argument);
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "gmock/gmock.h"
+#include "tests/cupti_standin/api_ids.h"
 #include "tests/cupti_standin/test_client.h"
 
 namespace sgpu {
@@ -53,6 +54,73 @@ TEST_F(LifecycleTest, WithoutCallbacksRecordsAreDropped) {
   EXPECT_EQ(dropped, 0U) << "asking sets the count to zero";
   ASSERT_THAT(Truth(kRuntime), SizeIs(1));
   EXPECT_EQ(Truth(kRuntime)[0].fate, static_cast<uint32_t>(SGPU_DROPPED));
+}
+
+TEST_F(LifecycleTest, AThreadThatLaunchesBeforeKernelsAreOnLosesItsKernelsUntilFinalize) {
+  Set("lose_threads", 1);
+  Trace({kRuntime});
+  ASSERT_EQ(Launch(), 0);
+  ASSERT_EQ(Enable(kKernel), CUPTI_SUCCESS);
+  ASSERT_EQ(Launch(), 0);
+  std::thread([&] { Launch(); }).join();
+  FlushAll();
+  EXPECT_THAT(Records(kKernel), SizeIs(1)) << "the other thread's";
+  EXPECT_THAT(Records(kRuntime), SizeIs(3));
+  Disable({kRuntime, kKernel});
+  Trace({kKernel, kRuntime});
+  ASSERT_EQ(Launch(), 0);
+  FlushAll();
+  EXPECT_THAT(Records(kKernel), SizeIs(1)) << "in a later session, too";
+  size_t dropped = 0;
+  cupti_.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped);
+  EXPECT_EQ(dropped, 0U);
+  EXPECT_EQ(cupti_.cuptiFinalize(), CUPTI_SUCCESS);
+  Trace({kKernel, kRuntime});
+  ASSERT_EQ(Launch(), 0);
+  FlushAll();
+  EXPECT_THAT(Records(kKernel), SizeIs(2));
+}
+
+TEST_F(LifecycleTest, KernelsFirstLosesNone) {
+  Set("lose_threads", 1);
+  Trace({kKernel});
+  ASSERT_EQ(Launch(), 0);
+  ASSERT_EQ(Enable(kRuntime), CUPTI_SUCCESS);
+  ASSERT_EQ(Launch(), 0);
+  FlushAll();
+  EXPECT_THAT(Records(kKernel), SizeIs(2));
+}
+
+TEST_F(LifecycleTest, CallsTakeLongerFromTheFirstEnableUntilFinalize) {
+  Set("call_tax_ns", 400);
+  Set("record_tax_ns", 300);
+  const auto duration = [&] {
+    cupti_.sgpu_truth_clear();
+    EXPECT_EQ(cupti_.sgpu_api_call(SGPU_DOMAIN_RUNTIME, kCudaLaunchKernel, 1000, 0), 0);
+    const sgpu_truth_rec call = Truth(kRuntime).at(0);
+    return call.end_ns - call.start_ns;
+  };
+  EXPECT_EQ(duration(), 1000U);
+  Trace({kKernel});
+  EXPECT_EQ(duration(), 1400U);
+  ASSERT_EQ(Enable(kRuntime), CUPTI_SUCCESS);
+  EXPECT_EQ(duration(), 1700U);
+  Disable({kRuntime, kKernel});
+  EXPECT_EQ(duration(), 1400U) << "it stays";
+  EXPECT_EQ(cupti_.cuptiFinalize(), CUPTI_SUCCESS);
+  EXPECT_EQ(duration(), 1000U);
+}
+
+TEST_F(LifecycleTest, DevicesThatTheProcessCannotSeeAreDescribed) {
+  Set("hidden_devices", 2);
+  Trace({});
+  ASSERT_EQ(cupti_.cuptiActivityEnableAndDump(static_cast<CUpti_ActivityKind>(kDevice)),
+            CUPTI_SUCCESS);
+  FlushAll();
+  uint32_t visible = 0;
+  for (const Seen& seen : Records(kDevice)) visible += seen.As<DeviceRecord>().cuda_visible;
+  EXPECT_THAT(Records(kDevice), SizeIs(4));
+  EXPECT_EQ(visible, 2U);
 }
 
 TEST_F(LifecycleTest, ASecondSubscriberIsRefusedUntilTheFirstLeaves) {

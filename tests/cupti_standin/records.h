@@ -27,6 +27,7 @@ enum Kind : uint32_t {
   kMemory = 49,
   kMemoryPool = 50,
   kGraphTrace = 51,
+  kHostLaunch = 58,
   kUnknown = 60,  // What only the future has.
 };
 constexpr uint32_t kKinds = 64;
@@ -217,6 +218,20 @@ struct GraphTraceRecord {
   uint32_t end_context;
 };
 static_assert(sizeof(GraphTraceRecord) == 56);
+
+struct HostLaunchRecord {
+  uint32_t kind;
+  uint32_t stream;
+  uint32_t context;
+  uint32_t device;
+  uint32_t correlation;
+  uint32_t process;
+  uint32_t thread;
+  uint32_t padding;
+  uint64_t start;
+  uint64_t end;
+};
+static_assert(sizeof(HostLaunchRecord) == 48);
 
 struct MemoryRecord {
   uint32_t kind;

@@ -16,11 +16,13 @@ namespace sgpu {
   X(cupti_version, 0)      \
   X(no_driver, 0)          \
   X(v2_in_use, 0)          \
+  X(second_copy, 0)        \
   X(shared_graph_trace, 0) \
   X(subscribe_ms, 0)       \
   X(resubscribe_ms, 0)     \
   X(hold_subscribe, 0)     \
   X(enable_ms, 0)          \
+  X(each_enable_ms, 0)     \
   X(flush_ms, 0)           \
   X(hold_flush, 0)         \
   X(stall_api, 0)          \
@@ -43,6 +45,10 @@ namespace sgpu {
   X(finalize_hang_ms, 0)   \
   X(always_correlate, 0)   \
   X(silent_driver, 0)      \
+  X(lose_threads, 0)       \
+  X(hidden_devices, 0)     \
+  X(call_tax_ns, 0)        \
+  X(record_tax_ns, 0)      \
   X(keep_file, 0)          \
   X(keep_buffers, 0)       \
   X(teardown_ms, 0)        \

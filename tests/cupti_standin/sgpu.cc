@@ -330,6 +330,16 @@ int sgpu_memcpy_peer(uint32_t stream, uint32_t source_device, uint32_t destinati
   return sgpu::SubmitAndWait(call, stream, work);
 }
 
+int sgpu_host_function(uint32_t stream, uint64_t host_ns) {
+  Work work;
+  work.kind = sgpu::kHostLaunch;
+  work.is_async = true;
+  work.duration_ns = host_ns;
+  ApiCall call(SGPU_DOMAIN_RUNTIME, sgpu::kCudaLaunchHostFunc);
+  if (call.error() != 0) return call.error();
+  return sgpu::SubmitAndWait(call, stream, work);
+}
+
 int sgpu_malloc(uint32_t stream, uint64_t bytes, int async, uint64_t* address) {
   if (address == nullptr) return kInvalid;
   ApiCall call(SGPU_DOMAIN_RUNTIME, async != 0 ? sgpu::kCudaMallocAsync : sgpu::kCudaMalloc);

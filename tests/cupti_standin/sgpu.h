@@ -105,6 +105,9 @@ SGPU_API int sgpu_memset(uint32_t stream, uint32_t value, uint64_t bytes, int as
 SGPU_API int sgpu_memcpy_peer(uint32_t stream, uint32_t source_device, uint32_t destination_device,
                               uint64_t bytes);
 
+/* A function of the program's on a thread of the driver's, for `host_ns`, while `stream` waits. */
+SGPU_API int sgpu_host_function(uint32_t stream, uint64_t host_ns);
+
 /* Allocation; `async` ones come from the stream's memory pool, made at its first. */
 SGPU_API int sgpu_malloc(uint32_t stream, uint64_t bytes, int async, uint64_t* address);
 SGPU_API int sgpu_free(uint32_t stream, uint64_t address, int async);

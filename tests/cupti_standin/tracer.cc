@@ -23,6 +23,9 @@ std::atomic<bool> forked{false};
 const bool fork_handler_is_set = pthread_atfork(nullptr, nullptr, [] { forked = true; }) == 0;
 
 constexpr uint64_t Bit(uint32_t kind) { return 1ULL << kind; }
+constexpr uint64_t kKernelKinds = Bit(kKernel) | Bit(kSerialKernel);
+// They describe what there is, and record nothing that a thread does.
+constexpr uint64_t kDescriptions = Bit(kDevice) | Bit(kContext) | Bit(kStream);
 
 // What each attribute holds at first, and since when there is one.
 struct Attribute {
@@ -102,15 +105,24 @@ void Tracer::RegisterTeardown() {
   });
 }
 
+void Tracer::StallCalls(int64_t ms) {
+  stalled_ = settings().stall_api != 0;
+  Clock::SleepMs(ms);
+  stalled_.store(false, std::memory_order_release);
+  stalled_.notify_all();
+}
+
 CUptiResult Tracer::Enable(uint32_t kind) {
   if (RecordSize(kind) == 0) return CUPTI_ERROR_INVALID_KIND;
   RegisterTeardown();
-  if (!was_enabled_.exchange(true)) {
-    stalled_ = settings().stall_api != 0;
-    Clock::SleepMs(settings().enable_ms);
-    stalled_.store(false, std::memory_order_release);
-    stalled_.notify_all();
+  const bool is_first = !was_enabled_.exchange(true);
+  // As measured: between the first other kind and the kernels, who launches loses its kernels.
+  if (settings().lose_threads != 0 && (kinds() & kKernelKinds) == 0 &&
+      ((kKernelKinds | kDescriptions) & Bit(kind)) == 0) {
+    loses_launchers_ = true;
   }
+  if (is_first) StallCalls(settings().enable_ms);
+  if (settings().each_enable_ms > 0) StallCalls(settings().each_enable_ms);
   StartWorker();
   if (is_poisoned_) return CUPTI_SUCCESS;
   if (kind == kGraphTrace && !IsOn(kind)) ++graph_trace_number_;
@@ -123,6 +135,7 @@ CUptiResult Tracer::Enable(uint32_t kind) {
     const std::lock_guard lock(queue_mu_);  // The worker waits while no kind is on.
     kinds_.fetch_or(Bit(kind));
   }
+  if ((kKernelKinds & Bit(kind)) != 0) loses_launchers_ = false;
   queue_changed_.notify_one();
   return CUPTI_SUCCESS;
 }
@@ -130,6 +143,7 @@ CUptiResult Tracer::Enable(uint32_t kind) {
 CUptiResult Tracer::Disable(uint32_t kind) {
   if (RecordSize(kind) == 0) return CUPTI_ERROR_INVALID_KIND;
   const bool was_on = (kinds_.fetch_and(~Bit(kind)) & Bit(kind)) != 0;
+  if ((kinds() & ~kDescriptions) == 0) loses_launchers_ = false;
   if (kind == kDriver || kind == kRuntime) {
     const uint32_t domain = kind == kDriver ? SGPU_DOMAIN_DRIVER : SGPU_DOMAIN_RUNTIME;
     if (was_on) api_was_off_[domain - 1] = true;
@@ -168,6 +182,7 @@ uint32_t Tracer::RecordedAs(Kind kind) const {
 
 void Tracer::TurnKindsOff() {
   kinds_ = 0;
+  loses_launchers_ = false;
   any_api_ = false;
   for (auto& was_off : api_was_off_) was_off = false;
   for (auto& cbids : api_on_) {
@@ -186,14 +201,21 @@ void Tracer::Finalize() {
   ++finalized_;
   TurnKindsOff();
   Flush(true);
+  GiveKernelsBack();
   was_enabled_ = false;
   requested_ = nullptr;
   completed_ = nullptr;
   if (settings().poisoned_finalize != 0) is_poisoned_ = true;
 }
 
+void Tracer::GiveKernelsBack() {
+  const std::lock_guard lock(threads_mu_);
+  for (ThreadState* const thread : threads_) thread->loses_kernels = false;
+}
+
 void Tracer::Reset() {
   TurnKindsOff();
+  GiveKernelsBack();
   requested_ = nullptr;
   completed_ = nullptr;
   was_enabled_ = false;

@@ -75,6 +75,7 @@ struct ThreadState {
   int in_buffer_callback = 0;
   int in_subscriber_callback = 0;
   bool holds_strict_lock = false;
+  std::atomic<bool> loses_kernels{false};  // See the setting lose_threads.
   std::array<std::vector<uint64_t>, kExternalKinds> external;
   NameCache names;
   // Counted by the thread itself, read by sgpu_stats().
@@ -103,6 +104,10 @@ class Tracer {
   bool ApiIsOn(uint32_t domain, uint32_t cbid) const {
     return api_on_[domain - 1][cbid % kCallbackIds].load(std::memory_order_relaxed) != 0;
   }
+  // From the first enable until cuptiFinalize, CUPTI is in the way of each call.
+  bool IsAttached() const { return was_enabled_.load(std::memory_order_relaxed); }
+  // A thread that launches now loses its kernels from now on.
+  bool LosesLaunchers() const { return loses_launchers_.load(std::memory_order_relaxed); }
   // How many times GRAPH_TRACE was turned on.
   uint64_t graph_trace_number() const {
     return graph_trace_number_.load(std::memory_order_relaxed);
@@ -199,6 +204,8 @@ class Tracer {
   // On by default from 12.9 on. 12.8 has the switch.
   static bool HasAllSyncRecords();
   void TurnKindsOff();
+  void StallCalls(int64_t ms);
+  void GiveKernelsBack();
   void SettleAttributes();
   void ForgetCounts();
 
@@ -210,6 +217,7 @@ class Tracer {
   std::array<std::atomic<bool>, 2> api_was_off_{};  // The kind was on, and turned off.
   std::atomic<bool> any_api_{false};
   std::atomic<uint64_t> graph_trace_number_{0};
+  std::atomic<bool> loses_launchers_{false};
   std::atomic<bool> stalled_{false};
   std::atomic<bool> was_enabled_{false};
   std::atomic<bool> has_teardown_{false};

@@ -1,6 +1,7 @@
 // The half of Tracer that turns what happened into CUPTI's records.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -179,6 +180,21 @@ GraphTraceRecord GraphTraceRecordOf(const Op& op, const Times& times) {
   return record;
 }
 
+HostLaunchRecord HostLaunchRecordOf(const Op& op, const Times& times) {
+  HostLaunchRecord record{};
+  record.kind = op.work.kind;
+  record.stream = op.stream_id;
+  record.context = op.context;
+  record.device = op.device;
+  record.correlation = op.correlation;
+  record.process = static_cast<uint32_t>(getpid());
+  record.thread = record.process + 1;  // A thread of the driver's.
+  record.start = times.start;
+  record.end = times.end;
+  PoisonPadding(record.padding);
+  return record;
+}
+
 DeviceRecord DeviceRecordOf(uint32_t device) {
   DeviceRecord record{};
   record.kind = kDevice;
@@ -216,6 +232,14 @@ DeviceRecord DeviceRecordOf(uint32_t device) {
 
 }  // namespace
 
+namespace {
+
+uint32_t HiddenDevices() {
+  return static_cast<uint32_t>(std::clamp<int64_t>(settings().hidden_devices, 0, 16));
+}
+
+}  // namespace
+
 void Tracer::Write(const Op& op, bool is_finished) {
   const Times times = TimesOf(op, is_finished);
   if (!op.is_untimed && is_finished) truth().SetTimes(op.truth, times.start, times.end);
@@ -235,6 +259,10 @@ void Tracer::Write(const Op& op, bool is_finished) {
     }
     case kGraphTrace: {
       const GraphTraceRecord record = GraphTraceRecordOf(op, times);
+      return WriteRecord(op, op.work.kind, &record);
+    }
+    case kHostLaunch: {
+      const HostLaunchRecord record = HostLaunchRecordOf(op, times);
       return WriteRecord(op, op.work.kind, &record);
     }
     default: {
@@ -271,8 +299,9 @@ void Tracer::DumpStream(const StreamInfo& stream) {
 void Tracer::Dump(uint32_t kind) {
   switch (kind) {
     case kDevice:
-      for (uint32_t device = 0; device < gpu().device_count(); ++device) {
-        const DeviceRecord record = DeviceRecordOf(device);
+      for (uint32_t device = 0; device < gpu().device_count() + HiddenDevices(); ++device) {
+        DeviceRecord record = DeviceRecordOf(device);
+        record.cuda_visible = device < gpu().device_count() ? 1 : 0;
         if (!Append(kDevice, &record)) std::free(const_cast<char*>(record.name));
       }
       break;

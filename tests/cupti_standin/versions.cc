@@ -38,6 +38,8 @@ constexpr KindSize kFrom13_0ToFuture[] = {{3, sizeof(KernelRecord)},
                                           {8, sizeof(DeviceRecord)},
                                           {9, sizeof(ContextRecord)},
                                           {10, sizeof(KernelRecord)},
+                                          {56, 56},
+                                          {kHostLaunch, sizeof(HostLaunchRecord)},
                                           {kUnknown, sizeof(UnknownRecord)}};
 
 template <size_t N>

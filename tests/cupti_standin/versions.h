@@ -11,6 +11,7 @@ enum CuptiVersion : uint32_t {
   kCupti11_2 = 14,
   kCupti11_8 = 18,
   kCupti12_4 = 22,
+  kCupti12_6 = 24,
   kCupti12_9 = 27,
   kCupti13_0 = 130001,
   kCupti13_2 = 130200,
