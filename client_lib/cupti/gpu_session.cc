@@ -1,7 +1,8 @@
 // The GPU's part in a capture (client_lib/core/gpu_part.h): the thread "profd-gpu" and what it
 // goes through.
 //
-//   Arm()     find CUDA and CUPTI, attach, turn the kinds on, have the devices described
+//   Arm()     find CUDA and CUPTI, attach, turn the kinds on, have the devices described; wait
+//             (within bounds) for work that was launched before
 //   Record()  until STOP: decode what comes back; have the kinds on only while the plan is near
 //   Drain()   API calls off; wait (within bounds) for the work that calls of the window launched;
 //             kinds off, flush, count what is lost
@@ -58,6 +59,11 @@ namespace {
 using gpu_part::State;
 using wire::ArmFailedReason;
 
+// For work that was launched before kernels were recorded; far below the time that arming may take.
+constexpr uint64_t kEarlierWorkTimeoutNs = 2 * kNsPerSecond;
+constexpr uint64_t kLongestEarlierPauseNs = 50 * kNsPerMs;
+// A program whose first launch comes later than this is not waited for.
+constexpr uint64_t kFirstLaunchTimeoutNs = 50 * kNsPerMs;
 constexpr uint64_t kPlanPatienceNs = kNsPerSecond;
 constexpr uint64_t kNearNs = kNsPerSecond;
 constexpr uint64_t kFarNs = 3 * kNsPerSecond;
@@ -367,6 +373,7 @@ bool AttachAndEnable(Work* work) {
     g_tracer.Detach(false);
     return false;
   }
+  work->enabled_since_ns = NowNs();
   g_tracer.DescribeDevices();
   g_tracer.Flush(false);
   DecodeUntil(work, kProbeTimeoutNs, [] { return g_pool.CountHoldingRecords() == 0; });
@@ -377,6 +384,38 @@ bool AttachAndEnable(Work* work) {
   work->answers = work->decoder.has_device() && IsAnswered(work);
   if (!work->decoder.has_device()) DescribeByDriver(work->driver, &g_writer, &work->decoder);
   return true;
+}
+
+// Work that was launched before kernels were turned on has no record, so the GPU would look idle
+// while it runs. A stream runs its work in order: once the work of the first recorded launches has
+// run, so has what was launched before them. Waits for that, or, where CUPTI keeps the records of
+// calls until their work has run, for its buffers. Not for a program that launches nothing at
+// first, and not without records of calls. The report leaves out what is unknown after that
+// (daemon/report/index/earlier_work.h).
+void AwaitEarlierWork(Work* work) {
+  if (!work->decoder.knows_calls()) return;
+  const uint64_t deadline_ns = NowNs() + kEarlierWorkTimeoutNs;
+  uint32_t last = 0;
+  bool is_kept = false;  // CUPTI has records that it did not hand over.
+  uint64_t pause_ns = kFlushPauseNs;
+  for (;;) {
+    if (last == 0) last = work->decoder.LastEarlyLaunch();
+    const uint64_t now_ns = NowNs();
+    const bool is_done = last != 0
+                             ? work->decoder.CountEarlyLaunchesWithoutWork(last) == 0
+                             : now_ns - work->enabled_since_ns >= kFirstLaunchTimeoutNs && !is_kept;
+    if (is_done || now_ns >= deadline_ns || ShouldLeaveCupti() || g_tracer.is_dead() ||
+        g_pool.foreign_count() != 0) {
+      return;
+    }
+    g_tracer.Flush(false);
+    g_tracer.set_stage("waiting for GPU work that was launched before the capture");
+    const uint32_t seen = g_bell.count();
+    is_kept = g_pool.CountHoldingRecords() != 0;
+    if (!DecodeReturned(work)) g_bell.Sleep(seen, pause_ns);
+    // CUPTI's locks are the program's, too: later and later.
+    if ((last != 0 || is_kept) && pause_ns < kLongestEarlierPauseNs) pause_ns *= 2;
+  }
 }
 
 bool Arm(Work* work) {
@@ -401,11 +440,12 @@ bool Arm(Work* work) {
   if (!is_covered) g_exit_gate.Register(OnExit);
   g_exit_is_covered = true;
   work->is_tracing = true;
+  work->status.arm_ms = static_cast<uint32_t>((NowNs() - work->arm_begin_ns) / kNsPerMs);
+  AwaitEarlierWork(work);
   const uint64_t now_ns = NowNs();
   work->enabled_since_ns = now_ns;
   work->last_flush_ns = now_ns;
   work->plan_deadline_ns = now_ns + kPlanPatienceNs;
-  work->status.arm_ms = static_cast<uint32_t>((now_ns - work->arm_begin_ns) / kNsPerMs);
   return true;
 }
 

@@ -17,6 +17,9 @@
 
 namespace profd::client {
 
+// Whether ID `a` was given before `b`. IDs wrap.
+constexpr bool IsBefore(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
+
 class LaunchTracker {
  public:
   enum Flag : uint8_t {

@@ -188,7 +188,10 @@ PROFD_ALWAYS_INLINE bool RecordDecoder::TakeWork(uint32_t correlation, uint64_t 
     TakeUntimedWork(correlation);
     return false;
   }
-  if (!TakeSpan(start_ns, end_ns, span)) return false;
+  if (!TakeSpan(start_ns, end_ns, span)) {
+    if (PROFD_UNLIKELY(window_start_ticks_ == UINT64_MAX)) NoteEarlyWork(correlation);
+    return false;
+  }
   ++work_count_;
   uint8_t* launch = launches_.At(correlation);
   if (PROFD_UNLIKELY(launch == nullptr || (*launch & LaunchTracker::kOfWindow) == 0)) {
@@ -250,23 +253,6 @@ PROFD_NOINLINE bool RecordDecoder::TakeOtherWork(uint32_t correlation, uint8_t* 
   return true;
 }
 
-PROFD_NOINLINE void RecordDecoder::TakeUntimedWork(uint32_t correlation) {
-  if (is_kept_buffer_ && !is_last_flush_) {
-    const uint8_t* launch = launches_.At(correlation);
-    if (launch == nullptr || *launch == 0) {
-      ++counts_[wire::kGpuStale];
-      return;
-    }
-  }
-  if (!is_last_flush_ || untimed_count_ == kUntimedSlots) {
-    ++counts_[wire::kGpuUntimed];
-    if (uint8_t* launch = launches_.At(correlation)) *launch |= LaunchTracker::kHasWork;
-    return;
-  }
-  // Its call may come after it, in the same buffer.
-  untimed_[untimed_count_++] = correlation;
-}
-
 void RecordDecoder::SettleUntimed() {
   for (uint32_t i = 0; i < untimed_count_; ++i) {
     const uint8_t* launch = launches_.At(untimed_[i]);
@@ -275,23 +261,6 @@ void RecordDecoder::SettleUntimed() {
     ++counts_[is_of_window ? wire::kGpuStillRunning : wire::kGpuLaterLaunch];
   }
   untimed_count_ = 0;
-}
-
-bool RecordDecoder::SettleCalls() {
-  if (!knows_calls()) return false;
-  const LaunchTracker::Missing missing = CountMissing();
-  // A few may be calls that were under way when their records were turned off.
-  if (missing.callless < 3 || missing.callless * 100 < missing.worked) return false;
-  counts_[wire::kGpuLaterLaunch] -= unsure_count_;
-  counts_[wire::kGpuStillRunning] += unsure_count_;
-  unsure_count_ = 0;
-  return true;
-}
-
-LaunchTracker::Missing RecordDecoder::CountMissing() const {
-  // Work before the first call may have been launched before calls were recorded.
-  if (window_first_id_ == 0) return launches_.CountMissing();
-  return launches_.CountMissing(first_call_id_, window_last_id_);
 }
 
 LaunchTracker::Missing RecordDecoder::MissingWork() {
@@ -330,6 +299,7 @@ PROFD_NOINLINE void RecordDecoder::NoteEarlyCall(const cupti::ApiRecord& record,
   NoteCall(record, 0, 0);
   uint8_t* launch = launches_.At(record.correlation);
   if (launch == nullptr || !launches) return;
+  if (PROFD_UNLIKELY(capturing_count_ != 0) && IsCapturing(record.thread)) return;
   if ((*launch & LaunchTracker::kWantsCall) != 0) {
     *launch &= static_cast<uint8_t>(~LaunchTracker::kWantsCall);
     --counts_[wire::kGpuBeforeWindow];
@@ -354,25 +324,6 @@ PROFD_NOINLINE void RecordDecoder::WriteEarlyLaunch(const cupti::ApiRecord& reco
   event->correlation = record.correlation;
   event->cbid = record.cbid;
   event->result = static_cast<int32_t>(record.return_value);
-}
-
-PROFD_NOINLINE void RecordDecoder::NoteGraphCapture(const ApiName& name, uint32_t thread) {
-  uint32_t at = 0;
-  while (at < capturing_count_ && capturing_threads_[at] != thread) ++at;
-  if (name.begins_capture) {
-    if (at == capturing_count_ && at < kCapturingThreads) {
-      capturing_threads_[capturing_count_++] = thread;
-    }
-  } else if (at < capturing_count_) {
-    capturing_threads_[at] = capturing_threads_[--capturing_count_];
-  }
-}
-
-bool RecordDecoder::IsCapturing(uint32_t thread) const {
-  for (uint32_t i = 0; i < capturing_count_; ++i) {
-    if (capturing_threads_[i] == thread) return true;
-  }
-  return false;
 }
 
 void RecordDecoder::DecodeKernel(const cupti::KernelRecord& record, uint32_t bytes,

@@ -123,6 +123,11 @@ class RecordDecoder {
   // work up to the end of the window that has no call.
   LaunchTracker::Missing MissingWork();
 
+  // Before the window is known: the newest launch so far, by its ID, and how many of the launches
+  // up to `last` have work that has not ended yet. 0: none.
+  uint32_t LastEarlyLaunch() const;
+  uint32_t CountEarlyLaunchesWithoutWork(uint32_t last) const;
+
   // Whether records of calls say what the window launched.
   bool knows_calls() const { return setup_.api_filter != ApiFilter::kNone; }
   // Whether a launch of the window may have more records of work than the first: nodes of a graph.
@@ -195,6 +200,8 @@ class RecordDecoder {
   bool IsOfWindow(uint32_t correlation) const;
   LaunchTracker::Missing CountMissing() const;
   void NoteEarlyCall(const cupti::ApiRecord& record, bool launches, EventSink* sink);
+  void NoteEarlyWork(uint32_t correlation);
+  bool IsEarlyLaunch(const cupti::ApiRecord& held) const;
   void WriteEarlyLaunch(const cupti::ApiRecord& record, EventSink* sink);
   void NoteGraphCapture(const ApiName& name, uint32_t thread);
   bool IsCapturing(uint32_t thread) const;
@@ -267,6 +274,7 @@ class RecordDecoder {
   PageCopy pages_[kPageSlots];  // By address.
   LaunchTracker launches_;
   cupti::ApiRecord early_[kEarlySlots];             // kCallIsHeld; by correlation.
+  uint32_t early_work_[kEarlySlots];                // Work before the window, likewise. 0: none.
   uint32_t untimed_[kUntimedSlots];                 // Correlation IDs of work without times.
   cupti::SynchronizationRecord waits_[kWaitSlots];  // kWaitIsHeld; by correlation. Kind 0: none.
 };

@@ -112,6 +112,14 @@ QualityCheck Coverage(const Subject& subject) {
   return check;
 }
 
+std::string Duration(int64_t ns) {
+  const auto value = static_cast<double>(ns);
+  if (value < 1e6) return absl::StrFormat("%.4g us", value / 1e3);
+  if (value < 1e9) return absl::StrFormat("%.4g ms", value / 1e6);
+  if (value < 86400e9) return absl::StrFormat("%.4g s", value / 1e9);
+  return absl::StrFormat("%.3g days", value / 86400e9);
+}
+
 QualityCheck Orphans(const Subject& subject) {
   const EventChecks* events = subject.events;
   // The record counts API calls among its rows, and so knows no share of the work.
@@ -128,7 +136,15 @@ QualityCheck Orphans(const Subject& subject) {
       rows == 0 ? std::string("no GPU work was recorded")
                 : StrCat("the capture lacks the launches of ", amount, " GPU activities");
   if (earlier > 0) StrAppend(&sentence, "; ", earlier, " more were launched before the window");
-  return {.grade = share > kFewOrphans ? 'B' : 'A',
+  const int64_t unknown_ns = events != nullptr ? events->unknown_gpu_ns : 0;
+  const double unknown_share = Share(unknown_ns, subject.record.covered_ns);
+  if (unknown_ns > 0) {
+    StrAppend(&sentence, "; in the first ", Duration(unknown_ns),
+              " of the window a GPU did work that was launched before the recording began, and is "
+              "not in it");
+  }
+  return {.grade = std::max(share > kFewOrphans ? 'B' : 'A',
+                            GradeOf(unknown_share, kFewOrphans, kWithholdSharesFrom, kNever)),
           .known = rows > 0,
           .is_share = true,
           .value = share,
@@ -174,14 +190,6 @@ QualityCheck Inversions(const Subject& subject) {
                           : StrCat(Of(events->inversion_count, events->gpu_row_count),
                                    " GPU activities start before their launch, by up to ",
                                    Microseconds(static_cast<double>(events->worst_inversion_ns)))};
-}
-
-std::string Duration(int64_t ns) {
-  const auto value = static_cast<double>(ns);
-  if (value < 1e6) return absl::StrFormat("%.4g us", value / 1e3);
-  if (value < 1e9) return absl::StrFormat("%.4g ms", value / 1e6);
-  if (value < 86400e9) return absl::StrFormat("%.4g s", value / 1e9);
-  return absl::StrFormat("%.3g days", value / 86400e9);
 }
 
 QualityCheck ImpossibleTimes(const Subject& subject) {

@@ -47,8 +47,10 @@ double LostShare(int64_t lost_event_count, int64_t kept_event_count);
 // What only the events tell.
 struct EventChecks {
   int64_t gpu_row_count = 0;
-  int64_t orphan_count = 0;         // Of those: no call in the capture launched them.
-  int64_t earlier_work_count = 0;   // Of the orphans: launched before the window.
+  int64_t orphan_count = 0;        // Of those: no call in the capture launched them.
+  int64_t earlier_work_count = 0;  // Of the orphans: launched before the window.
+  // At the start of the window, while a GPU did what was launched before the recording.
+  int64_t unknown_gpu_ns = 0;
   int64_t launch_count = 0;         // Calls that launch kernels or graphs.
   int64_t silent_launch_count = 0;  // Of those: no work on the GPU followed.
   int64_t graph_launch_count = 0;   // Calls that launch whole graphs, which are many kernels.

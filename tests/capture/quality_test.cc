@@ -123,6 +123,18 @@ TEST_F(QualityTest, AFewOrphansAreNoLossAndManyHideWhoLaunched) {
   EXPECT_EQ(Grade(), "B");
 }
 
+TEST_F(QualityTest, AGpuWhoseWorkIsUnknownAtTheStartCostsTheGradeByItsShare) {
+  record_.covered_ns = 1'000'000'000;
+  const auto grade_of = [&](double share) {
+    events_.unknown_gpu_ns = static_cast<int64_t>(share * static_cast<double>(record_.covered_ns));
+    return Check("orphans").grade;
+  };
+  EXPECT_EQ(grade_of(0.01), 'A');
+  EXPECT_EQ(grade_of(0.02), 'B');
+  EXPECT_EQ(grade_of(0.2), 'C');
+  EXPECT_THAT(Check("orphans").sentence, HasSubstr("launched before the recording began"));
+}
+
 TEST_F(QualityTest, WorkThatWasLaunchedBeforeTheWindowIsNoOrphan) {
   events_.orphan_count = 400;
   events_.earlier_work_count = 390;

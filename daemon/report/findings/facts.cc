@@ -34,7 +34,7 @@ constexpr size_t kStartUpCalls = 3;
 TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time, const DeviceWork& work,
                       uint32_t device) {
   if (!scope.has_steps) return time.whole;
-  DeviceIdle idle(work.holes());
+  DeviceIdle idle(work.holes(), work.UnknownStartOf(device));
   for (const Activity& activity : work.activities()) {
     if (work.DeviceOf(activity) == device) idle.Add(activity);
   }
@@ -72,6 +72,8 @@ constexpr int64_t kQueuedNs = 1'000'000;
 // start of time if none waited.
 int64_t EndOfEarlierWork(const FindingScope& scope, const DeviceWork& work, uint32_t device) {
   int64_t end_ns = std::numeric_limits<int64_t>::min();
+  const DeviceWork::Unknown unknown = work.UnknownStartOf(device);
+  if (unknown.end_ns > unknown.begin_ns) end_ns = unknown.end_ns;
   if (scope.stretches.empty()) return end_ns;
   absl::flat_hash_set<uint32_t> seen;
   for (const Activity& activity : work.activities()) {  // By start.

@@ -13,6 +13,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/text.h"
 #include "daemon/capture/event_kinds.h"
+#include "daemon/report/index/earlier_work.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/impossible_times.h"
 
@@ -31,13 +32,17 @@ class EventCheck {
         attribution_(attribution),
         tolerance_ns_(std::max<int64_t>(
             {0, reader.record().imported.time_unit_ns, reader.record().gpu.clock_error_ns})),
+        earlier_work_(reader.record()),
         has_work_(attribution.calls().size()) {}
 
   absl::StatusOr<EventChecks> Check() {
-    RETURN_IF_ERROR(reader_.ForEach<GpuRow>(kGpuTime | kGpuCause, {}, [&](const GpuBatch& batch) {
+    constexpr uint32_t kColumns = kGpuTime | kGpuCause | kGpuWhere;
+    RETURN_IF_ERROR(reader_.ForEach<GpuRow>(kColumns, {}, [&](const GpuBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) AddRow(batch, i);
       return absl::OkStatus();
     }));
+    RETURN_IF_ERROR(earlier_work_.AddWaits(reader_));
+    checks_.unknown_gpu_ns = earlier_work_.LongestNs();
     CountLaunches();
     if (checks_.gpu_row_count > 0) RETURN_IF_ERROR(CountImpossibleTimes());
     if (checks_.orphan_count > 0) RETURN_IF_ERROR(CountEarlierWork());
@@ -60,6 +65,7 @@ class EventCheck {
   void AddRow(const GpuBatch& batch, size_t i) {
     ++checks_.gpu_row_count;
     const GpuAttribution::Call* call = attribution_.Find(batch.correlation[i]);
+    earlier_work_.Add(batch.device[i], batch.start_ns[i], call);
     if (call == nullptr) {
       ++checks_.orphan_count;
       return;
@@ -190,6 +196,7 @@ class EventCheck {
   store::CaptureReader& reader_;
   const GpuAttribution& attribution_;
   const int64_t tolerance_ns_;
+  EarlierWork earlier_work_;
   std::vector<bool> has_work_;  // By position of the call.
   EventChecks checks_;
 };

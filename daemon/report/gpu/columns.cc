@@ -608,6 +608,11 @@ table::Report ToReport(const IdleTable& idle) {
                           .tables = {IdleColumns().ToTable("rows", idle.rows),
                                      StreamIdleColumns().ToTable("streams", idle.streams)}};
   if (idle.rows.empty()) report.notes.emplace_back("No GPU work was recorded.");
+  if (idle.unknown_ns > 0) {
+    report.notes.push_back(StrCat("The first ", FormatNs(idle.unknown_ns),
+                                  " of the window are left out: a GPU was doing work that was "
+                                  "launched before the recording began"));
+  }
   return report;
 }
 

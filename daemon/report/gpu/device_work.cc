@@ -4,6 +4,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/index/earlier_work.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/merge_runs.h"
 #include "daemon/report/index/recorded_time.h"
@@ -56,6 +57,7 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
                                             const GpuAttribution& attribution) {
   DeviceWork work;
   work.holes_ = HolesOf(reader.record());
+  EarlierWork earlier(reader.record());
   CommunicationNames communication(reader.names());
   RETURN_IF_ERROR(reader.ForEach<GpuRow>(
       kGpuTime | kGpuWhat | kGpuWhere | kGpuCause, {}, [&](const GpuBatch& batch) {
@@ -71,6 +73,7 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
           work.activities_.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],
                                       attribution.Find(batch.correlation[i]), stream, batch.name[i],
                                       WorkOf(kind, batch.name[i], communication), kind});
+          earlier.Add(batch.device[i], batch.start_ns[i], work.activities_.back().call);
         }
         return absl::OkStatus();
       }));
@@ -80,6 +83,10 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
   }
   MergeRuns(work.activities_,
             [](const Activity& a, const Activity& b) { return a.start_ns < b.start_ns; });
+  RETURN_IF_ERROR(earlier.AddWaits(reader));
+  for (const uint16_t device : work.devices_.keys()) {
+    work.unknown_.push_back({earlier.begin_ns(), earlier.EndOf(device)});
+  }
   return work;
 }
 
@@ -159,6 +166,10 @@ std::optional<DeviceIdle::Gap> DeviceIdle::Add(const Activity& activity) {
 }
 
 void DeviceIdle::AddTo(IdleRow& row, int64_t begin_ns, int64_t end_ns) const {
+  // Before the unknown start ends, nothing is known to have run.
+  if (unknown_.end_ns > begin_ns && unknown_.begin_ns < end_ns) {
+    begin_ns = std::min(unknown_.end_ns, end_ns);
+  }
   const auto in = [&](const IntervalSet& set) { return set.MeasureIn(begin_ns, end_ns); };
   const uint64_t duration = Distance(begin_ns, end_ns) - in(unrecorded_);
   const uint64_t busy = in(busy_);

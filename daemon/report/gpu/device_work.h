@@ -65,6 +65,13 @@ class DeviceWork {
   }  // CUDA's numbers, likewise.
   uint32_t DeviceOf(const Activity& activity) const { return streams_[activity.stream].device; }
   const IntervalSet& holes() const { return holes_; }  // In the recording: see recorded_time.h.
+  // The time at the start of the recording in which the work of `device`, a position, is unknown
+  // (earlier_work.h). Usually empty.
+  struct Unknown {
+    int64_t begin_ns = 0;
+    int64_t end_ns = 0;
+  };
+  Unknown UnknownStartOf(size_t device) const { return unknown_[device]; }
 
   // Removes all activities for which keep(activity) is false.
   template <typename Fn>
@@ -80,6 +87,7 @@ class DeviceWork {
   Numbering<uint16_t> devices_;
   std::vector<Activity> activities_;
   IntervalSet holes_;
+  std::vector<Unknown> unknown_;  // By device.
 };
 
 // A gap between two activities, less the holes in it: only the part at its end can have waited for
@@ -111,6 +119,8 @@ class DeviceIdle {
  public:
   // `holes` must outlive it.
   explicit DeviceIdle(const IntervalSet& holes) : holes_(&holes) {}
+  DeviceIdle(const IntervalSet& holes, DeviceWork::Unknown unknown)
+      : holes_(&holes), unknown_(unknown) {}
 
   // Add activities by start. Returns the gap before the activity; nullopt: the device was busy.
   struct Gap {
@@ -118,7 +128,8 @@ class DeviceIdle {
     uint64_t duration_ns;
   };
   std::optional<Gap> Add(const Activity& activity);
-  // Adds the times inside [begin_ns, end_ns) to `row`, without holes in which nothing ran.
+  // Adds the times inside [begin_ns, end_ns) to `row`, without holes in which nothing ran, and
+  // without the unknown start.
   void AddTo(IdleRow& row, int64_t begin_ns, int64_t end_ns) const;
 
   bool empty() const { return busy_.empty(); }
@@ -132,6 +143,7 @@ class DeviceIdle {
 
  private:
   const IntervalSet* holes_;
+  DeviceWork::Unknown unknown_;
   IntervalSet busy_;
   IntervalSet unrecorded_;  // Holes in gaps.
   IntervalSet compute_;

@@ -10,6 +10,7 @@
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/step_lookup.h"
+#include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
 namespace {
@@ -49,13 +50,19 @@ absl::StatusOr<IdleTable> SummarizeIdle(store::CaptureReader& recorded) {
                                        .stream = stream.stream},
                          work.holes());
   }
-  std::vector<DeviceIdle> devices(work.devices().size(), DeviceIdle(work.holes()));
+  std::vector<DeviceIdle> devices;
+  int64_t unknown_ns = 0;
+  for (size_t device = 0; device < work.devices().size(); ++device) {
+    const DeviceWork::Unknown unknown = work.UnknownStartOf(device);
+    devices.emplace_back(work.holes(), unknown);
+    unknown_ns = std::max(unknown_ns, Difference(unknown.end_ns, unknown.begin_ns));
+  }
   for (const Activity& activity : work.activities()) {
     streams[activity.stream].Add(activity);
     devices[work.DeviceOf(activity)].Add(activity);
   }
 
-  IdleTable table;
+  IdleTable table = {.unknown_ns = unknown_ns};
   for (size_t device = 0; device < devices.size(); ++device) {
     AddDeviceRows(reader, work.devices()[device], devices[device], table.rows);
   }

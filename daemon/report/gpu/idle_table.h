@@ -53,6 +53,9 @@ struct StreamIdleRow {
   int64_t other_ns = 0;
 };
 struct IdleTable {
+  // At the start of the recording, while a GPU did what was launched before it (earlier_work.h): in
+  // no row, neither busy nor idle.
+  int64_t unknown_ns = 0;
   std::vector<IdleRow> rows;  // By device, the whole first, then by step.
   std::vector<StreamIdleRow> streams;
 };

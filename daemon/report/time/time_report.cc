@@ -139,7 +139,8 @@ class TimeSummary {
   }
 
   absl::Status AddDevice(const DeviceWork& work, size_t device) {
-    DeviceIdle idle(options_.as_hta ? no_holes_ : work.holes());
+    DeviceIdle idle = options_.as_hta ? DeviceIdle(no_holes_)
+                                      : DeviceIdle(work.holes(), work.UnknownStartOf(device));
     if (options_.as_hta) {
       for (const Activity& activity : work.activities()) {
         if (work.DeviceOf(activity) == device) idle.Add(activity);

@@ -291,6 +291,16 @@ TEST_F(FindingsTest, EventsAreCheckedForTheirQuality) {
   EXPECT_EQ(checks->cut_range_count, 1);
 }
 
+TEST_F(FindingsTest, HowLongAGpuDidUnrecordedWorkIsChecked) {
+  constexpr int64_t kMs = 1'000'000;
+  reader_.mutable_record().gpu.mode = GpuMode::kDefault;
+  reader_.mutable_record().windows = {{.start_ns = 0, .end_ns = 20 * kMs}};
+  reader_.ApiCall(main_, "cudaLaunchKernel", 100, 110, 1).Kernel("k", 5 * kMs, 6 * kMs, 1);
+  absl::StatusOr<GpuAttribution> attribution = GpuAttribution::Build(reader_);
+  ASSERT_THAT(attribution, IsOk());
+  EXPECT_EQ(CheckEvents(reader_, *attribution)->unknown_gpu_ns, 5 * kMs);
+}
+
 TEST_F(FindingsTest, LaunchesIntoAGraphAreNotMissedOnTheGpu) {
   reader_.ApiCall(main_, "cudaStreamBeginCapture_v10000", 50, 60, 5)
       .ApiCall(main_, "cudaLaunchKernel", 100, 110, 1)

@@ -13,6 +13,7 @@
 namespace profd::report {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -155,6 +156,84 @@ TEST_F(IdleTableTest, BetweenWindowsNothingCounts) {
   const IdleRow row = Table().rows.at(0);
   EXPECT_EQ(row.duration_ns, 100);
   EXPECT_EQ(row.busy_ns, 20);
+}
+
+// ---- work that was launched before the recording, and has no record
+
+constexpr int64_t kMs = 1'000'000;
+
+class EarlierWorkTest : public IdleTableTest {
+ protected:
+  EarlierWorkTest() {
+    reader_.mutable_record().gpu.mode = GpuMode::kDefault;
+    Window(0, 100 * kMs);
+  }
+  IdleRow Whole() { return Table().rows.at(0); }
+};
+
+TEST_F(EarlierWorkTest, UntilTheFirstWorkThatWaitedInItsQueueTheGpuIsNotIdle) {
+  Launch(kMs, 40 * kMs, 50 * kMs);
+  Launch(2 * kMs, 60 * kMs, 70 * kMs);
+  EXPECT_EQ(Whole().duration_ns, 60 * kMs);
+  EXPECT_EQ(Whole().busy_ns, 20 * kMs);
+  EXPECT_EQ(Whole().idle_ns, 40 * kMs);
+  EXPECT_EQ(Table().unknown_ns, 40 * kMs);
+  EXPECT_THAT(ToReport(Table()).notes, ElementsAre(HasSubstr("The first 40")));
+}
+
+TEST_F(EarlierWorkTest, AStepInItHasNoIdleTime) {
+  reader_.Step(1, 0, 30 * kMs);
+  reader_.Step(2, 30 * kMs, 40 * kMs);
+  Launch(kMs, 40 * kMs, 60 * kMs);
+  const IdleTable table = Table();
+  EXPECT_EQ(table.rows.at(1).idle_ns, 0);
+  EXPECT_EQ(table.rows.at(2).duration_ns, 30 * kMs);
+  EXPECT_EQ(table.rows.at(2).idle_ns, 10 * kMs);
+}
+
+TEST_F(EarlierWorkTest, AGpuThatBeginsWithWhatIsLaunchedWasIdle) {
+  Launch(40 * kMs, 40 * kMs + 5'000, 50 * kMs);
+  EXPECT_EQ(Whole().idle_ns, 90 * kMs + 5'000);
+  EXPECT_THAT(ToReport(Table()).notes, IsEmpty());
+}
+
+TEST_F(EarlierWorkTest, AWaitThatEndsBeforeAnyRecordedWorkWasForEarlierWork) {
+  reader_.Sync(4, -5 * kMs, 30 * kMs, 100);
+  reader_.Sync(3, 30 * kMs, 30 * kMs + 10'000, 101);  // For nothing.
+  reader_.Sync(2, 30 * kMs, 39 * kMs, 102);           // In a stream: no thread waits.
+  Launch(40 * kMs, 40 * kMs + 5'000, 50 * kMs);
+  reader_.Sync(4, 41 * kMs, 50 * kMs, 103);  // For recorded work.
+  EXPECT_EQ(Whole().duration_ns, 70 * kMs);
+  EXPECT_EQ(Whole().idle_ns, 60 * kMs + 5'000);
+}
+
+TEST_F(EarlierWorkTest, WithoutRecordsOfCallsItEndsWithTheFirstWork) {
+  reader_.mutable_record().gpu.mode = GpuMode::kLight;
+  reader_.Kernel("gemm", 40 * kMs, 50 * kMs, 1);
+  EXPECT_EQ(Whole().duration_ns, 60 * kMs);
+  // Work before the window has records: then all in the window has.
+  reader_.mutable_record().gpu.before_window_count = 1;
+  EXPECT_EQ(Whole().duration_ns, 100 * kMs);
+}
+
+TEST_F(EarlierWorkTest, WorkThatRunsAsTheWindowBeginsIsKnown) {
+  Launch(-20 * kMs, -kMs, 10 * kMs);
+  Launch(-20 * kMs, 40 * kMs, 50 * kMs);
+  EXPECT_EQ(Whole().idle_ns, 80 * kMs);
+}
+
+TEST_F(EarlierWorkTest, EachGpuHasItsOwn) {
+  Launch(kMs, 40 * kMs, 50 * kMs);
+  Launch(kMs, kMs + 5'000, 50 * kMs, {.device = 1, .context = 2});
+  const IdleTable table = Table();
+  EXPECT_EQ(table.rows.at(0).duration_ns, 60 * kMs);
+  EXPECT_EQ(table.rows.at(1).duration_ns, 100 * kMs);
+}
+
+TEST_F(EarlierWorkTest, AnImportedTraceHasNone) {
+  reader_.mutable_record().imported.source = "trace.json";
+  Launch(kMs, 40 * kMs, 50 * kMs);
+  EXPECT_EQ(Whole().duration_ns, 100 * kMs);
 }
 
 TEST_F(IdleTableTest, WithoutWindowsTheWholeIsFromTheFirstToTheLast) {
