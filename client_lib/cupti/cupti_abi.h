@@ -65,6 +65,8 @@ inline constexpr Kind kKindExternalCorrelation = 39;
 inline constexpr Kind kKindMemory = 49;
 inline constexpr Kind kKindMemoryPool = 50;
 inline constexpr Kind kKindGraphTrace = 51;
+inline constexpr Kind kKindGraphHostNode = 56;
+inline constexpr Kind kKindHostLaunch = 58;
 // Kinds from here on are not known to have been given out; newer libraries have some.
 inline constexpr Kind kKindLimit = 128;
 
@@ -96,6 +98,7 @@ inline constexpr uint32_t kVersion11_0 = 13;
 inline constexpr uint32_t kVersion12_6 = 24;
 inline constexpr uint32_t kVersion12_9 = 27;
 inline constexpr uint32_t kVersion13_0 = 130000;
+inline constexpr uint32_t kVersion13_1 = 130100;
 inline constexpr uint32_t kVersion13_2 = 130200;
 
 // ---- Records
@@ -281,6 +284,37 @@ struct GraphTraceRecord {
   uint32_t end_context;
 };
 static_assert(sizeof(GraphTraceRecord) == 56);
+
+// A function of the program's that a thread runs while a stream waits: of a node of a graph, and of
+// cudaLaunchHostFunc. From 13.1 on.
+struct GraphHostNodeRecord {
+  Kind kind;
+  uint32_t stream;
+  uint32_t context;
+  uint32_t device;
+  uint32_t correlation;
+  uint32_t graph_id;
+  uint64_t graph_node_id;
+  uint32_t process;
+  uint32_t thread;
+  uint64_t start_ns;
+  uint64_t end_ns;
+};
+static_assert(sizeof(GraphHostNodeRecord) == 56);
+
+struct HostLaunchRecord {
+  Kind kind;
+  uint32_t stream;
+  uint32_t context;
+  uint32_t device;
+  uint32_t correlation;
+  uint32_t process;
+  uint32_t thread;
+  uint32_t padding;
+  uint64_t start_ns;
+  uint64_t end_ns;
+};
+static_assert(sizeof(HostLaunchRecord) == 48);
 
 struct MemoryRecord {
   Kind kind;

@@ -173,6 +173,10 @@ bool CuptiTracer::EnableKinds(ArmFailure* failure) {
     enable(cupti::kKindMemory);
     enable(cupti::kKindMemoryPool);
     enable(cupti::kKindCudaEvent);
+    if (library_->version >= cupti::kVersion13_1) {
+      enable(cupti::kKindHostLaunch);
+      enable(cupti::kKindGraphHostNode);
+    }
   }
   enable(cupti::kKindMemcpy);
   enable(cupti::kKindMemcpyPeer);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client_lib/core/hot_state.h"
+#include "proto/wire/sync_kinds.h"
 
 namespace profd::client {
 namespace {
@@ -25,10 +26,8 @@ constexpr struct {
     {cupti::kKindCudaEvent, 24},       {cupti::kKindStream, 24},
     {cupti::kKindSynchronization, 40}, {cupti::kKindMemory, 112},
     {cupti::kKindMemoryPool, 64},      {cupti::kKindGraphTrace, 48},
+    {cupti::kKindGraphHostNode, 56},   {cupti::kKindHostLaunch, 48},
 };
-
-// Whether ID `a` was given before `b`. IDs wrap.
-constexpr bool IsBefore(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
 
 // Whether a record of `bytes` has the field that ends at `end`.
 #define PROFD_HAS(bytes, Record, field) ((bytes) >= offsetof(Record, field) + sizeof(Record::field))
@@ -115,6 +114,12 @@ void RecordDecoder::DecodeOne(const std::byte* record, uint32_t bytes, EventSink
       return DecodeCudaEvent(*reinterpret_cast<const cupti::CudaEventRecord*>(record), bytes, sink);
     case cupti::kKindGraphTrace:
       return DecodeGraph(*reinterpret_cast<const cupti::GraphTraceRecord*>(record), sink);
+    case cupti::kKindHostLaunch:
+      return DecodeHostFunction(*reinterpret_cast<const cupti::HostLaunchRecord*>(record),
+                                wire::kSyncHostFunction, sink);
+    case cupti::kKindGraphHostNode:
+      return DecodeHostFunction(*reinterpret_cast<const cupti::GraphHostNodeRecord*>(record),
+                                wire::kSyncGraphHostNode, sink);
     case cupti::kKindOverhead:
       return DecodeOverhead(*reinterpret_cast<const cupti::OverheadRecord*>(record), bytes, sink);
     case cupti::kKindMemory:
@@ -576,6 +581,23 @@ void RecordDecoder::WriteSync(const cupti::SynchronizationRecord& record, EventS
   event->stream = record.stream;
   event->correlation = record.correlation;
   event->event_id = record.event_id == UINT32_MAX ? 0 : record.event_id;
+  event->reserved = 0;
+}
+
+// Its ID is that of its launch, which may be long before: it says nothing of the window's IDs.
+template <typename Record>
+void RecordDecoder::DecodeHostFunction(const Record& record, uint32_t sync_kind, EventSink* sink) {
+  Span span;
+  if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
+  auto* event = NewEvent<wire::SyncEvent>(sink, EventKind::kSync, span.flags, record.thread);
+  if (event == nullptr) return;
+  event->start_ticks = span.start_ticks;
+  event->duration_ticks = span.duration_ticks;
+  event->sync_kind = sync_kind;
+  event->context = record.context;
+  event->stream = record.stream;
+  event->correlation = record.correlation;
+  event->event_id = 0;
   event->reserved = 0;
 }
 

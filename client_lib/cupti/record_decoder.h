@@ -219,6 +219,8 @@ class RecordDecoder {
   bool HoldWait(const cupti::SynchronizationRecord& record);
   void WriteHeldWait(uint32_t correlation, EventSink* sink);
   void WriteSync(const cupti::SynchronizationRecord& record, EventSink* sink);
+  template <typename Record>
+  void DecodeHostFunction(const Record& record, uint32_t sync_kind, EventSink* sink);
   void DecodeCudaEvent(const cupti::CudaEventRecord& record, uint32_t bytes, EventSink* sink);
   void DecodeGraph(const cupti::GraphTraceRecord& record, EventSink* sink);
   void DecodeOverhead(const cupti::OverheadRecord& record, uint32_t bytes, EventSink* sink);

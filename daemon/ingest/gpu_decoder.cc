@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "daemon/ingest/untrusted_values.h"
+#include "proto/wire/sync_kinds.h"
 
 namespace profd {
 namespace {
@@ -233,7 +234,8 @@ bool GpuDecoder::DecodeSync(const std::byte* record) {
   Span span;
   if (!TakeSpan(event.start_ticks, event.duration_ticks, span)) return false;
   if (!Keep(span)) return true;
-  NoteHostTime(event.correlation, span.start);
+  // A host function has the ID of its launch, which may be long before.
+  if (!wire::IsHostFunction(event.sync_kind)) NoteHostTime(event.correlation, span.start);
   const int64_t start_ns = context_.line.ToNs(span.start);
   const SyncRow row = {.start_ns = start_ns,
                        .duration_ns = context_.line.ToNs(span.end) - start_ns,

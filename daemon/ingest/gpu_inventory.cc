@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxDeviceNameBytes = 128;
 constexpr uint32_t kCuptiUnknownError = 999;
 
-// As cupti_activity.h of CUDA 13.0 has them, by number.
+// As cupti_activity.h of CUDA 13.3 has them, by number.
 constexpr auto kKindNames = std::to_array<std::string_view>({
     "invalid",
     "memcpy",
@@ -74,6 +74,9 @@ constexpr auto kKindNames = std::to_array<std::string_view>({
     "device_graph_trace",
     "mem_decompress",
     "confidential_compute_rotation",
+    "graph_host_node",
+    "compute_engine_ctx_switch",
+    "host_launch",
 });
 // As cupti_result.h of CUDA 13.0 has them, by number.
 constexpr auto kResultNames = std::to_array<std::string_view>({

@@ -131,6 +131,26 @@ SAME_FIELD(GraphTraceRecord, graph_id, CUpti_ActivityGraphTrace2, graphId);
 SAME_FIELD(GraphTraceRecord, context, CUpti_ActivityGraphTrace2, contextId);
 SAME_FIELD(GraphTraceRecord, stream, CUpti_ActivityGraphTrace2, streamId);
 
+#if CUPTI_API_VERSION >= 130100
+SAME_SIZE(GraphHostNodeRecord, CUpti_ActivityGraphHostNode);
+SAME_FIELD(GraphHostNodeRecord, stream, CUpti_ActivityGraphHostNode, streamId);
+SAME_FIELD(GraphHostNodeRecord, context, CUpti_ActivityGraphHostNode, contextId);
+SAME_FIELD(GraphHostNodeRecord, device, CUpti_ActivityGraphHostNode, deviceId);
+SAME_FIELD(GraphHostNodeRecord, correlation, CUpti_ActivityGraphHostNode, correlationId);
+SAME_FIELD(GraphHostNodeRecord, thread, CUpti_ActivityGraphHostNode, threadId);
+SAME_FIELD(GraphHostNodeRecord, start_ns, CUpti_ActivityGraphHostNode, start);
+SAME_FIELD(GraphHostNodeRecord, end_ns, CUpti_ActivityGraphHostNode, end);
+
+SAME_SIZE(HostLaunchRecord, CUpti_ActivityHostLaunch);
+SAME_FIELD(HostLaunchRecord, stream, CUpti_ActivityHostLaunch, streamId);
+SAME_FIELD(HostLaunchRecord, context, CUpti_ActivityHostLaunch, contextId);
+SAME_FIELD(HostLaunchRecord, device, CUpti_ActivityHostLaunch, deviceId);
+SAME_FIELD(HostLaunchRecord, correlation, CUpti_ActivityHostLaunch, correlationId);
+SAME_FIELD(HostLaunchRecord, thread, CUpti_ActivityHostLaunch, threadId);
+SAME_FIELD(HostLaunchRecord, start_ns, CUpti_ActivityHostLaunch, start);
+SAME_FIELD(HostLaunchRecord, end_ns, CUpti_ActivityHostLaunch, end);
+#endif
+
 SAME_SIZE(MemoryRecord, CUpti_ActivityMemory4);
 SAME_FIELD(MemoryRecord, operation, CUpti_ActivityMemory4, memoryOperationType);
 SAME_FIELD(MemoryRecord, memory_kind, CUpti_ActivityMemory4, memoryKind);
@@ -226,6 +246,10 @@ SAME_VALUE(kKindExternalCorrelation, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION);
 SAME_VALUE(kKindMemory, CUPTI_ACTIVITY_KIND_MEMORY2);
 SAME_VALUE(kKindMemoryPool, CUPTI_ACTIVITY_KIND_MEMORY_POOL);
 SAME_VALUE(kKindGraphTrace, CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
+#if CUPTI_API_VERSION >= 130100
+SAME_VALUE(kKindGraphHostNode, CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE);
+SAME_VALUE(kKindHostLaunch, CUPTI_ACTIVITY_KIND_HOST_LAUNCH);
+#endif
 SAME_VALUE(kDomainDriverApi, CUPTI_CB_DOMAIN_DRIVER_API);
 SAME_VALUE(kDomainRuntimeApi, CUPTI_CB_DOMAIN_RUNTIME_API);
 SAME_VALUE(kDomainState, CUPTI_CB_DOMAIN_STATE);

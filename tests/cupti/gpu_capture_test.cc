@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client_lib/cupti/cupti_abi.h"
+#include "proto/wire/sync_kinds.h"
 #include "tests/cupti/gpu_process.h"
 
 namespace profd::testing {
@@ -423,6 +424,32 @@ TEST(GpuVolumeTest, ALongWindowIsFlushedOnTheWay) {
     return contents.kernels.size() == 10;
   });
   capture->Finish();
+}
+
+// A stream waits for a function of the program's: full only, from CUPTI 13.1 on.
+TEST(HostFunctionTest, IsAWaitOfItsStreamWithItsLaunchAndTheThreadThatRanIt) {
+  for (const char* version : {"12.9", "13.0", "future"}) {
+    GpuProcess process({.version = version});
+    const std::string work = "launch 1 10 before; host-function 500; launch 1 10 behind; sync";
+    const CaptureContents contents = CaptureOf(process, GpuMode::kFull, work);
+    const auto function =
+        std::find_if(contents.syncs.begin(), contents.syncs.end(),
+                     [](const auto& sync) { return sync.sync_kind == wire::kSyncHostFunction; });
+    ASSERT_EQ(function != contents.syncs.end(), std::string(version) == "future") << version;
+    EXPECT_EQ(contents.gpu_status().kind_result_count, 0u) << version;
+    if (function == contents.syncs.end()) continue;
+    EXPECT_NE(function->header.thread, 0u);
+    const auto launch = std::find_if(
+        contents.api_calls.begin(), contents.api_calls.end(),
+        [&](const auto& call) { return call.event.correlation == function->correlation; });
+    ASSERT_NE(launch, contents.api_calls.end());
+    EXPECT_EQ(launch->name, "cudaLaunchHostFunc");
+    const auto behind = std::find_if(contents.kernels.begin(), contents.kernels.end(),
+                                     [](const auto& kernel) { return kernel.name == "behind"; });
+    ASSERT_NE(behind, contents.kernels.end());
+    EXPECT_LE(function->start_ticks + function->duration_ticks, behind->event.start_ticks + 1);
+    EXPECT_EQ(function->stream, behind->event.place.stream);
+  }
 }
 
 }  // namespace

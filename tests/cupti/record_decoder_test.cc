@@ -9,9 +9,10 @@
 #include <random>
 #include <string>
 
-#include "tests/cupti/record_buffer.h"
+#include "proto/wire/sync_kinds.h"
+#include "tests/cupti/record_decoder_fixture.h"
 
-namespace profd::client {
+namespace profd::client::decoder_test {
 namespace {
 
 using cupti::ApiRecord;
@@ -197,6 +198,41 @@ TEST_F(RecordDecoderTest, WaitsMemoryAndPoolsAreEvents) {
   EXPECT_EQ(memory[0].address, 0x7000u);
   EXPECT_EQ(memory[1].header.flags, wire::kGpuFlagPool);
   EXPECT_EQ(memory[1].utilized_bytes, 4096u);
+}
+
+// Its ID is that of its launch, which was before the window: the window's IDs begin later.
+TEST_F(RecordDecoderTest, AHostFunctionIsAWaitAndSaysNothingOfTheWindowsIds) {
+  decoder_->set_window(Ticks(kOriginNs + 100), UINT64_MAX);
+  cupti::HostLaunchRecord function{};
+  function.kind = cupti::kKindHostLaunch;
+  function.stream = 7;
+  function.correlation = 5;
+  function.thread = 99;
+  function.start_ns = kOriginNs + 110;
+  function.end_ns = kOriginNs + 150;
+  cupti::GraphHostNodeRecord node{};
+  node.kind = cupti::kKindGraphHostNode;
+  node.correlation = 6;
+  node.start_ns = kOriginNs + 160;
+  node.end_ns = kOriginNs + 170;
+  sizes_[cupti::kKindHostLaunch] = sizeof(function);
+  sizes_[cupti::kKindGraphHostNode] = sizeof(node);
+  const RecordSizes sizes = sizes_;
+  Begin(sizes, 0, ApiFilter::kAll);
+  decoder_->set_window(Ticks(kOriginNs + 100), UINT64_MAX);
+  RecordBuffer buffer = Buffer();
+  buffer.Add(function);
+  buffer.Add(node);
+  buffer.Add(Kernel("launched_before", 6, kOriginNs + 120, kOriginNs + 130));
+  buffer.Add(Call(cupti::kKindRuntime, kLaunchCbid, 5, 20, kOriginNs + 140, kOriginNs + 145));
+  Decode(buffer);
+  const auto waits = events_.Of<wire::SyncEvent>(EventKind::kSync);
+  ASSERT_EQ(waits.size(), 2u);
+  EXPECT_EQ(waits[0].sync_kind, wire::kSyncHostFunction);
+  EXPECT_EQ(waits[0].header.thread, 99u);
+  EXPECT_EQ(waits[0].duration_ticks, 80u);
+  EXPECT_EQ(waits[1].sync_kind, wire::kSyncGraphHostNode);
+  EXPECT_EQ(decoder_->MissingWork().callless, 0u) << "the kernel's ID is before the window's";
 }
 
 TEST_F(RecordDecoderTest, AShortWaitIsWrittenWithItsCallAndAQueryIsNot) {

@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/str_cat.h"
+#include "proto/wire/sync_kinds.h"
 
 namespace profd::report {
 namespace {
@@ -188,6 +189,8 @@ std::string MemsetName(uint32_t memory_kind) {
 }
 
 std::string SyncName(uint32_t kind) {
+  if (kind == wire::kSyncHostFunction) return "Host Function";
+  if (kind == wire::kSyncGraphHostNode) return "Graph Host Node";
   static constexpr std::array kWords = {"Unknown Sync"sv, "Event Sync"sv, "Stream Wait Event"sv,
                                         "Stream Sync"sv, "Context Sync"sv};
   return WordOr(kWords, kind, "Sync");

@@ -23,7 +23,8 @@ std::string CopyName(uint32_t copy_kind, uint32_t source_kind, uint32_t destinat
 // "Memset (Device)"
 std::string MemsetName(uint32_t memory_kind);
 
-// CUpti_ActivitySynchronizationType: "Stream Sync"; "Sync 42".
+// CUpti_ActivitySynchronizationType: "Stream Sync"; "Sync 42". And those of wire/sync_kinds.h:
+// "Host Function".
 std::string SyncName(uint32_t kind);
 inline constexpr uint32_t kEventSync = 1;
 inline constexpr uint32_t kStreamWaitEvent = 2;  // A stream waits; the host does not.
