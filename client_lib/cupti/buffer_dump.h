@@ -13,6 +13,7 @@
 //   kState    RecordDecoder::Settings, as it was when the next buffer was decoded
 //   kBuffer   the records
 //   kResult   DumpResult: what the decoder had made of all buffers so far
+//   kDevices  uint64_t, a bit for each device that the driver described where CUPTI had not yet
 //
 // A dump holds at most kDumpBytes. What does not fit is left out from then on, and the header
 // reports it; the blocks that are there are whole.
@@ -43,6 +44,7 @@ enum class DumpBlockType : uint32_t {
   kState = 4,
   kBuffer = 5,
   kResult = 6,
+  kDevices = 7,
 };
 
 struct DumpHeader {
@@ -94,6 +96,11 @@ class BufferDump {
 
   void AddClock(const ClockSample& sample) {
     if (memory_ != nullptr) Append(DumpBlockType::kClock, &sample, sizeof(sample));
+  }
+  // After events of devices were written that were in no buffer.
+  void AddDevices(const RecordDecoder& decoder) {
+    const uint64_t devices = decoder.devices_seen();
+    if (memory_ != nullptr) Append(DumpBlockType::kDevices, &devices, sizeof(devices));
   }
   // Before `decoder` gets the `bytes` of records at `buffer`.
   void AddBuffer(const RecordDecoder& decoder, const std::byte* buffer, uint64_t bytes) {

@@ -382,7 +382,10 @@ bool AttachAndEnable(Work* work) {
     return FailForOtherTool();
   }
   work->answers = work->decoder.has_device() && IsAnswered(work);
-  if (!work->decoder.has_device()) DescribeByDriver(work->driver, &g_writer, &work->decoder);
+  if (!work->decoder.has_device()) {
+    DescribeByDriver(work->driver, &g_writer, &work->decoder);
+    work->dump.AddDevices(work->decoder);
+  }
   return true;
 }
 

@@ -149,6 +149,10 @@ class RecordDecoder {
             is_last_flush_,      is_kept_buffer_,   0};
   }
 
+  // Bit n: device n is described, and another description of it makes no event.
+  uint64_t devices_seen() const { return devices_seen_; }
+  void set_devices_seen(uint64_t devices) { devices_seen_ = devices; }
+
   // Writes the event of a device that CUPTI did not describe. False: it was already.
   bool WriteDevice(const wire::DeviceEvent& device, EventSink* sink);
 

@@ -12,7 +12,7 @@ from harness import DONE, EndToEndTest  # noqa: E402
 
 STANDIN = harness.BUILD_DIR / 'lib/cupti_standin'
 REPLAY = harness.BUILD_DIR / 'tests/bin/replay_dump'
-KERNEL, RUNTIME = '10', '5'
+KERNEL, RUNTIME, DEVICE = '10', '5', '8'
 
 
 def replay(path):
@@ -49,6 +49,17 @@ class DumpTest(EndToEndTest):
                     self.assertGreater(found['records'][KERNEL], 0)
                     self.assertEqual(mode != 'light', RUNTIME in found['records'])
                     self.assertGreater(found['recorded']['events'], 0)
+
+    def test_a_device_that_the_driver_described_first_is_one_event(self):
+        # CUPTI's own record of the device comes when arming no longer waits for it.
+        for cupti in ('13.0/libcupti.so.13', '11.8/libcupti.so.11.8'):
+            with self.subTest(cupti=cupti):
+                for old in self.folder.glob('dump.*'):
+                    old.unlink()
+                file, = self.capture(self.folder / 'dump', cupti=cupti, env={'SGPU_LATE_MS': '300'})
+                status, found = replay(file)
+                self.assertEqual(status, 0, found)
+                self.assertGreater(found['records'][DEVICE], 0)
 
     def test_each_capture_has_its_own_file(self):
         files = self.capture(self.folder / 'dump', captures=2)

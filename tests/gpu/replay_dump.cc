@@ -159,6 +159,10 @@ class Replay {
       case DumpBlockType::kBuffer:
         DecodeBuffer(at, bytes);
         return true;
+      case DumpBlockType::kDevices:
+        if (bytes != sizeof(uint64_t)) return Fail(why, "devices of another size");
+        decoder_->set_devices_seen(ReadAt<uint64_t>(dump_, at));
+        return true;
       case DumpBlockType::kResult:
         if (bytes != sizeof(DumpResult)) return Fail(why, "a result of another size");
         recorded_ = ReadAt<DumpResult>(dump_, at);
