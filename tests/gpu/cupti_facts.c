@@ -14,6 +14,8 @@
  *   graph         records of a graph: before=1 instantiated before the attach; trace=1 GRAPH_TRACE;
  *                 copies=1 copies and memsets in it; again=1 in a second session; capturing=1 kinds
  *                 are enabled while another thread captures a stream in global mode
+ *   switches      records of switches between contexts (13.1 and later), alone or while another
+ *                 process uses the GPU (neighbor=1): what their operations mean
  *   clock         timestamps of kernels against the GPU's timer and the host's clock
  *   call_tax      ns per call in states of CUPTI (seconds=N; --cudart FILE: runtime calls, too)
  *   sessions      kernels of count=N sessions while a thread launches (unsubscribed=1: without
@@ -22,17 +24,23 @@
  *   finalize      sessions=N, each ended by cuptiFinalize() (inside=1: in a callback); graph=1 made
  *                 before the first, 2 after it
  *
+ * CUPTI_FACTS_LIMIT_S=N in the environment: after N seconds it says where its main thread is
+ * ("stuck_at"), and ends with 9.
+ *
  * Each fact is one line of JSON on stdout, flushed at once: a crash loses none. One group per
  * process, since CUPTI's state is the process's. Exits with 0, or 3: no GPU, no library.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -347,6 +355,68 @@ static int run_syncs(void) {
   return 0;
 }
 
+enum { kSwitchMs = 400, kTurnNs = 4000000, kMostSwitches = 24 };
+
+/* A process that shares the GPU for longer than the question takes. */
+static pid_t start_neighbor(void) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  if (gw_init() != 0) _exit(3);
+  const uint64_t begin = now();
+  while (now() - begin < 2 * kSwitchMs * UINT64_C(1000000)) {
+    if (gw_launch(gw_stream_of(0), kTurnNs) != 0) _exit(4);
+    gw_sync(gw_stream_of(0));
+  }
+  _exit(0);
+}
+
+static int run_switches(int with_neighbor) {
+  const pid_t neighbor = with_neighbor ? start_neighbor() : 0;
+  if (begin_gpu()) return 3;
+  read_sizes();
+  fact("switch_size", "%u", sizes[kSwitch]);
+  cupti.ActivityRegisterCallbacks(on_request, on_complete);
+  forget();
+  cupti.ActivityEnable(kKernel);
+  const int enabled = cupti.ActivityEnable(kSwitch);
+  const uint64_t begin = now();
+  while (now() - begin < kSwitchMs * UINT64_C(1000000)) {
+    gw_launch(gw_stream_of(0), kTurnNs);
+    gw_sync(gw_stream_of(0));
+  }
+  cupti.ActivityFlushAll(1);
+  wait_for_buffers(500);
+  if (enabled == 0) cupti.ActivityDisable(kSwitch);
+  cupti.ActivityDisable(kKernel);
+  uint64_t first = UINT64_MAX;
+  unsigned by_operation[4] = {0};
+  for (unsigned i = 0; i < noted(); ++i) {
+    if (rows[i].kind == kSwitch) ++by_operation[rows[i].extra & 3];
+    if (rows[i].kind == kKernel && rows[i].start < first) first = rows[i].start;
+  }
+  fact("switches",
+       "{\"neighbor\": %d, \"enable\": %d, \"kernels\": %u, \"starts\": %u, \"ends\": %u}",
+       with_neighbor, enabled, counts[kKernel], by_operation[1], by_operation[2]);
+  /* In microseconds after the first kernel's start: [operation, context, time], [10, start, end].
+   */
+  unsigned listed = 0;
+  for (unsigned i = 0; i < noted() && listed < kMostSwitches; ++i) {
+    const double start_us = (double)(int64_t)(rows[i].start - first) / 1000;
+    if (rows[i].kind == kSwitch) {
+      fact("switch", "[%u, %u, %.1f]", rows[i].extra, rows[i].correlation, start_us);
+    } else if (rows[i].kind == kKernel) {
+      fact("switch", "[%u, %.1f, %.1f]", rows[i].kind, start_us,
+           (double)(int64_t)(rows[i].end - first) / 1000);
+    }
+    ++listed;
+  }
+  int status = 0;
+  if (neighbor > 0 && waitpid(neighbor, &status, 0) == neighbor) {
+    fact("neighbor_ended", "%d", status);
+  }
+  return 0;
+}
+
 static int run_devices(void) {
   const char* visible = getenv("CUDA_VISIBLE_DEVICES");
   const int inited = gw_init();
@@ -577,10 +647,48 @@ static int option(int argc, char** argv, const char* name) {
   return 0;
 }
 
+/* Of the main thread, which CUPTI does not come back to: the innermost calls, by library. */
+static void on_limit(int number) {
+  (void)number;
+  enum { kFrames = 24 };
+  void* frames[kFrames];
+  const int count = backtrace(frames, kFrames);
+  char line[4096];
+  int used = snprintf(line, sizeof(line),
+                      "\n{\"phase\": \"cupti_facts\", \"cupti\": \"%s\", \"group\": \"%s\", "
+                      "\"fact\": \"stuck_at\", \"value\": [",
+                      label, group);
+  for (int i = 2; i < count && used < (int)sizeof(line) - 300; ++i) {
+    Dl_info at;
+    const int known = dladdr(frames[i], &at) != 0 && at.dli_fname;
+    const char* slash = known ? strrchr(at.dli_fname, '/') : NULL;
+    used += snprintf(line + used, sizeof(line) - (size_t)used, "%s\"%.80s+0x%zx %.80s\"",
+                     i > 2 ? ", " : "",
+                     slash   ? slash + 1
+                     : known ? at.dli_fname
+                             : "?",
+                     (size_t)((char*)frames[i] - (known ? (char*)at.dli_fbase : NULL)),
+                     known && at.dli_sname ? at.dli_sname : "");
+  }
+  used += snprintf(line + used, sizeof(line) - (size_t)used, "]}\n");
+  if (write(1, line, (size_t)used) < 0) _exit(10);
+  _exit(9);
+}
+
+static void watch_for_the_limit(void) {
+  const char* limit = getenv("CUPTI_FACTS_LIMIT_S");
+  if (!limit || atoi(limit) <= 0) return;
+  void* unused[1];
+  backtrace(unused, 1); /* Loads what it needs now. */
+  signal(SIGALRM, on_limit);
+  alarm((unsigned)atoi(limit));
+}
+
 static int usage(void) {
   fprintf(stderr,
           "usage: cupti_facts --cupti FILE [--label TEXT] [--second FILE] [--cudart FILE] "
-          "calls|session|inflight|syncs|devices|unsubscribed|two|v1_under_v2|graph|clock|call_tax|"
+          "calls|session|inflight|syncs|switches|devices|unsubscribed|two|v1_under_v2|graph|clock|"
+          "call_tax|"
           "sessions|enable_order|finalize [OPTION=N...]\n");
   return 2;
 }
@@ -604,6 +712,7 @@ int main(int argc, char** argv) {
   if (!path || at >= argc) return usage();
   group = argv[at];
   main_thread = (pid_t)syscall(SYS_gettid);
+  watch_for_the_limit();
   const uint64_t loading_at = now();
   library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
@@ -629,6 +738,8 @@ int main(int argc, char** argv) {
     result = run_inflight(option(argc, argv, "forced"));
   else if (!strcmp(group, "syncs"))
     result = run_syncs();
+  else if (!strcmp(group, "switches"))
+    result = run_switches(option(argc, argv, "neighbor"));
   else if (!strcmp(group, "devices"))
     result = run_devices();
   else if (!strcmp(group, "unsubscribed"))

@@ -103,6 +103,9 @@ static void note(const uint8_t* at, uint32_t kind) {
       r->correlation = u32(at + 4), r->start = u64(at + 8), r->end = u64(at + 16);
       r->extra = u32(at + 28);
       break;
+    case kSwitch:
+      r->correlation = u32(at + 4), r->start = r->end = u64(at + 8), r->extra = u32(at + 16);
+      break;
     case kDevice:
       r->extra = sizes[kDevice] >= 176 ? at[144] : 1;
       break;

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 enum { kRuntime = 5, kDriver = 4, kMemcpy = 1, kMemset = 2, kKernel = 10, kDevice = 8 };
-enum { kOverhead = 17, kSync = 38, kGraphTrace = 51, kKinds = 64 };
+enum { kOverhead = 17, kSync = 38, kGraphTrace = 51, kSwitch = 57, kKinds = 64 };
 enum { kBufferBytes = 256 << 10, kRowLimit = 1 << 16, kAbsent = -1 };
 typedef void* handle;
 typedef void (*on_callback)(void*, uint32_t, uint32_t, const void*);
@@ -68,7 +68,8 @@ __attribute__((format(printf, 2, 3))) void fact(const char* name, const char* fo
 /* `name` with how many records of each kind there were since forget(). */
 void fact_counts(const char* name);
 
-/* A record. `extra`: sync type, is_visible of a device, or graph ID. */
+/* A record. `extra`: sync type, is_visible of a device, graph ID, or operation of a switch, whose
+ * `correlation` is its context. */
 typedef struct {
   uint32_t kind, correlation, thread, extra;
   uint64_t start, end;

@@ -217,6 +217,9 @@ ORDERS = {  # Name: (profiles, more arguments, environment)
     'before': ((BEFORE,), (), None),
     'before_twice': ((BEFORE, AGAIN), (), None),
     'during': ((DURING,), (), None),
+    # As above, and once more after it; and where torch.profiler was used before.
+    'during_and_after': ((DURING, AFTER), (), None),
+    'before_and_during': ((BEFORE, DURING), (), None),
     'after': ((AFTER, AFTER_AGAIN), (), None),
     'around': ((BEFORE, AFTER), (), None),
     'after_init': ((AFTER,), ('--init-profiler',), None),
@@ -291,10 +294,11 @@ def order(facts):
         return facts.skip('order', reason)
     items = [('reference', None), *ORDERS.items()]
     if DEVICE != 'cuda':  # Old versions of torch on a CPU lack what others need.
-        items = [item for item in items if item[0] in ('reference', 'plain', 'around', 'during')]
+        items = [item for item in items if item[0] in (
+            'reference', 'plain', 'around', 'during', 'during_and_after')]
     found = dict(zip((name for name, _ in items), gpu_run.in_parallel(
         lambda item: order_reference(facts) if item[0] == 'reference'
-        else order_case(facts, item[0], *item[1]), items, 5)))
+        else order_case(facts, item[0], *item[1]), items, 6)))
     wanted, losses = found.pop('reference')
     facts.fact('kernels_of_torch_profiler', wanted, order='reference')
     all_losses = [losses]
@@ -309,7 +313,7 @@ def order(facts):
         facts.invariant('torch_profiler_records_as_without_profd', profiled == expected and (
                             DEVICE != 'cuda' or all(expected.values())),
                         {'with': profiled, 'without': expected}, order=name)
-        if name == 'during':  # The capture may have to end, but it says why.
+        if DURING in ORDERS[name][0]:  # The capture may have to end, but it says why.
             facts.invariant('a_capture_beside_torch_profiler_is_explained',
                             capture.get('ended_by') or capture.get('refused'),
                             {key: capture.get(key) for key in (

@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 
+import gpu_assumptions
 import gpu_run
 from gpu_run import (BUILD, FACTS_PROGRAM, IS_STANDIN, OUT, REPLAY, Facts, Session,
                      cupti_versions, in_parallel, main_cupti, run)
@@ -56,8 +57,11 @@ def inventory(facts):
 
 def ask(facts, job):
     label, path, group, options, env = job
+    limit_s = 30 if group == 'session' else 15
+    # Just before the limit it says where it hangs.
     status, out, err = run([FACTS_PROGRAM, '--cupti', path, '--label', label, *options[0], group,
-                            *options[1]], 30 if group == 'session' else 15, env=env)
+                            *options[1]], limit_s,
+                           env={**(env or {}), 'CUPTI_FACTS_LIMIT_S': str(limit_s - 2)})
     # Whole lines only: the process may have been killed in the middle of one.
     gpu_run.append(''.join(line + '\n' for line in out.splitlines() if line.endswith('}')))
     facts.fact('ended_with', 'timeout' if status is None else status, cupti=label, group=group,
@@ -87,6 +91,9 @@ def cupti_facts(facts):
                  (label, path, 'unsubscribed', ([], ['rival=1']), None)]
         jobs += [(label, path, 'devices', none, {'CUDA_VISIBLE_DEVICES': visible})
                  for visible in ('', '0')]
+        # What the operations of these records mean decides whether captures can use them.
+        if gpu_assumptions.number(label) >= (13, 1):
+            jobs += [(label, path, 'switches', ([], [f'neighbor={n}']), None) for n in (0, 1)]
         copy = OUT / 'scratch' / label / path.name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)

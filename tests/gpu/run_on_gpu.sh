@@ -20,7 +20,7 @@
 #   graphs         CUDA graphs: made before or after the attach, with and without GRAPH_TRACE, two
 #                  sessions (25)
 #   smoke          captures with each libcupti in each mode; their raw buffers (60)
-#   order          torch.profiler before, during, and after a capture, and without one (40)
+#   order          torch.profiler before, during, and after a capture, and without one (55)
 #   drain          captures of a program that is 0 to 5 s ahead of its GPU (45)
 #   endings        exit, _exit, abort, SIGTERM, SIGKILL, fork: as without profd (55)
 #   sessions       20 sessions of each libcupti while a thread launches: no kernel is lost (25)

@@ -71,6 +71,27 @@ class RunOnGpuTest(unittest.TestCase):
         dumps[0].write_bytes(gzip.compress(bytes(content)))
         self.assertNotEqual(script('replay_test.py').returncode, 0, 'a damaged dump is noticed')
 
+    def test_switches_between_contexts_are_asked_for_next_to_another_process(self):
+        done = subprocess.run([BUILD_DIR / 'tests/bin/cupti_facts', '--cupti',
+                               BUILD_DIR / 'lib/cupti_standin/13.0/libcupti.so.13', 'switches',
+                               'neighbor=1'], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        facts = {fact['fact']: fact['value'] for fact in map(json.loads, done.stdout.splitlines())}
+        self.assertGreater(facts['switches']['kernels'], 0)
+        self.assertEqual(facts['switches']['enable'], 21, '13.0 has no such kind')
+        self.assertIn('neighbor_ended', facts)
+
+    def test_a_question_that_hangs_says_where(self):
+        environment = {**os.environ, 'SGPU_HOLD_FLUSH': '1', 'CUPTI_FACTS_LIMIT_S': '1'}
+        done = subprocess.run([BUILD_DIR / 'tests/bin/cupti_facts', '--cupti',
+                               BUILD_DIR / 'lib/cupti_standin/13.0/libcupti.so.13', '--label', '13.0',
+                               'unsubscribed'], capture_output=True, text=True, env=environment)
+        self.assertEqual(done.returncode, 9, done.stderr)
+        stuck, = [fact['value'] for fact in map(json.loads, filter(None, done.stdout.splitlines()))
+                  if fact['fact'] == 'stuck_at']
+        self.assertTrue(any('libcupti' in frame and 'cuptiActivityFlushAll' in frame
+                            for frame in stuck), stuck)
+
     def test_a_resumed_run_does_the_rest(self):
         results = self.folder / 'results'
         chosen = ('run_on_gpu.sh', '--standin', '--out', results, '--phases', 'inventory,graphs')
