@@ -66,12 +66,14 @@ class DeviceWork {
   uint32_t DeviceOf(const Activity& activity) const { return streams_[activity.stream].device; }
   const IntervalSet& holes() const { return holes_; }  // In the recording: see recorded_time.h.
   // The time at the start of the recording in which the work of `device`, a position, is unknown
-  // (earlier_work.h). Usually empty.
+  // (earlier_work.h). Usually empty; also for a device that is not there.
   struct Unknown {
     int64_t begin_ns = 0;
     int64_t end_ns = 0;
   };
-  Unknown UnknownStartOf(size_t device) const { return unknown_[device]; }
+  Unknown UnknownStartOf(size_t device) const {
+    return device < unknown_.size() ? unknown_[device] : Unknown();
+  }
 
   // Removes all activities for which keep(activity) is false.
   template <typename Fn>
