@@ -3,7 +3,12 @@
 #ifndef PROFD_TESTS_BENCH_BENCHMARKS_H_
 #define PROFD_TESTS_BENCH_BENCHMARKS_H_
 
+#include <cstdint>
+
 namespace profd::bench {
+
+// argv[at] as a number: `otherwise` if it is not there, 0 if it is none.
+int64_t NumberAt(int argc, char** argv, int at, int64_t otherwise);
 
 int ExportBenchmark(int argc, char** argv);
 int FleetBenchmark(int argc, char** argv);

@@ -93,7 +93,7 @@ void ReportOperators(const std::filesystem::path& folder, int64_t operators, int
   for (const auto& [format, name] : {std::pair(TraceFormat::kChrome, "Chrome JSON of operators"),
                                      std::pair(TraceFormat::kPerfetto, "Perfetto of operators")}) {
     size_t bytes = 0;
-    Report(name, capture, Best(rounds, [&] {
+    Report(name, capture, Best(rounds, [&, format = format] {
              NullSink sink;
              ExportOnce(capture, format, sink);
              bytes = sink.bytes();
@@ -111,7 +111,7 @@ void ReportGpu(const std::filesystem::path& folder, int64_t gpu_rows, int rounds
   for (const auto& [format, name] : {std::pair(TraceFormat::kChrome, "Chrome JSON of it"),
                                      std::pair(TraceFormat::kPerfetto, "Perfetto of it")}) {
     size_t bytes = 0;
-    const Timing timing = Best(rounds, [&] {
+    const Timing timing = Best(rounds, [&, format = format] {
       NullSink sink;
       ExportOnce(capture, format, sink);
       bytes = sink.bytes();
@@ -210,22 +210,19 @@ int Main(int64_t ranges, int rounds) {
 }
 
 }  // namespace
-}  // namespace profd::bench
-
-namespace profd::bench {
 
 int ExportBenchmark(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]).ends_with(".profd")) {
-    return profd::bench::OfFile(argv[1], argc > 2 ? std::max(std::atoi(argv[2]), 1) : 5);
+    return OfFile(argv[1], std::max(static_cast<int>(NumberAt(argc, argv, 2, 5)), 1));
   }
-  const long long ranges = argc > 1 ? std::atoll(argv[1]) : 4'000'000;
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
+  const int64_t ranges = NumberAt(argc, argv, 1, 4'000'000);
+  const int rounds = static_cast<int>(NumberAt(argc, argv, 2, 5));
   if (ranges < 100'000 || rounds < 1) {
     std::fprintf(stderr,
                  "usage: profd_bench export [RANGES >= 100000 | FILE.profd] [ROUNDS >= 1]\n");
     return 2;
   }
-  return profd::bench::Main(ranges, rounds);
+  return Main(ranges, rounds);
 }
 
 }  // namespace profd::bench

@@ -96,19 +96,16 @@ int Measure(const char* trace, const char* folder, int rounds) {
 }
 
 }  // namespace
-}  // namespace profd::bench
-
-namespace profd::bench {
 
 int ImportBenchmark(int argc, char** argv) {
   if (argc == 4 && std::string_view(argv[1]) == "--make") {
-    return profd::bench::Make(std::atoll(argv[2]), argv[3]);
+    return Make(NumberAt(argc, argv, 2, 0), argv[3]);
   }
   if (argc < 3) {
     std::fputs("usage: profd_bench import TRACE FOLDER [ROUNDS] | --make BYTES FILE\n", stderr);
     return 2;
   }
-  return profd::bench::Measure(argv[1], argv[2], argc > 3 ? std::atoi(argv[3]) : 5);
+  return Measure(argv[1], argv[2], static_cast<int>(NumberAt(argc, argv, 3, 5)));
 }
 
 }  // namespace profd::bench

@@ -426,14 +426,16 @@ namespace profd::bench {
 
 int IngestBenchmark(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "pipeline";
-  if (mode == "producer" && argc == 4) return profd::RunProducer(argv[2], std::atof(argv[3]));
+  if (mode == "producer" && argc == 4) {
+    return RunProducer(argv[2], static_cast<double>(NumberAt(argc, argv, 3, 0)));
+  }
   if (mode == "pipeline") {
-    profd::RunPipeline(argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 10'000'000,
-                       argc > 3 ? std::atoi(argv[3]) : 5);
+    RunPipeline(static_cast<uint64_t>(NumberAt(argc, argv, 2, 10'000'000)),
+                static_cast<int>(NumberAt(argc, argv, 3, 5)));
   } else if (mode == "live") {
-    profd::RunLive(argc > 2 ? std::atof(argv[2]) : 10, argc > 3 ? argv[3] : "2500000");
+    RunLive(static_cast<double>(NumberAt(argc, argv, 2, 10)), argc > 3 ? argv[3] : "2500000");
   } else if (mode == "arm") {
-    profd::RunArm(argc > 2 ? std::atoi(argv[2]) : 300);
+    RunArm(static_cast<int>(NumberAt(argc, argv, 2, 300)));
   } else {
     std::fprintf(stderr, "usage: profd_bench ingest pipeline|live|arm [...]\n");
     return 2;

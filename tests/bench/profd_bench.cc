@@ -1,7 +1,9 @@
 // What profd and profctl do with captures, timed: profd_bench BENCHMARK [ARGUMENTS].
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <string_view>
+#include <system_error>
 
 #include "tests/bench/benchmarks.h"
 
@@ -31,6 +33,15 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
+
+int64_t NumberAt(int argc, char** argv, int at, int64_t otherwise) {
+  if (argc <= at) return otherwise;
+  const std::string_view text = argv[at];
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? number : 0;
+}
+
 }  // namespace profd::bench
 
 int main(int argc, char** argv) { return profd::bench::Main(argc, argv); }

@@ -241,18 +241,15 @@ int Main(int64_t ranges, int rounds) {
 }
 
 }  // namespace
-}  // namespace profd::bench
-
-namespace profd::bench {
 
 int ReportBenchmark(int argc, char** argv) {
-  const long long ranges = argc > 1 ? std::atoll(argv[1]) : 10'000'000;
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
+  const int64_t ranges = NumberAt(argc, argv, 1, 10'000'000);
+  const int rounds = static_cast<int>(NumberAt(argc, argv, 2, 5));
   if (ranges < 100'000 || rounds < 1) {
     std::fprintf(stderr, "usage: profd_bench report [RANGES >= 100000] [ROUNDS >= 1]\n");
     return 2;
   }
-  return profd::bench::Main(ranges, rounds);
+  return Main(ranges, rounds);
 }
 
 }  // namespace profd::bench

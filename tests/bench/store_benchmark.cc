@@ -330,13 +330,13 @@ int Main(size_t total, int rounds) {
 namespace profd::bench {
 
 int StoreBenchmark(int argc, char** argv) {
-  const long long events = argc > 1 ? std::atoll(argv[1]) : 10'000'000;
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
+  const int64_t events = NumberAt(argc, argv, 1, 10'000'000);
+  const int rounds = static_cast<int>(NumberAt(argc, argv, 2, 5));
   if (events < 1'000 || rounds < 1) {
     std::fprintf(stderr, "usage: profd_bench store [EVENTS >= 1000] [ROUNDS >= 1]\n");
     return 2;
   }
-  return profd::store::Main(static_cast<size_t>(events), rounds);
+  return store::Main(static_cast<size_t>(events), rounds);
 }
 
 }  // namespace profd::bench
