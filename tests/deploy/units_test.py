@@ -92,7 +92,7 @@ class SystemCallsTest(unittest.TestCase):
         self.assertNotIn('ProtectClock', settings(DAEMON))
         self.assertEqual(settings(HELPER)['ProtectClock'], ['yes'])
         self.assertNotIn('adjtimex', allowed_calls(HELPER))
-        # Whoever may set it needs CAP_SYS_TIME, which profd has not.
+        # Setting it needs CAP_SYS_TIME, which profd does not have.
         self.assertEqual(settings(DAEMON)['CapabilityBoundingSet'], [''])
 
     def test_a_refused_call_fails_and_ends_nothing(self):

@@ -40,7 +40,7 @@ def find_instances(base: type) -> List[Any]:
 
     find_objects() holds references to all of the program's objects for a moment. With torch before
     2.10, one of them may be a tensor that a thread without the GIL is just releasing, and torch then
-    warns, or crashes. This one is for processes of which nobody has asked for a capture: Python
+    warns, or crashes. This one is for processes that no capture was asked of: Python
     itself looks at what each object refers to, as its garbage collector does, and an object refers
     to its class (from Python 3.9 on). Holds the GIL as long as a full garbage collection does.
     """
