@@ -386,11 +386,11 @@ int run_enable_order(int count, int variant) {
     launcher_told = session;
     for (int i = 0; i < kTold; ++i) gw_launch(gw_stream_of(0), kShortNs);
     gw_sync(gw_stream_of(0));
-    for (int i = 0; i < 1000 && launcher_done != session; ++i) pause_us(1000);
+    for (int i = 0; i < 5000 && launcher_done != session; ++i) pause_us(1000);
     cupti.ActivityFlushAll(0);
     switch_kinds(&list, 0, variant == kKernelStaysOn && session < count ? kKernel : 0);
     cupti.ActivityFlushAll(1);
-    wait_for_buffers(50);
+    wait_for_buffers(500);
     size_t dropped = 0;
     cupti.ActivityGetNumDroppedRecords(NULL, 0, &dropped);
     if (variant == kFinalizeAtEnd) ended = cupti.Finalize();
