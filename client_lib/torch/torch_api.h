@@ -17,6 +17,7 @@
 #ifndef PROFD_CLIENT_LIB_TORCH_TORCH_API_H_
 #define PROFD_CLIENT_LIB_TORCH_TORCH_API_H_
 
+#include <stddef.h>
 #include <stdint.h>
 
 #if defined(__cplusplus)
@@ -99,6 +100,14 @@ void profd_torch_optimizers(const char* class_name, uint32_t count);
 /* The module at `address` is `path` below the module at `root`, NULL for the root itself, and of
  * class `class_name`. Between COLLECT and profd_torch_done(). */
 void profd_torch_module(uint64_t address, uint64_t root, const char* path, const char* class_name);
+
+/* Appends to the list `found` each object of the list that `get_objects` returns (gc.get_objects)
+ * whose class is one of `classes` itself. That list is dropped before Python's lock is given up: no
+ * other thread can find that we hold an object, or leave us as its last holder. `get_objects` and
+ * `found` are PyObject *; `classes` has the addresses of `count` classes. Returns 0, or -1:
+ * Python's functions are hidden, its lock is not ours, or its error is set, and `found` may have
+ * some. Any thread of Python's. */
+int profd_torch_instances(void* get_objects, void* const* classes, size_t count, void* found);
 
 /* All that COLLECT asked for was said. */
 void profd_torch_done(void);

@@ -352,6 +352,9 @@ class _Answers:
                                    block.name.encode("utf-8", "replace") or None)
         if owners.lacks_gradients:
             note(_NOTE_MISSING, "owners of gradients", "gradients were exchanged all the time")
+        if owners.lacks_others:
+            note(_NOTE_MISSING, "sizes of older tensors",
+                 "torch before 2.10 may be releasing a tensor while it is looked at")
 
     def _try(self, feature: str, step: Callable[[], None]) -> None:
         try:

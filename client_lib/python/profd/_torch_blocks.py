@@ -9,7 +9,8 @@ as a batch that is used again and again, has no other witness.
 
 Threads: any, with the GIL, while the program trains on. Nothing of the program's is called: no
     property, no __getattr__, no __torch_function__.
-Known gaps: objects behind gc.freeze() are not seen; of a ScriptModule and of sparse layouts other
+Known gaps: objects behind gc.freeze() are not seen; with torch before 2.10, tensors that belong to
+    nothing of the above are not looked at (see _objects); of a ScriptModule and of sparse layouts other
     than COO nothing is told; only memory of the CPU and of CUDA is. Tensors that belong to nothing
     of the above are told if they are of class torch.Tensor itself, and at most _MAX_OTHERS of
     them, those first that have survived the most garbage collections.
@@ -23,7 +24,7 @@ from opcode import opmap
 from types import FrameType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from profd._objects import find_objects
+from profd._objects import find_objects, may_hold_any_tensor
 
 # wire::MemoryCategory in proto/wire/event.h.
 UNKNOWN, PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER = 0, 1, 2, 3, 7
@@ -62,8 +63,14 @@ class Owners:
         self._torch = torch
         # There was no moment to read them; known once blocks() is through.
         self.lacks_gradients = False
-        self._modules, self._optimizers, tensors = find_objects(
-            torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
+        # This torch does not let anyone hold a tensor whose owner is not known.
+        self.lacks_others = not may_hold_any_tensor(torch)
+        tensors: List[Any] = []
+        if self.lacks_others:
+            self._modules, self._optimizers = find_objects(torch.nn.Module, torch.optim.Optimizer)
+        else:
+            self._modules, self._optimizers, tensors = find_objects(
+                torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
         with self._as_plain_tensors():
             self._others = list(self._blocks_of_any(tensors))
         # By id; the tensors are kept alive beside their names, so that no id is used twice.

@@ -6,7 +6,7 @@ Asked for a few times at most, and only by programs whose optimizer seems to be 
 import sys
 from typing import Any, Dict, List
 
-from profd._objects import find_instances
+from profd._objects import find_objects
 
 # sys.getallocatedblocks(). A bare program with an optimizer has 1.2 million with torch 2.15.0 and 0.35
 # million with 1.13.1. In larger ones it would hold the GIL for too long.
@@ -18,7 +18,8 @@ def counts(torch: Any) -> Dict[str, int]:
     if sys.getallocatedblocks() > _MAX_BLOCKS:
         return {}
     by_class: Dict[str, List[bool]] = {}
-    for optimizer in find_instances(torch.optim.Optimizer):
+    found, = find_objects(torch.optim.Optimizer)
+    for optimizer in found:
         by_class.setdefault(type(optimizer).__name__, []).append(_has_state(optimizer))
     # One without a state has not done a step yet, but of those that never have any.
     return {name: sum(stepped) or len(stepped) for name, stepped in by_class.items()}
