@@ -70,7 +70,10 @@ absl::Status ReportTurn::TakeTurn(absl::FunctionRef<absl::Status()> still_wanted
 absl::Status ReportTurn::Run(const ReportRequest& request,
                              absl::FunctionRef<absl::Status()> still_wanted, ReportSink& sink) {
   if (!has_turn_) RETURN_IF_ERROR(TakeTurn(still_wanted));
-  RETURN_IF_ERROR(process_.EnsureStarted());
+  RETURN_IF_ERROR(process_.EnsureStarted([&] {
+    ReportProgress();  // As in MayGoOn().
+    return still_wanted();
+  }));
   absl::Status status = process_.Send(request);
   if (status.ok()) status = Relay(still_wanted, sink);
   const std::string reason = ReasonOf(status);
@@ -204,7 +207,14 @@ void ReportPool::LaneLoop(int index) {
                         [this] { absl::MutexLock lock(&mu_); });
   const std::unique_ptr<ReportProcess> process = make_process_();
   // So that the first report does not wait for it. What goes wrong is logged there.
-  if (index == 0) process->EnsureStarted().IgnoreError();
+  if (index == 0) {
+    process
+        ->EnsureStarted([this] {
+          absl::MutexLock lock(&mu_);
+          return stopped_ ? absl::CancelledError("profd ends") : absl::OkStatus();
+        })
+        .IgnoreError();
+  }
   const absl::Duration idle = index == 0 ? absl::InfiniteDuration() : options_.spare_idle;
   bool started = false;
   while (true) {

@@ -29,10 +29,13 @@ namespace {
 constexpr char kProgramName[] = "profd-report";
 // Starting takes some 10 ms; a machine out of memory or CPU takes longer.
 constexpr absl::Duration kHelloTimeout = absl::Seconds(20);
+// How soon a start notices that nobody wants it any more.
+constexpr absl::Duration kStartTick = absl::Milliseconds(20);
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
 constexpr absl::Duration kMaxBackOff = absl::Seconds(10);
 // A crashed program has closed its socket a moment before it can be waited for.
 constexpr absl::Duration kDeathWait = absl::Seconds(2);
+constexpr absl::Duration kLastWait = absl::Milliseconds(50);
 constexpr timeval kSendTimeout = {.tv_sec = 10, .tv_usec = 0};
 
 // What the program needs of our environment: no secrets, nothing that changes what it does.
@@ -91,7 +94,13 @@ absl::Status DeathStatus(int wait_status, int64_t max_memory_bytes) {
 
 }  // namespace
 
-absl::Status SpawnedProcess::EnsureStarted() {
+SpawnedProcess::~SpawnedProcess() {
+  if (pid_ < 0) return;
+  kill(pid_, SIGKILL);
+  if (!Reap(kLastWait).has_value()) LogDebug(StrCat("profd-report pid=", pid_, " is left to init"));
+}
+
+absl::Status SpawnedProcess::EnsureStarted(absl::FunctionRef<absl::Status()> still_wanted) {
   if (pid_ >= 0) {
     // While it has nothing to do it says nothing: what can be read is its end.
     pollfd readable = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
@@ -100,12 +109,13 @@ absl::Status SpawnedProcess::EnsureStarted() {
     Kill();
   }
   if (clock_.Monotonic() < not_before_) return failure_;
-  absl::Status started = Start();
+  absl::Status started = Start(still_wanted);
   if (started.ok()) {
     failures_ = 0;
     return started;
   }
   Kill();
+  if (absl::Status wanted = still_wanted(); !wanted.ok()) return wanted;
   failure_ = absl::UnavailableError(StrCat("cannot start ", options_.program.string(), ": ",
                                            FromAbsl(started.message()),
                                            "; install profd completely, or set report-program"));
@@ -115,7 +125,7 @@ absl::Status SpawnedProcess::EnsureStarted() {
   return failure_;
 }
 
-absl::Status SpawnedProcess::Start() {
+absl::Status SpawnedProcess::Start(absl::FunctionRef<absl::Status()> still_wanted) {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return absl::ErrnoToStatus(errno, "socketpair");
@@ -126,7 +136,7 @@ absl::Status SpawnedProcess::Start() {
   RETURN_IF_ERROR(Spawn(theirs.get()));
   theirs.Reset();  // Or we would not see that the program has ended.
   reader_ = std::make_unique<FrameReader>(socket_.get(), kMaxDataBytes);
-  return AwaitHello();
+  return AwaitHello(still_wanted);
 }
 
 absl::Status SpawnedProcess::Spawn(int socket) {
@@ -156,8 +166,13 @@ absl::Status SpawnedProcess::Spawn(int socket) {
   return absl::OkStatus();
 }
 
-absl::Status SpawnedProcess::AwaitHello() {
-  absl::StatusOr<std::optional<Frame>> frame = reader_->Next(kHelloTimeout);
+absl::Status SpawnedProcess::AwaitHello(absl::FunctionRef<absl::Status()> still_wanted) {
+  const absl::Time until = absl::Now() + kHelloTimeout;
+  absl::StatusOr<std::optional<Frame>> frame = std::nullopt;
+  while (frame.ok() && !frame->has_value() && absl::Now() < until) {
+    RETURN_IF_ERROR(still_wanted());
+    frame = reader_->Next(kStartTick);
+  }
   if (!frame.ok()) return absl::InternalError("it ended before it was ready");
   uint32_t version = 0;
   if (!frame->has_value()) return absl::DeadlineExceededError("it does not answer");
@@ -204,8 +219,8 @@ void SpawnedProcess::Kill() {
   pid_ = -1;
 }
 
-std::optional<int> SpawnedProcess::Reap() {
-  const absl::Time until = absl::Now() + kDeathWait;
+std::optional<int> SpawnedProcess::Reap(absl::Duration timeout) {
+  const absl::Time until = absl::Now() + timeout;
   while (absl::Now() < until) {
     int status = 0;
     if (waitpid(pid_, &status, WNOHANG) == pid_) {
@@ -219,7 +234,7 @@ std::optional<int> SpawnedProcess::Reap() {
 
 absl::Status SpawnedProcess::Explain(const absl::Status& error) {
   const pid_t pid = pid_;
-  const std::optional<int> status = absl::IsUnavailable(error) ? Reap() : std::nullopt;
+  const std::optional<int> status = absl::IsUnavailable(error) ? Reap(kDeathWait) : std::nullopt;
   Kill();
   const absl::Status explained =
       status.has_value() ? DeathStatus(*status, options_.max_memory_bytes)

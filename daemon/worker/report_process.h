@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -51,9 +52,10 @@ class ReportProcess {
  public:
   virtual ~ReportProcess() = default;
 
-  // Starts the program if it does not run, and waits until it is ready. UNAVAILABLE: it cannot be
-  // started; after failures, later calls return the same error for a while.
-  virtual absl::Status EnsureStarted() = 0;
+  // Starts the program if it does not run, and waits until it is ready, as long as `still_wanted`
+  // is OK; else returns that, and the program is gone. UNAVAILABLE: it cannot be started; after
+  // failures, later calls return the same error for a while.
+  virtual absl::Status EnsureStarted(absl::FunctionRef<absl::Status()> still_wanted) = 0;
   virtual absl::Status Send(const ReportRequest& request) = 0;
   // The next piece of the answer; nullopt: none came within `timeout`.
   virtual absl::StatusOr<std::optional<Frame>> Receive(absl::Duration timeout) = 0;
@@ -75,9 +77,11 @@ class SpawnedProcess final : public ReportProcess {
  public:
   SpawnedProcess(SpawnOptions options, Clock& clock)
       : options_(std::move(options)), clock_(clock) {}
-  ~SpawnedProcess() override { Kill(); }
+  // Ends the program, and waits for its end for 50 ms at most: on a busy machine a program that
+  // yields to all others takes seconds to die, and profd is to stop at once.
+  ~SpawnedProcess() override;
 
-  absl::Status EnsureStarted() override;
+  absl::Status EnsureStarted(absl::FunctionRef<absl::Status()> still_wanted) override;
   absl::Status Send(const ReportRequest& request) override;
   absl::StatusOr<std::optional<Frame>> Receive(absl::Duration timeout) override;
   void RequestCancel() override;
@@ -88,13 +92,13 @@ class SpawnedProcess final : public ReportProcess {
   pid_t pid() const { return pid_; }  // -1: it does not run.
 
  private:
-  absl::Status Start();
+  absl::Status Start(absl::FunctionRef<absl::Status()> still_wanted);
   absl::Status Spawn(int socket);
-  absl::Status AwaitHello();
+  absl::Status AwaitHello(absl::FunctionRef<absl::Status()> still_wanted);
   // Why the program has ended, or what is wrong with it: `error`. It is gone afterwards.
   absl::Status Explain(const absl::Status& error);
-  // Its wait status; nullopt: we had to kill it.
-  std::optional<int> Reap();
+  // Its wait status; nullopt: it did not end within `timeout`.
+  std::optional<int> Reap(absl::Duration timeout);
 
   const SpawnOptions options_;
   Clock& clock_;

@@ -72,7 +72,9 @@ class Stage {
 class FakeProcess final : public ReportProcess {
  public:
   explicit FakeProcess(Stage& stage) : stage_(stage) {}
-  absl::Status EnsureStarted() override { return absl::OkStatus(); }
+  absl::Status EnsureStarted(absl::FunctionRef<absl::Status()> /*still_wanted*/) override {
+    return absl::OkStatus();
+  }
   absl::Status Send(const ReportRequest& request) override {
     name_ = request.options;
     stage_.Note(name_ + ": start");

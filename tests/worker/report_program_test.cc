@@ -28,6 +28,8 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 
+absl::Status IsWanted() { return absl::OkStatus(); }
+
 std::filesystem::path Program() {
   return std::filesystem::path(std::getenv("PROFD_BUILD_DIR")) / "bin/profd-report";
 }
@@ -65,7 +67,7 @@ class ReportProgramTest : public store::StoreFixture {
   // The answer to one request, and its status.
   absl::StatusOr<std::string> Ask(SpawnedProcess& process, std::string_view table,
                                   std::string_view options, int capture) {
-    if (absl::Status status = process.EnsureStarted(); !status.ok()) return status;
+    if (absl::Status status = process.EnsureStarted(IsWanted); !status.ok()) return status;
     absl::Status status = process.Send(
         {.table = std::string(table), .options = std::string(options), .capture = capture});
     if (!status.ok()) return status;
@@ -132,7 +134,7 @@ TEST_F(ReportProgramTest, EveryTableAndFormatIsMadeInsideTheSandbox) {
 TEST_F(ReportProgramTest, HostileFilesAreRefusedAndTheProgramLives) {
   const std::filesystem::path path = MakeCapture(1, 2'000);
   SpawnedProcess process({.program = Program()}, real_clock_);
-  ASSERT_THAT(process.EnsureStarted(), IsOk());
+  ASSERT_THAT(process.EnsureStarted(IsWanted), IsOk());
   const pid_t pid = process.pid();
   std::mt19937 random(7);
   for (int i = 0; i < 10; ++i) {
@@ -172,7 +174,7 @@ TEST_F(ReportProgramTest, AReportThatNeedsTooMuchMemorySaysSo) {
 TEST_F(ReportProgramTest, AProgramThatIsKilledEndsItsRequestOnly) {
   const UniqueFd capture = OpenReadOnly(MakeCapture(1, 10));
   SpawnedProcess process({.program = Program()}, real_clock_);
-  ASSERT_THAT(process.EnsureStarted(), IsOk());
+  ASSERT_THAT(process.EnsureStarted(IsWanted), IsOk());
   process.Pause();
   ASSERT_THAT(process.Send({.table = "GetMemoryTimeline", .options = "", .capture = capture.get()}),
               IsOk());
@@ -190,7 +192,7 @@ TEST_F(ReportProgramTest, AProgramThatIsKilledEndsItsRequestOnly) {
 TEST_F(ReportProgramTest, ACancelEndsARequestEarly) {
   const UniqueFd capture = OpenReadOnly(MakeCapture(1, 10));
   SpawnedProcess process({.program = Program()}, real_clock_);
-  ASSERT_THAT(process.EnsureStarted(), IsOk());
+  ASSERT_THAT(process.EnsureStarted(IsWanted), IsOk());
   process.Pause();
   ASSERT_THAT(process.Send({.table = "GetMemoryTimeline", .options = "", .capture = capture.get()}),
               IsOk());
@@ -205,7 +207,7 @@ TEST_F(ReportProgramTest, ACancelEndsARequestEarly) {
 
 TEST_F(ReportProgramTest, HasNoRights) {
   SpawnedProcess process({.program = Program()}, real_clock_);
-  ASSERT_THAT(process.EnsureStarted(), IsOk());
+  ASSERT_THAT(process.EnsureStarted(IsWanted), IsOk());
   EXPECT_EQ(StatusLine(process.pid(), "NoNewPrivs"), "1");
   EXPECT_EQ(StatusLine(process.pid(), "CapEff"), "0000000000000000");
   EXPECT_EQ(StatusLine(process.pid(), "CapPrm"), "0000000000000000");
@@ -213,13 +215,32 @@ TEST_F(ReportProgramTest, HasNoRights) {
   EXPECT_EQ(StatusLine(process.pid(), "Seccomp"), "2");
 }
 
+TEST_F(ReportProgramTest, AStartThatNobodyWantsAnyMoreEndsAtOnceAndIsNoFailure) {
+  const std::filesystem::path silent = folder_.path() / "silent";
+  std::ofstream(silent) << "#!/bin/sh\nexec sleep 3600\n";
+  std::filesystem::permissions(silent, std::filesystem::perms::owner_all);
+  SpawnedProcess process({.program = silent}, real_clock_);
+  for (int round = 0; round < 2; ++round) {  // The second one is not held back.
+    int asked = 0;
+    pid_t pid = -1;
+    EXPECT_THAT(process.EnsureStarted([&] {
+      if (process.pid() >= 0) pid = process.pid();
+      return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("stop");
+    }),
+                StatusIs(StatusCode::kCancelled, "stop"));
+    EXPECT_GT(pid, 0);
+    EXPECT_EQ(process.pid(), -1);
+    EXPECT_EQ(kill(pid, 0), -1);
+  }
+}
+
 TEST_F(ReportProgramTest, AMissingProgramIsNamedAndNotTriedAgainAtOnce) {
   SpawnedProcess process({.program = "/nonexistent/profd-report"}, real_clock_);
-  EXPECT_THAT(process.EnsureStarted(),
+  EXPECT_THAT(process.EnsureStarted(IsWanted),
               StatusIs(StatusCode::kUnavailable, HasSubstr("/nonexistent/profd-report")));
-  EXPECT_THAT(process.EnsureStarted(), StatusIs(StatusCode::kUnavailable));
+  EXPECT_THAT(process.EnsureStarted(IsWanted), StatusIs(StatusCode::kUnavailable));
   SpawnedProcess other({.program = "/bin/true"}, real_clock_);
-  EXPECT_THAT(other.EnsureStarted(), StatusIs(StatusCode::kUnavailable));
+  EXPECT_THAT(other.EnsureStarted(IsWanted), StatusIs(StatusCode::kUnavailable));
 }
 
 }  // namespace
