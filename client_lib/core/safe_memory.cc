@@ -1,8 +1,10 @@
 #include "client_lib/core/safe_memory.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace profd::client {
@@ -36,6 +38,16 @@ bool SafeMemory::IsText(uint64_t address, const char* text) {
   char found[64];
   const size_t bytes = strlen(text) + 1;
   return bytes <= sizeof(found) && Read(address, found, bytes) && memcmp(found, text, bytes) == 0;
+}
+
+bool CopyFromPage(uint64_t address, void* into, size_t bytes) {
+  const iovec local{into, bytes};
+  const iovec remote{reinterpret_cast<void*>(address), bytes};  // NOLINT: it may point to nothing.
+  const ssize_t copied = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+  if (copied < 0 && (errno == EPERM || errno == ENOSYS)) {
+    return SafeMemory().Read(address, into, bytes);
+  }
+  return copied == static_cast<ssize_t>(bytes);
 }
 
 }  // namespace profd::client

@@ -1,7 +1,8 @@
-// SafeMemory reads memory that may not be there. For attaching, where an address is a guess until
-// it has been read; no hot path ever needs it.
+// Reads memory that may not be there: an address is a guess until it has been read, and a name may
+// go with its module. No hot path ever needs it.
 //
-// The kernel reads for us: write() to a pipe says EFAULT where a load would be a fault.
+// The kernel reads for us and says EFAULT where a load would be a fault: SafeMemory by write() to a
+// pipe, CopyFromPage() by process_vm_readv() where that is allowed.
 //
 // Threads:   one at a time.
 // Ownership: owns a pipe while it lives.
@@ -35,6 +36,10 @@ class SafeMemory {
  private:
   int ends_[2] = {-1, -1};
 };
+
+// Copies `bytes`, all of one page, from `address`. False: they cannot be read. Any thread.
+// Without the privilege or the system call, as in some containers, it opens a pipe for the moment.
+bool CopyFromPage(uint64_t address, void* into, size_t bytes);
 
 // The word at `at` in `bytes`.
 inline uint64_t WordAt(const uint8_t* bytes, size_t at) {

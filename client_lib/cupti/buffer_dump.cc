@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
 
 #include "client_lib/core/log.h"
+#include "client_lib/core/safe_memory.h"
 
 namespace profd::client {
 namespace {
@@ -31,13 +31,10 @@ size_t CopyDumpText(uint64_t address, char* into) {
     const uint64_t from = address + length;
     size_t bytes = kTextPageBytes - from % kTextPageBytes;
     if (bytes > kTextBytes - 1 - length) bytes = kTextBytes - 1 - length;
-    const iovec local{into + length, bytes};
-    const iovec remote{reinterpret_cast<void*>(from), bytes};
-    const ssize_t copied = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-    if (copied <= 0) break;
-    const void* end = memchr(into + length, '\0', static_cast<size_t>(copied));
+    if (!CopyFromPage(from, into + length, bytes)) break;
+    const void* end = memchr(into + length, '\0', bytes);
     if (end != nullptr) return static_cast<size_t>(static_cast<const char*>(end) - into);
-    length += static_cast<size_t>(copied);
+    length += bytes;
   }
   return length;
 }

@@ -1,11 +1,9 @@
 // The part of RecordDecoder that reads names: of kernels from the memory of their modules, and of
 // API functions from CUPTI. It reads a kernel's name once in a batch, and a function's once.
-#include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "client_lib/core/hot_state.h"
+#include "client_lib/core/safe_memory.h"
 #include "client_lib/cupti/record_decoder.h"
 
 namespace profd::client {
@@ -20,15 +18,7 @@ const RecordDecoder::PageCopy& RecordDecoder::PageAt(uintptr_t address) {
   if (page.address == address && page.batch == batch_) return page;
   page.address = address;
   page.batch = batch_;
-  const iovec local{page.bytes, sizeof(page.bytes)};
-  const iovec remote{reinterpret_cast<void*>(address), sizeof(page.bytes)};
-  ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-  if (got < 0 && (errno == EPERM || errno == ENOSYS)) {
-    // Not allowed in this container: believe the pointer, as everybody else does.
-    memcpy(page.bytes, remote.iov_base, sizeof(page.bytes));
-    got = sizeof(page.bytes);
-  }
-  page.byte_count = got > 0 ? static_cast<uint32_t>(got) : 0;
+  page.byte_count = CopyFromPage(address, page.bytes, sizeof(page.bytes)) ? sizeof(page.bytes) : 0;
   return page;
 }
 
