@@ -27,7 +27,7 @@ packages_of() {
     other) echo shellcheck man-db mandoc zsh fish python3-torch python3-pandas python3-grpcio \
       python3-protobuf python3-venv python3-setuptools python3-wheel prometheus \
       slurmctld slurmd slurm-client munge chromium chromium-driver python3-selenium \
-      musl-tools libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 heaptrack ;;
+      musl-tools libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 heaptrack g++-aarch64-linux-gnu qemu-user ;;
     *)
       echo "install_packages: no group '$1'; the groups are build, quickstart, test, lint, torch, other" >&2
       exit 2
