@@ -28,7 +28,7 @@ constexpr int kClockProbes = 8;
 constexpr std::string_view kMissedStart = "MISSED_START";
 // Attaching to a GPU takes long; a member that says so is waited for.
 constexpr absl::Duration kMaxPrepare = absl::Seconds(80);
-// What is left of the lease when the last member was prepared.
+// What is left of the lease when the last member was prepared, and when profctl has gone before.
 constexpr absl::Duration kLeaseRest = absl::Seconds(10);
 // How long committed members wait for their window without hearing from profctl. It renews the
 // lease three times as often, so that one lost call ends nothing.
@@ -174,14 +174,17 @@ void GroupCapture::Prepare() {
     members[member.node].push_back(i);
   }
   paces_.assign(result_.members.size(), {});
+  presences_.assign(fleet_.members().size(), nullptr);
 
   const absl::Time begun = Now();
   const bool may_take_long = request_.spec.gpu.mode != GpuMode::kOff;
   const absl::Duration lease =
       (may_take_long ? kMaxPrepare : request_.node_timeout) + request_.node_timeout + kLeaseRest;
   const auto prepare = [&](size_t node, DaemonClient& daemon) -> absl::Status {
-    GroupRequest request{
-        .id = result_.id, .spec = request_.spec, .lease = std::min(lease, kMaxGroupLease)};
+    GroupRequest request{.id = result_.id,
+                         .spec = request_.spec,
+                         .lease = std::min(lease, kMaxGroupLease),
+                         .lease_without_caller = kLeaseRest};
     request.spec.start_step = -1;
     for (const size_t i : members[node])
       request.targets.push_back(result_.members[i].target.number);
@@ -193,7 +196,7 @@ void GroupCapture::Prepare() {
       });
     };
     ASSIGN_OR_RETURN(const GroupPreparation preparation,
-                     daemon.PrepareGroup(request, keep_waiting));
+                     daemon.PrepareGroup(request, keep_waiting, &presences_[node]));
     for (size_t i = 0; i < std::min(members[node].size(), preparation.members.size()); ++i) {
       Take(preparation.members[i], members[node][i]);
     }
@@ -345,6 +348,7 @@ void GroupCapture::Commit() {
     }
     return absl::OkStatus();
   });
+  presences_.clear();  // From here on the commit's lease is renewed.
 }
 
 GroupStart GroupCapture::StartOf(size_t node, std::vector<GroupMember> members) const {

@@ -14,6 +14,7 @@
 #define PROFD_CLI_CAPTURES_GROUP_CAPTURE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "cli/captures/group_start.h"
 #include "cli/captures/progress.h"
 #include "cli/client/capture_view.h"
+#include "cli/client/daemon_client.h"
 #include "daemon/capture/group_types.h"
 
 namespace profd::cli {
@@ -126,8 +128,10 @@ class GroupCapture {
   absl::Duration lead_;
   // Nodes' threads write to members of their own.
   GroupCaptureResult result_;
-  std::vector<std::string> names_;                // What the nodes call themselves.
-  std::vector<MemberPace> paces_;                 // As result_.members.
+  std::vector<std::string> names_;  // What the nodes call themselves.
+  std::vector<MemberPace> paces_;   // As result_.members.
+  // As the fleet's members, from preparing to the commit: nodes notice if we are gone.
+  std::vector<std::shared_ptr<DaemonClient::Presence>> presences_;
   absl::Time start_time_ = absl::InfinitePast();  // By duration: when, by our clock.
 
   absl::Mutex mu_;

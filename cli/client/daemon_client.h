@@ -207,9 +207,12 @@ class DaemonClient {
 
   // The daemon's part of a capture on many nodes (group_capture.h). PrepareGroup() waits until
   // the group is settled, or until `keep_waiting`, asked about every 100 ms with what is known so
-  // far, says no.
+  // far, says no. With `lease_without_caller` set, `presence` gets what tells the daemon that we
+  // are still there, until it is destroyed: behind the commit, and before this client.
+  class Presence;
   absl::StatusOr<GroupPreparation> PrepareGroup(
-      const GroupRequest& request, absl::FunctionRef<bool(const GroupPreparation&)> keep_waiting);
+      const GroupRequest& request, absl::FunctionRef<bool(const GroupPreparation&)> keep_waiting,
+      std::shared_ptr<Presence>* presence);
   absl::StatusOr<std::vector<MemberStart>> CommitGroup(const std::string& group_id,
                                                        const GroupStart& start);
   // Repeats a commit: the members' lease begins anew. `start` is the one that was committed.

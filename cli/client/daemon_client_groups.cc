@@ -1,6 +1,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "cli/client/daemon_client_impl.h"
@@ -13,59 +14,101 @@ namespace {
 // Aborting is for who wants to leave.
 constexpr std::chrono::seconds kAbortDeadline(5);
 
-// Waits for the operation in flight, whose tag is null; asks `keep_waiting` meanwhile, and ends
-// the call where that says no. False: there is nothing more to read.
-bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context,
-           absl::FunctionRef<bool()> keep_waiting) {
-  void* tag = nullptr;
-  bool ok = false;
-  while (queue.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kIdleInterval) ==
-         grpc::CompletionQueue::TIMEOUT) {
-    if (!keep_waiting()) context.TryCancel();
-  }
-  return ok;
-}
-
 }  // namespace
 
-absl::StatusOr<GroupPreparation> DaemonClient::PrepareGroup(
-    const GroupRequest& request, absl::FunctionRef<bool(const GroupPreparation&)> keep_waiting) {
-  grpc::CompletionQueue queue;
-  Impl::Call call(*impl_, std::nullopt);
-  GroupPreparation preparation;
-  v1::GroupPreparation message;
-  absl::Status answer;
-  bool heard = false;
-  bool given_up = false;
-  const auto waits = [&] {
-    given_up = given_up || !keep_waiting(preparation);
-    return !given_up;
-  };
-  const auto reader =
-      impl_->captures_->AsyncPrepareGroup(call.context(), ToProto(request), &queue, nullptr);
-  bool ok = Await(queue, *call.context(), waits);
-  while (ok) {
-    reader->Read(&message, nullptr);
-    ok = Await(queue, *call.context(), waits);
-    if (!ok) break;
-    heard = true;
-    answer = impl_->Check(message);
-    if (!answer.ok()) {
-      call.context()->TryCancel();
-      break;
+// The stream of PrepareGroup().
+class DaemonClient::Presence {
+ public:
+  Presence(Impl& impl, const GroupRequest& request)
+      : impl_(impl),
+        call_(impl, std::nullopt),
+        reader_(impl.captures_->AsyncPrepareGroup(call_.context(), ToProto(request), &queue_,
+                                                  nullptr)) {}
+  ~Presence() { Cancel().IgnoreError(); }
+  Presence(const Presence&) = delete;
+  Presence& operator=(const Presence&) = delete;
+
+  // Until `keep_waiting` says no, or it is settled. False: the stream has ended, see Finish().
+  absl::StatusOr<bool> Read(absl::FunctionRef<bool(const GroupPreparation&)> keep_waiting) {
+    bool is_begun = false;  // The first operation is the call itself.
+    while (true) {
+      while (is_in_flight_ && !AwaitOperation()) {
+        if (!keep_waiting(preparation_)) return true;
+      }
+      if (!ok_) return false;
+      if (is_begun) {
+        RETURN_IF_ERROR(impl_.Check(message_));
+        preparation_ = FromProto(message_);
+        is_heard_ = true;
+      }
+      is_begun = true;
+      reader_->Read(&message_, nullptr);
+      is_in_flight_ = true;
+      if (preparation_.settled) return true;
     }
-    preparation = FromProto(message);
   }
-  grpc::Status status;
-  reader->Finish(&status, nullptr);
-  Await(queue, *call.context(), [] { return true; });
-  queue.Shutdown();
-  void* tag = nullptr;
-  while (queue.Next(&tag, &ok)) {
+
+  // Ends the stream. Returns how it ended.
+  absl::Status Cancel() {
+    if (is_finished_) return absl::OkStatus();
+    call_.context()->TryCancel();
+    while (is_in_flight_) AwaitOperation();
+    return Finish();
   }
-  RETURN_IF_ERROR(answer);
-  if (status.ok() || (given_up && heard)) return preparation;
-  return call.Result(status);
+
+  // Once Read() returned false.
+  absl::Status Finish() {
+    is_finished_ = true;
+    grpc::Status status;
+    reader_->Finish(&status, nullptr);
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+    }
+    return status.ok() ? absl::OkStatus() : call_.Result(status);
+  }
+
+  bool is_heard() const { return is_heard_; }
+  const GroupPreparation& preparation() const { return preparation_; }
+
+ private:
+  // False: it is still in flight.
+  bool AwaitOperation() {
+    void* tag = nullptr;
+    if (queue_.AsyncNext(&tag, &ok_, std::chrono::system_clock::now() + kIdleInterval) ==
+        grpc::CompletionQueue::TIMEOUT) {
+      return false;
+    }
+    is_in_flight_ = false;
+    return true;
+  }
+
+  Impl& impl_;
+  grpc::CompletionQueue queue_;
+  Impl::Call call_;
+  v1::GroupPreparation message_;
+  GroupPreparation preparation_;
+  const std::unique_ptr<grpc::ClientAsyncReader<v1::GroupPreparation>> reader_;
+  bool ok_ = false;
+  bool is_in_flight_ = true;
+  bool is_heard_ = false;
+  bool is_finished_ = false;
+};
+
+absl::StatusOr<GroupPreparation> DaemonClient::PrepareGroup(
+    const GroupRequest& request, absl::FunctionRef<bool(const GroupPreparation&)> keep_waiting,
+    std::shared_ptr<Presence>* presence) {
+  auto stream = std::make_shared<Presence>(*impl_, request);
+  ASSIGN_OR_RETURN(const bool is_open, stream->Read(keep_waiting));
+  if (!is_open) {
+    RETURN_IF_ERROR(stream->Finish());
+  } else if (!stream->is_heard()) {
+    RETURN_IF_ERROR(stream->Cancel());
+  }
+  GroupPreparation preparation = stream->preparation();
+  if (is_open) *presence = std::move(stream);
+  return preparation;
 }
 
 absl::StatusOr<std::vector<MemberStart>> DaemonClient::CommitGroup(const std::string& group_id,

@@ -83,6 +83,10 @@ v1::PrepareGroupRequest ToProto(const GroupRequest& request) {
   }
   *message.mutable_spec() = ToProto(request.spec);
   message.mutable_lease()->set_seconds(absl::ToInt64Seconds(request.lease));
+  if (request.lease_without_caller != absl::InfiniteDuration()) {
+    message.mutable_lease_without_caller()->set_seconds(
+        absl::ToInt64Seconds(request.lease_without_caller));
+  }
   return message;
 }
 

@@ -459,7 +459,9 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::Watch(const Calle
 void CaptureManager::Actor::StopWatching(WatchId watch) {
   if (watches_.erase(watch) > 0) return;
   for (auto& [id, group] : held_) {
-    if (group.watch == watch) group.on_change = nullptr;
+    if (group.watch != watch) continue;
+    group.on_change = nullptr;
+    ShortenLease(group);
   }
 }
 

@@ -71,6 +71,11 @@ absl::Status CheckRequest(const GroupRequest& request) {
   if (request.lease <= absl::ZeroDuration() || request.lease > kMaxGroupLease) {
     return BadLease(request.lease);
   }
+  if (request.lease_without_caller <= absl::ZeroDuration() ||
+      (request.lease_without_caller > kMaxGroupLease &&
+       request.lease_without_caller != absl::InfiniteDuration())) {
+    return BadLease(request.lease_without_caller);
+  }
   if (request.targets.empty() ||
       std::set(request.targets.begin(), request.targets.end()).size() != request.targets.size()) {
     return absl::InvalidArgumentError("targets must be named, each once");
@@ -184,6 +189,7 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
   on_change(preparation);
   if (preparation.settled) return 0;  // None could arm.
   group.watch = next_watch_++;
+  group.lease_without_caller = request.lease_without_caller;
   group.on_change = std::move(on_change);
   return held_.emplace(request.id, std::move(group)).first->second.watch;
 }
@@ -303,6 +309,16 @@ absl::StatusOr<std::vector<MemberStart>> CaptureManager::Actor::CommitGroup(
   }
   Rearm();
   return started;
+}
+
+void CaptureManager::Actor::ShortenLease(const HeldGroup& group) {
+  if (group.start.has_value() || group.lease_without_caller == absl::InfiniteDuration()) return;
+  const absl::Duration end = clock_.Monotonic() + group.lease_without_caller;
+  for (const HeldGroup::Member& member : group.members) {
+    LiveCapture* live = FindLive(member.capture_id);
+    if (live != nullptr) live->lease_end = std::min(live->lease_end, end);
+  }
+  Rearm();
 }
 
 // Nothing that has begun or ended has a lease any more.

@@ -58,6 +58,8 @@ struct GroupRequest {
   std::vector<TargetNumber> targets;
   CaptureSpec spec;  // Without start_step.
   absl::Duration lease = kDefaultGroupLease;
+  // What is left of the lease when whoever asked stops watching before the commit. Infinite: all.
+  absl::Duration lease_without_caller = absl::InfiniteDuration();
 };
 
 // What has become of one of its targets.

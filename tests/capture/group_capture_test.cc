@@ -45,9 +45,15 @@ class GroupCaptureTest : public testing::Test {
   void Prepare(const std::vector<TargetNumber>& targets, CaptureSpec spec = {.steps = 5},
                const Caller& caller = kAlice) {
     const auto watch = manager_.PrepareGroup(
-        caller, {.id = id_, .targets = targets, .spec = spec, .lease = absl::Seconds(30)},
+        caller,
+        {.id = id_,
+         .targets = targets,
+         .spec = spec,
+         .lease = absl::Seconds(30),
+         .lease_without_caller = lease_without_caller_},
         [this](const GroupPreparation& preparation) { heard_.push_back(preparation); });
     ASSERT_THAT(watch, IsOk());
+    watch_ = *watch;
   }
   // Of alice's two processes, both armed.
   void PrepareBothAndArm(CaptureSpec spec = {.steps = 5}) {
@@ -84,6 +90,8 @@ class GroupCaptureTest : public testing::Test {
   FakeClock clock_;
   FakeTargetPort targets_;
   FakeStore store_;
+  absl::Duration lease_without_caller_ = absl::InfiniteDuration();
+  CaptureManager::WatchId watch_ = 0;
   std::vector<GroupPreparation> heard_;
   quota::Ledger ledger_{quota::Limits::ForMemory(int64_t{2} << 30), clock_};
   CaptureManager manager_{{.node_name = "node1", .ledger = &ledger_}, targets_, store_, clock_};
@@ -239,6 +247,9 @@ TEST_F(GroupCaptureTest, RefusesWhatNoGroupCanBe) {
               StatusIs(Code::kInvalidArgument, HasSubstr("lease")));
   EXPECT_THAT(prepare({.id = id_, .targets = {a}, .spec = spec, .lease = absl::Hours(1)}),
               StatusIs(Code::kInvalidArgument, HasSubstr("lease")));
+  EXPECT_THAT(
+      prepare({.id = id_, .targets = {a}, .spec = spec, .lease_without_caller = absl::Hours(1)}),
+      StatusIs(Code::kInvalidArgument, HasSubstr("lease")));
   EXPECT_THAT(targets_.arms(), IsEmpty());
 }
 
@@ -390,6 +401,45 @@ TEST_F(GroupCaptureTest, WhatNobodyCommitsLapsesWithItsLease) {
   EXPECT_EQ(record.state, CaptureState::kFailed);
   EXPECT_EQ(record.ended_by, EndedBy::kLeaseExpired);
   EXPECT_THAT(manager_.CommitGroup(kAlice, id_, {.first_step = 200}), StatusIs(Code::kNotFound));
+}
+
+TEST_F(GroupCaptureTest, WhatIsHeldLapsesEarlierOnceItsCallerIsGone) {
+  lease_without_caller_ = absl::Seconds(10);
+  PrepareBothAndArm();
+  Advance(absl::Seconds(5));
+  manager_.StopWatching(watch_);
+  Advance(absl::Seconds(9));
+  EXPECT_THAT(targets_.stops(), IsEmpty());
+  targets_.AnswerByItself(DrainResult());
+  Advance(absl::Seconds(1));
+  EXPECT_THAT(targets_.stops(), SizeIs(2));
+  EXPECT_EQ(GetOrDie(CaptureOf(0)).ended_by, EndedBy::kLeaseExpired);
+}
+
+TEST_F(GroupCaptureTest, ACallerThatGoesLateDoesNotMakeTheLeaseLonger) {
+  lease_without_caller_ = absl::Seconds(10);
+  PrepareBothAndArm();
+  Advance(absl::Seconds(25));
+  manager_.StopWatching(watch_);
+  Advance(absl::Seconds(5));
+  EXPECT_THAT(targets_.stops(), SizeIs(2));
+}
+
+TEST_F(GroupCaptureTest, ACallerThatGoesBehindTheCommitChangesNoLease) {
+  lease_without_caller_ = absl::Seconds(10);
+  PrepareBothAndArm();
+  const GroupStart start{.first_step = 110, .lease = absl::Seconds(15)};
+  ASSERT_THAT(manager_.CommitGroup(kAlice, id_, start), IsOk());
+  manager_.StopWatching(watch_);
+  Advance(absl::Seconds(14));
+  EXPECT_THAT(targets_.stops(), IsEmpty());
+}
+
+TEST_F(GroupCaptureTest, WithoutSuchALeaseACallerMayGoBeforeTheCommit) {
+  PrepareBothAndArm();
+  manager_.StopWatching(watch_);
+  Advance(absl::Seconds(29));
+  EXPECT_THAT(targets_.stops(), IsEmpty());
 }
 
 TEST_F(GroupCaptureTest, ACommittedGroupHasNoLease) {

@@ -14,6 +14,9 @@ TERMINAL = ('COMPLETE', 'PARTIAL', 'FAILED', 'CANCELLED')
 # Of the rounds with something that goes wrong; PROFD_CHAOS_SEED runs another course.
 CHAOS_ROUNDS = int(os.environ.get('PROFD_CHAOS_ROUNDS', 4 if harness.is_sanitized() else 12))
 CHAOS_SEED = int(os.environ.get('PROFD_CHAOS_SEED', 20261120))
+# Coordinators that are killed at a moment of their own. Each may cost a lease.
+KILLED_COORDINATORS = int(os.environ.get('PROFD_KILLED_COORDINATORS', 2))
+LONGEST_ARMED_S = 30
 
 
 def rows_of(cluster):
@@ -210,6 +213,31 @@ class GroupTest(ClusterTest):
         process.communicate()
         rows = harness.until(lambda: ended_of(cluster), 'the lease is over')
         self.assertEqual({row['ended_by'] for row in rows}, {'lease_expired'})
+
+    def test_a_coordinator_that_is_killed_at_any_moment_leaves_nothing_armed(self):
+        dice = random.Random(CHAOS_SEED)
+        cluster = self.cluster(nodes=2, ranks_per_node=2)
+        for number in range(KILLED_COORDINATORS):
+            # Half of them while the ranks stand still: those captures would wait for ever.
+            if number % 2 == 1:
+                cluster.halt()
+            process = cluster.begin('trace', '--job', JOB, '--steps', 2, '--wait', 100000, '--json',
+                                    '--gpu', 'off', '--lead', '400ms')
+            after_s = dice.uniform(0, 0.9)
+            time.sleep(after_s)
+            process.kill()
+            process.communicate()
+            killed = time.monotonic()
+            # Twice: a daemon may have been about to arm what it was asked for.
+            for _ in range(2):
+                harness.until(lambda: not live_of(cluster), f'nothing is armed, after {after_s} s')
+                time.sleep(0.3)
+            armed_s = time.monotonic() - killed
+            self.assertLess(armed_s, LONGEST_ARMED_S)
+            print(f'killed after {after_s:.2f} s: nothing armed {armed_s:.1f} s later', flush=True)
+            cluster.go()
+        ends = {row['ended_by'] for row in rows_of(cluster)}
+        self.assertLessEqual(ends, {'steps', 'lease_expired', 'cancelled', ''})
 
     def test_a_cancel_by_the_groups_id_ends_it_on_every_node(self):
         cluster = self.cluster(nodes=2, ranks_per_node=2)

@@ -85,6 +85,10 @@ absl::StatusOr<GroupRequest> GroupRequestFromProto(const v1::PrepareGroupRequest
   if (request.has_lease()) {
     ASSIGN_OR_RETURN(out.lease, DurationFromProto(request.lease(), "lease"));
   }
+  if (request.has_lease_without_caller()) {
+    ASSIGN_OR_RETURN(out.lease_without_caller,
+                     DurationFromProto(request.lease_without_caller(), "lease_without_caller"));
+  }
   return out;
 }
 

@@ -173,7 +173,9 @@ void GroupPrepare::Pump() {
   v1::GroupPreparation message;
   PreparationToProto(*preparation, message);
   ClockToProto(parts_, *message.mutable_clock());
-  if (preparation->settled) return stream_.WriteLast(message);
+  if (preparation->settled && !request_.has_lease_without_caller()) {
+    return stream_.WriteLast(message);
+  }
   stream_.Write(message);
 }
 

@@ -15,6 +15,7 @@ namespace profd::rpc {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Captures = v1::CaptureService::Stub;
 using StatusCode = absl::StatusCode;
@@ -114,6 +115,33 @@ TEST_F(GroupsTest, APreparationCarriesTheNodesClock) {
   ASSERT_THAT(Do(*me_->node, &v1::NodeService::Stub::GetClock, v1::GetClockRequest(), &clock),
               Succeeds());
   EXPECT_GE(clock.monotonic_ns(), last.clock().monotonic_ns());
+}
+
+TEST_F(GroupsTest, AStreamThatTellsOfItsCallerStaysOpenAndItsEndShortensTheLease) {
+  v1::PrepareGroupRequest request = Request({10});
+  request.mutable_lease_without_caller()->set_seconds(10);
+  grpc::ClientContext context;
+  const auto stream = me_->captures->PrepareGroup(&context, request);
+  v1::GroupPreparation last;
+  ASSERT_TRUE(stream->Read(&last));
+  targets_.Armed(targets_.arms().at(0).request.capture_id);
+  while (!last.settled()) ASSERT_TRUE(stream->Read(&last));
+  manager_->DrainForTesting();
+  EXPECT_THAT(manager_->Live(), SizeIs(1)) << "it is held";
+  targets_.AnswerByItself(DrainResult());
+  const absl::Duration gone = clock_.Monotonic();
+  context.TryCancel();
+  EXPECT_FALSE(stream->Finish().ok());
+  // The daemon hears of it a moment later; the lease alone would have 30 s.
+  for (int i = 0; i < 3000 && !manager_->Live().empty(); ++i) {
+    absl::SleepFor(absl::Milliseconds(1));
+    clock_.Advance(absl::Milliseconds(9));
+    manager_->RunTimersForTesting();
+    manager_->DrainForTesting();
+  }
+  EXPECT_THAT(manager_->Live(), IsEmpty());
+  EXPECT_GE(clock_.Monotonic() - gone, absl::Seconds(10));
+  EXPECT_LT(clock_.Monotonic() - gone, absl::Seconds(29));
 }
 
 TEST_F(GroupsTest, AMemberThatIsRefusedIsARowNotAnError) {
