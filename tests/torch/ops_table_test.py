@@ -3,6 +3,7 @@ PROFD_TORCH_PYTHON: profiles made here and now, on a CPU; and traces of GPUs (PR
 is told what Kineto would have told it (kineto_events.py).
 """
 
+import json
 import os
 import pathlib
 import subprocess
@@ -76,6 +77,26 @@ class OpsTableTest(unittest.TestCase):
             self.assertEqual(a, b, f'{table}, line {line}')
         self.assertEqual(len(ours), len(theirs), table)
 
+    def check_sums(self, name):
+        """profd's own table has the calls and times of torch.profiler's, operators that redispatch included."""
+        theirs = json.loads((self.folder / f'{name}.sums.json').read_text())
+        # Steps are one row of torch's.
+        theirs = {key: sums for key, sums in theirs.items() if not key.startswith('ProfilerStep')}
+        capture = self.folder / 'sums.profd'
+        imported = run(PROFCTL, 'import', self.folder / f'{name}.json', '-o', capture)
+        self.assertEqual(imported.returncode, 0, imported.stderr)
+        shown = run(PROFCTL, 'ops', capture, '--json', '--limit', 0)
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        ours = {row['name']: row for row in json.loads(shown.stdout)['rows']}
+        self.assertIn('nested', theirs)
+        for key, (calls, total_us, self_us) in theirs.items():
+            if key == '[memory]':
+                continue
+            self.assertEqual(ours[key]['calls'], calls, key)
+            self.assertAlmostEqual(ours[key]['cpu_total_ns'] / 1e3, total_us, delta=0.01, msg=key)
+            self.assertAlmostEqual(ours[key]['self_cpu_ns'] / 1e3, self_us, delta=0.01, msg=key)
+        capture.unlink()
+
     def test_profiles_of_this_torch(self):
         release = torch_table(self.folder)[-1]
         if not knows_nanoseconds(release):
@@ -83,6 +104,7 @@ class OpsTableTest(unittest.TestCase):
         for name in ('plain', 'shapes', 'memory'):
             with self.subTest(name):
                 self.check(self.folder / f'{name}.json', name, release)
+                self.check_sums(name)
 
     def test_traces_of_gpus(self):
         if not (DATA / 'traces').is_dir():

@@ -1,7 +1,8 @@
 """What torch itself prints as its operator table, to compare ours with. Run by a Python that has torch.
 
   torch_table.py FOLDER     profiles a small training and writes, for each way to record it, NAME.json (its trace),
-                            NAME.txt, NAME.inputs.txt and NAME.KEY.sorted.txt (its tables)
+                            NAME.txt, NAME.inputs.txt and NAME.KEY.sorted.txt (its tables), and NAME.sums.json: calls,
+                            CPU total, and self CPU (us) by name
   torch_table.py FOLDER --trace TRACE [--edges START,END]
                             the same tables of a trace of torch.profiler's that is there already (kineto_events.py);
                             releases before 2.4 know whole microseconds only, for which the trace is rounded first
@@ -62,11 +63,16 @@ def train(options, out):
             with record_function("forward"):
                 loss = model(torch.randn(4, 3, 16, 16)).sum()
             loss.backward()
+            with record_function("nested"), record_function("nested"):
+                loss.detach().clone()
             optimizer.step()
             optimizer.zero_grad()
             recorded.step()
     recorded.export_chrome_trace(out + ".json")
     write_tables(lambda by_inputs: recorded.key_averages(group_by_input_shape=by_inputs), out)
+    with open(out + ".sums.json", "w", encoding="utf-8") as file:
+        json.dump({row.key: [row.count, row.cpu_time_total, row.self_cpu_time_total]
+                   for row in recorded.key_averages()}, file)
 
 
 def round_trace(trace, out):

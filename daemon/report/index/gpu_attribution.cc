@@ -7,6 +7,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/merge_runs.h"
+#include "daemon/report/index/redispatch.h"
 #include "daemon/report/index/step_lookup.h"
 
 namespace profd::report {
@@ -21,8 +22,9 @@ class ThreadPaths {
  public:
   explicit ThreadPaths(std::span<Call> calls) : calls_(calls), sweep_(calls) {}
 
-  void EndRange(int64_t start_ns, int64_t end_ns, uint32_t name, bool is_outermost,
-                RangePaths& paths) {
+  // `folds_previous`: the range before this one is the same call, and so has its name.
+  void EndRange(int64_t start_ns, int64_t end_ns, uint32_t name, bool folds_previous,
+                bool is_outermost, RangePaths& paths) {
     const auto position = static_cast<uint32_t>(ranges_.size());
     bool holds_calls = false;
     sweep_.EndRange(start_ns, end_ns, [&](size_t call) {
@@ -30,6 +32,9 @@ class ThreadPaths {
       calls_[call].range_start_ns = start_ns;
       holds_calls = true;
     });
+    if (folds_previous && !parentless_.empty() && parentless_.back().start_ns >= start_ns) {
+      ranges_[parentless_.back().position].name = name;
+    }
     while (!parentless_.empty() && parentless_.back().start_ns >= start_ns) {
       ranges_[parentless_.back().position].parent = position;
       parentless_.pop_back();
@@ -211,7 +216,11 @@ absl::Status GpuAttribution::FindPaths(store::CaptureReader& reader, OpKinds* ki
   }
   filter.end_ns = EndOf(filter.end_ns, 1);
   uint32_t columns = kRangeStart | kRangeDuration | kRangeName | kRangeDepth;
-  if (kinds != nullptr) columns |= kinds->columns();
+  std::optional<Redispatches> redispatches;
+  if (kinds != nullptr) {
+    columns |= kinds->columns();
+    ASSIGN_OR_RETURN(redispatches, Redispatches::Build(reader));
+  }
   RETURN_IF_ERROR(reader.ForEach<RangeRow>(columns, filter, [&](const RangeBatch& batch) {
     if (batch.thread >= threads.size() || !threads[batch.thread].has_value()) {
       return absl::OkStatus();
@@ -219,8 +228,11 @@ absl::Status GpuAttribution::FindPaths(store::CaptureReader& reader, OpKinds* ki
     ThreadPaths& thread = *threads[batch.thread];
     const std::span<const uint32_t> names = kinds == nullptr ? batch.name : kinds->Of(batch);
     for (size_t i = 0; i < batch.size; ++i) {
+      const bool folds =
+          redispatches.has_value() &&
+          redispatches->FoldsPrevious(batch, i, kinds->NameOf(kinds->FirstOf(names[i])));
       thread.EndRange(batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i]), names[i],
-                      batch.depth[i] == 0, paths_);
+                      folds, batch.depth[i] == 0, paths_);
     }
     return absl::OkStatus();
   }));

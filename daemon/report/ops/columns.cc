@@ -171,7 +171,7 @@ const table::Description<OpProfileRow>& OpColumns() {
        {.key = "cpu_total_ns",
         .title = "CPU total",
         .doc = "Time from begin to end, summed over calls; one inside another of the same name "
-               "counts twice",
+               "counts twice, unless it is its only child (a redispatch)",
         .formula = "sum of end - begin",
         .unit = Unit::kNs,
         .priority = 2,

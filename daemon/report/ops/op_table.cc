@@ -15,6 +15,7 @@
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/op_kinds.h"
+#include "daemon/report/index/redispatch.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/ops/device.h"
 #include "daemon/report/ops/memory.h"
@@ -52,10 +53,6 @@ struct Totals {
     ++calls;
     self_ns += self;
     total_ns += static_cast<uint64_t>(duration_ns);
-  }
-  void Add(const OpMemory::Change& change) {
-    self_memory.Add(change.self);
-    memory.Add(change.total);
   }
   void Add(const Totals& other) {
     if (other.calls > 0) AddTimes(other);
@@ -238,7 +235,8 @@ class OpSummary {
   }
 
   absl::Status Read(const std::optional<StepRecord>& only) {
-    uint32_t columns = kRangeDuration | kRangeDepth | kinds_.columns();
+    ASSIGN_OR_RETURN(redispatches_, Redispatches::Build(reader_));
+    uint32_t columns = redispatches_->columns() | kinds_.columns();
     // Only these have rows of Python's functions.
     if (!reader_.record().imported.source.empty()) columns |= kRangeCategory;
     store::TimeFilter filter;
@@ -250,10 +248,12 @@ class OpSummary {
       ASSIGN_OR_RETURN(filter, SpanOfOnly());
     }
     if (has_losses_ || by_step_ || only.has_value() || gpu_.has_value()) columns |= kRangeStart;
-    return reader_.ForEach<RangeRow>(columns, filter, [&](const RangeBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<RangeRow>(columns, filter, [&](const RangeBatch& batch) {
       AddBatch(batch);
       return absl::OkStatus();
-    });
+    }));
+    for (const Pending& last : pending_) Commit(last);
+    return absl::OkStatus();
   }
 
   // One row per name (and step, and inputs).
@@ -393,28 +393,54 @@ class OpSummary {
     if (gpu_.has_value()) ApiTimesOf(batch.thread).Subtract(batch, self);
     const std::span<const uint32_t> kinds = kinds_.Of(batch);
     Grow();
-    if (!by_step_ && !only_.has_value()) {
-      for (size_t i = 0; i < batch.size; ++i) {
-        by_kind_[kinds[i]].Add(batch.duration_ns[i], self_[i]);
+    const std::span<const OpMemory::Change> changes =
+        memory_.empty() ? std::span<const OpMemory::Change>() : memory_.Of(batch);
+    size_t next_change = 0;
+    if (batch.thread >= pending_.size()) pending_.resize(batch.thread + size_t{1});
+    Pending pending = pending_[batch.thread];
+    for (size_t i = 0; i < batch.size; ++i) {
+      Pending range = {.kind = kinds[i], .duration_ns = batch.duration_ns[i], .self_ns = self[i]};
+      range.counts = SetStep(batch, i, range);
+      if (next_change < changes.size() && changes[next_change].row == i) {
+        range.self_memory = changes[next_change].self;
+        range.memory = changes[next_change].total;
+        ++next_change;
       }
-    } else {
-      for (size_t i = 0; i < batch.size; ++i) {
-        if (Totals* totals = TotalsOf(batch, i, kinds[i])) {
-          totals->Add(batch.duration_ns[i], self_[i]);
-        }
+      if (redispatches_->FoldsPrevious(batch, i, kinds_.NameOf(kinds_.FirstOf(kinds[i])))) {
+        range.self_ns += pending.self_ns;
+        range.self_memory.Add(pending.self_memory);
+      } else {
+        Commit(pending);
       }
+      pending = range;
     }
-    if (memory_.empty()) return;
-    for (const OpMemory::Change& change : memory_.Of(batch)) {
-      if (Totals* totals = TotalsOf(batch, change.row, kinds[change.row])) totals->Add(change);
-    }
+    pending_[batch.thread] = pending;
   }
 
-  // Where the batch's range `i` counts; nullptr: nowhere.
-  Totals* TotalsOf(const RangeBatch& batch, size_t i, uint32_t kind) {
-    if (only_.has_value() && !BeginsInOnly(batch.start_ns[i])) return nullptr;
-    if (!by_step_) return &by_kind_[kind];
-    return &by_step_totals_.At(lookup_.PositionAt(batch.start_ns[i]), kind);
+  // A range that counts unless the next one of its thread turns out to be the same call.
+  struct Pending {
+    bool counts = false;
+    uint32_t kind = 0;
+    size_t step = StepLookup::kNone;  // Position; by step only.
+    int64_t duration_ns = 0;
+    uint64_t self_ns = 0;
+    OpMemory::Bytes self_memory;
+    OpMemory::Bytes memory;
+  };
+
+  // Returns whether the batch's range `i` is wanted.
+  bool SetStep(const RangeBatch& batch, size_t i, Pending& range) {
+    if (only_.has_value() && !BeginsInOnly(batch.start_ns[i])) return false;
+    if (by_step_) range.step = lookup_.PositionAt(batch.start_ns[i]);
+    return true;
+  }
+
+  void Commit(const Pending& range) {
+    if (!range.counts) return;
+    Totals& totals = by_step_ ? by_step_totals_.At(range.step, range.kind) : by_kind_[range.kind];
+    totals.Add(range.duration_ns, range.self_ns);
+    totals.self_memory.Add(range.self_memory);
+    totals.memory.Add(range.memory);
   }
 
   bool BeginsInOnly(int64_t time_ns) const {
@@ -450,6 +476,8 @@ class OpSummary {
   StepLookup lookup_;
   std::vector<std::unique_ptr<SelfTimes>> threads_;
   std::vector<uint64_t> self_;
+  std::optional<Redispatches> redispatches_;
+  std::vector<Pending> pending_;  // By thread.
   OpKinds& kinds_;
   std::vector<Totals> by_kind_;
   StepTotals by_step_totals_;

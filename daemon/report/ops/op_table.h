@@ -19,8 +19,8 @@
 namespace profd::report {
 
 // Definitions are torch.profiler's: CPU total = end - start, summed over calls (a recursive range
-// counts at every level). Self = CPU total - the sum of the CPU totals of its direct children on
-// the same thread.
+// counts at every level, but an operator that redispatches to itself counts once: redispatch.h).
+// Self = CPU total - the sum of the CPU totals of its direct children on the same thread.
 
 // CUDA API calls are rows like ranges, and children of the range that they were made in.
 //

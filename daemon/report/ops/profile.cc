@@ -13,6 +13,7 @@
 #include "daemon/report/index/launch_statistics.h"
 #include "daemon/report/index/op_kinds.h"
 #include "daemon/report/index/operator_index.h"
+#include "daemon/report/index/redispatch.h"
 #include "daemon/report/index/stack_table.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/ops/flops.h"
@@ -147,52 +148,75 @@ class OpProfiler {
 
   absl::Status ReadRanges() {
     ASSIGN_OR_RETURN(FlopsLookup flops, FlopsLookup::Build(reader_));
-    uint32_t columns = kRangeStart | kRangeDuration | kinds_.columns();
+    ASSIGN_OR_RETURN(Redispatches redispatches, Redispatches::Build(reader_));
+    uint32_t columns = kRangeStart | kinds_.columns() | redispatches.columns();
     columns |= kRangeName | kRangeCategory;
-    if (!flops.empty()) columns |= kRangeDepth;
-    return reader_.ForEach<RangeRow>(columns, {}, [&](const RangeBatch& batch) {
+    std::vector<std::optional<Call>> last;  // By thread: counts unless it is the next one's call.
+    RETURN_IF_ERROR(reader_.ForEach<RangeRow>(columns, {}, [&](const RangeBatch& batch) {
       const std::span<const uint32_t> kinds = kinds_.Of(batch);
+      if (batch.thread >= last.size()) last.resize(batch.thread + size_t{1});
+      std::optional<Call>& previous = last[batch.thread];
       for (size_t i = 0; i < batch.size; ++i) {
-        is_python_[batch.name[i]] |=
+        const bool is_python =
             batch.category[i] == static_cast<uint8_t>(wire::RangeCategory::kPython);
-        Calls* const calls = Add(kinds[i], batch.thread, batch.start_ns[i], batch.duration_ns[i]);
-        if (calls == nullptr || flops.empty()) continue;
-        if (const OpFlops of = flops.Of(batch, i); of.count > 0) calls->Add(of);
+        is_python_[batch.name[i]] |= is_python;
+        const uint32_t name = kinds_.NameOf(kinds_.FirstOf(kinds[i]));
+        // Functions of Python that call themselves are several calls.
+        const bool folds = redispatches.FoldsPrevious(batch, i, name) && !is_python;
+        if (previous.has_value() && !folds) Add(*previous);
+        previous = {.kind = kinds[i],
+                    .thread = batch.thread,
+                    .start_ns = batch.start_ns[i],
+                    .duration_ns = batch.duration_ns[i]};
+        if (!flops.empty()) previous->flops = flops.Of(batch, i);
       }
       return absl::OkStatus();
-    });
+    }));
+    for (const std::optional<Call>& call : last) {
+      if (call.has_value()) Add(*call);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status ReadCalls() {
     return reader_.ForEach<ApiRow>([&](const ApiBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
-        Add(kinds_.OfCall(batch.name[i], batch.thread, batch.start_ns[i]), batch.thread,
-            batch.start_ns[i], batch.duration_ns[i]);
+        Add({.kind = kinds_.OfCall(batch.name[i], batch.thread, batch.start_ns[i]),
+             .thread = batch.thread,
+             .start_ns = batch.start_ns[i],
+             .duration_ns = batch.duration_ns[i]});
       }
       return absl::OkStatus();
     });
   }
 
-  // nullptr: it is not wanted. Valid until the next call.
-  Calls* Add(uint32_t kind, uint32_t thread, int64_t start_ns, int64_t duration_ns) {
-    const size_t position = lookup_.PositionAt(start_ns);
+  struct Call {
+    uint32_t kind;
+    uint32_t thread;
+    int64_t start_ns;
+    int64_t duration_ns;
+    OpFlops flops;
+  };
+
+  void Add(const Call& call) {
+    const size_t position = lookup_.PositionAt(call.start_ns);
     const int64_t step = position == StepLookup::kNone ? -1 : lookup_.steps()[position].index;
-    if (only_.has_value() && step != only_->index) return nullptr;
-    const Key key = {kinds_.FirstOf(kind), by_step_ ? step : -1};
+    if (only_.has_value() && step != only_->index) return;
+    const Key key = {kinds_.FirstOf(call.kind), by_step_ ? step : -1};
     const auto [at, inserted] = number_of_.try_emplace(key, static_cast<uint32_t>(calls_.size()));
     if (inserted) calls_.emplace_back();
-    durations_.Add(at->second, duration_ns);
+    durations_.Add(at->second, call.duration_ns);
     if (!lines_.empty()) {
-      if (const uint32_t line = lines_.At(thread, start_ns); line != 0) {
+      if (const uint32_t line = lines_.At(call.thread, call.start_ns); line != 0) {
         ++line_calls_[{at->second, line}];
       }
     }
     Calls& calls = calls_[at->second];
-    if (position == StepLookup::kNone) return &calls;
+    if (call.flops.count > 0) calls.Add(call.flops);
+    if (position == StepLookup::kNone) return;
     ++(position == 0 ? calls.in_first_step : calls.in_later_steps);
     (position == 0 ? calls.first_step_ns : calls.later_steps_ns) +=
-        static_cast<uint64_t>(duration_ns);
-    return &calls;
+        static_cast<uint64_t>(call.duration_ns);
   }
 
   // Of the devices, where they are all of one kind.

@@ -86,6 +86,19 @@ TEST_F(OpDeviceTest, DevicesAreBusySideBySide) {
   EXPECT_EQ(std::get<2>(SumsOf(Table()).at("step")), 110 + 100);
 }
 
+// An API call is a child, too.
+TEST_F(OpDeviceTest, AnOperatorThatLaunchesBesideItsOwnNameDoesNotRedispatch) {
+  reader_.Range(main_, "aten::copy_", 0, 100).Range(main_, "aten::copy_", 10, 90);
+  Launch(20, 500, 530);
+  EXPECT_EQ(RowOf(Table(), "aten::copy_").calls, 1);
+  EXPECT_EQ(RowOf(Table(), "aten::copy_").self_cpu_ns, 98);
+  EXPECT_EQ(RowOf(Table(), "aten::copy_").self_device_ns, 30);
+  Launch(95, 530, 540);
+  EXPECT_EQ(RowOf(Table(), "aten::copy_").calls, 2);
+  EXPECT_EQ(RowOf(Table(), "aten::copy_").self_cpu_ns, 18 + 78);
+  EXPECT_EQ(RowOf(Table(), "aten::copy_").self_device_ns, 40);
+}
+
 TEST_F(OpDeviceTest, WorkOfARecursiveRangeCountsOnce) {
   reader_.Range(main_, "f", 0, 100).Range(main_, "f", 10, 90);
   Launch(20, 200, 250);

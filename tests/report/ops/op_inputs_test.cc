@@ -62,6 +62,21 @@ TEST_F(OpInputsTest, TypesTellRowsApartAndStridesDoNot) {
                           AllOf(Field(&OpRow::types, R"(["long int"])"), Field(&OpRow::calls, 1))));
 }
 
+// As torch.profiler with group_by_input_shape.
+TEST_F(OpInputsTest, ARedispatchIsACallWithTheOuterInputs) {
+  const uint32_t outer = reader_.Inputs("[[2,2]]", R"(["float"])");
+  const uint32_t inner = reader_.Inputs("[[4]]", R"(["float"])");
+  reader_.Operator(main_, "aten::sum", 0, 100, {.inputs = outer})
+      .Operator(main_, "aten::sum", 10, 90, {.inputs = inner})
+      .ApiCall(main_, "cudaLaunchKernel", 20, 25, 1)
+      .Kernel("k", 200, 230, 1);
+  EXPECT_THAT(
+      Rows({.sort = OpSort::kName}),
+      ElementsAre(AllOf(RowIs("aten::sum", "[[2,2]]", 1), Field(&OpRow::self_cpu_ns, 95),
+                        Field(&OpRow::self_device_ns, 30), Field(&OpRow::device_total_ns, 30)),
+                  RowIs("cudaLaunchKernel", "", 1)));
+}
+
 TEST_F(OpInputsTest, WhatHasNoInputsIsOneRowByName) {
   const uint32_t nothing = reader_.Inputs("", "");
   reader_.Range(main_, "train", 0, 100)

@@ -39,6 +39,22 @@ class OpMemoryTest : public testing::Test {
   const uint32_t other_;
 };
 
+TEST_F(OpMemoryTest, ARedispatchHasItsBytesOnce) {
+  for (const size_t rows : {1, 100}) {
+    FakeCaptureReader reader;
+    const uint32_t main = reader.AddThread(1, "main");
+    reader.BatchRows(rows)
+        .Range(main, "aten::empty", 0, 100)
+        .Range(main, "aten::empty", 10, 90)
+        .Allocate(main, 5, 0x1, 1)
+        .Allocate(main, 50, 0x2, 64);
+    const OpRow row = SummarizeOps(reader, {})->rows.at(0);
+    EXPECT_EQ(row.calls, 1);
+    EXPECT_EQ(row.self_cpu_memory_bytes, 65);
+    EXPECT_EQ(row.cpu_memory_bytes, 65);
+  }
+}
+
 TEST_F(OpMemoryTest, TotalIsAllocatedLessFreedInsideAndSelfIsWithoutChildren) {
   reader_.Range(main_, "step", 0, 1000)
       .Range(main_, "linear", 100, 300)

@@ -191,6 +191,19 @@ TEST_F(OpProfileTest, RatesAreOfWhatTheGpuWasBusyWith) {
   EXPECT_THAT(row.peak_share, DoubleEq(2e14 / 989.4e12));
 }
 
+TEST_F(OpProfileTest, ARedispatchHasItsFlopsAndItsDurationOnce) {
+  const uint32_t inputs = reader_.Inputs("[[10,10],[10,10]]", R"(["float","float"])");
+  reader_.BatchRows(1)
+      .Operator(main_, "aten::mm", 0, 100, {.inputs = inputs})
+      .Operator(main_, "aten::mm", 10, 90, {.inputs = inputs})
+      .Operator(main_, "aten::mm", 200, 210, {.inputs = inputs});
+  const OpProfileRow row = RowOf(Profile(), "aten::mm");
+  EXPECT_EQ(row.calls, 2);
+  EXPECT_EQ(row.flops, 2 * 2000);
+  EXPECT_EQ(row.p50_ns, 10);
+  EXPECT_THAT(row.flops_per_s, DoubleEq(4000 / 110e-9));
+}
+
 TEST_F(OpProfileTest, ARateThatFp32CannotHaveIsTf32) {
   const uint32_t inputs = reader_.Inputs("[[1000,1000],[1000,1000]]", R"(["float","float"])");
   reader_.mutable_record().gpu.devices = {{.name = "NVIDIA H100 80GB HBM3"}};

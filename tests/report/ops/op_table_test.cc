@@ -61,11 +61,54 @@ TEST(OpTableTest, SelfIsTotalLessTheDirectChildrenOnly) {
   EXPECT_EQ(table.row_count, 4);
 }
 
-TEST(OpTableTest, ARecursiveRangeCountsAtEveryLevel) {
+TEST(OpTableTest, ARecursiveRangeWithOtherChildrenCountsAtEveryLevel) {
   FakeCaptureReader reader;
   const uint32_t main = reader.AddThread(1, "main");
-  reader.Range(main, "f", 0, 100).Range(main, "f", 10, 90).Range(main, "f", 20, 30);
-  EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"f", {3, 100, 190}}}));
+  reader.Range(main, "f", 0, 100)
+      .Range(main, "f", 10, 60)
+      .Range(main, "f", 20, 30)
+      .Range(main, "f", 40, 50)
+      .Range(main, "g", 70, 90);
+  EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"f", {4, 80, 170}}, {"g", {1, 20, 20}}}));
+}
+
+TEST(OpTableTest, AnOperatorThatRedispatchesToItselfCountsOnce) {
+  for (const size_t rows : {1, 2, 100}) {
+    FakeCaptureReader reader;
+    const uint32_t main = reader.AddThread(1, "main");
+    const uint32_t other = reader.AddThread(2, "other");
+    reader.BatchRows(rows)
+        .Range(main, "backward", 0, 200)
+        .Range(main, "aten::sum", 0, 100)
+        .Range(other, "aten::sum", 1, 2)
+        .Range(main, "aten::sum", 10, 90)
+        .Range(main, "aten::sum", 20, 80)
+        .Range(main, "aten::fill_", 30, 40)
+        .Range(main, "aten::copy_", 50, 60)
+        .Range(main, "aten::sum", 100, 140)
+        .Range(main, "aten::sum", 150, 160);
+    const OpTable table = TableOf(reader);
+    EXPECT_EQ(SumsOf(table), (TimeSums{{"backward", {1, 50, 200}},
+                                       {"aten::sum", {4, 80 + 1 + 40 + 10, 100 + 1 + 40 + 10}},
+                                       {"aten::fill_", {1, 10, 10}},
+                                       {"aten::copy_", {1, 10, 10}}}));
+    for (const OpRow& row : table.rows) {
+      if (row.name != "aten::sum") continue;
+      EXPECT_EQ(row.max_ns, 100);
+    }
+  }
+}
+
+TEST(OpTableTest, ARangeBelowADroppedOneOfItsNameIsACallOfItsOwn) {
+  FakeCaptureReader reader;
+  const uint32_t main = reader.AddThread(1, "main");
+  reader.mutable_record().drops[static_cast<size_t>(DropReason::kNoChunk)] = 2;
+  // The parent of the first "f" was dropped, and what was between the other two.
+  reader.Range(main, "f", 0, 10, {.depth = 1})
+      .Range(main, "f", 20, 30, {.depth = 0})
+      .Range(main, "f", 40, 90, {.depth = 0})
+      .Range(main, "f", 50, 80, {.depth = 2});
+  EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"f", {4, 70, 100}}}));
 }
 
 TEST(OpTableTest, ThreadsDoNotSubtractFromEachOther) {

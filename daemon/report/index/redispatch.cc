@@ -1,0 +1,71 @@
+#include "daemon/report/index/redispatch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/base/status_macros.h"
+#include "daemon/report/index/end_of.h"
+
+namespace profd::report {
+namespace {
+
+bool HasOneIn(const std::vector<int64_t>& sorted, int64_t begin_ns, int64_t end_ns) {
+  const auto at = std::ranges::lower_bound(sorted, begin_ns);
+  return at != sorted.end() && *at < end_ns;
+}
+
+}  // namespace
+
+absl::StatusOr<Redispatches> Redispatches::Build(store::CaptureReader& reader) {
+  Redispatches result;
+  result.threads_.resize(reader.threads().size());
+  RETURN_IF_ERROR(reader.ForEach<ApiRow>([&](const ApiBatch& batch) {
+    if (batch.thread >= result.threads_.size()) result.threads_.resize(batch.thread + size_t{1});
+    std::vector<int64_t>& starts = result.threads_[batch.thread].api_starts;
+    starts.insert(starts.end(), batch.start_ns.begin(), batch.start_ns.end());
+    result.needs_starts_ |= batch.size > 0;
+    return absl::OkStatus();
+  }));
+  for (OfThread& thread : result.threads_) {
+    if (!std::ranges::is_sorted(thread.api_starts)) std::ranges::sort(thread.api_starts);
+  }
+  // A parent may be missing, and then depths alone do not tell whose child a range is.
+  result.needs_starts_ |= TotalDrops(reader.record().drops) > 0;
+  return result;
+}
+
+uint32_t Redispatches::columns() const {
+  const uint32_t columns = kRangeDuration | kRangeDepth;
+  return needs_starts_ ? columns | kRangeStart : columns;
+}
+
+bool Redispatches::FoldsPrevious(const RangeBatch& batch, size_t i, uint32_t name) {
+  if (batch.thread >= threads_.size()) threads_.resize(batch.thread + size_t{1});
+  OfThread& thread = threads_[batch.thread];
+  const uint16_t depth = batch.depth[i];
+  if (depth + size_t{1} >= thread.children.size()) thread.children.resize(depth + size_t{2});
+  const uint32_t child_count = std::exchange(thread.children[depth + size_t{1}], 0);
+  ++thread.children[depth];
+  const int64_t start_ns = needs_starts_ ? batch.start_ns[i] : 0;
+  const int64_t duration_ns = batch.duration_ns[i];
+  const bool folds = child_count == 1 && thread.has_previous && thread.name == name &&
+                     thread.depth == depth + 1 &&
+                     (!needs_starts_ || CallsItself(thread, start_ns, duration_ns));
+  thread.has_previous = true;
+  thread.depth = depth;
+  thread.name = name;
+  thread.start_ns = start_ns;
+  thread.duration_ns = duration_ns;
+  return folds;
+}
+
+// Whether the previous range lies in [start_ns, start_ns + duration_ns), with no API call beside
+// it.
+bool Redispatches::CallsItself(const OfThread& thread, int64_t start_ns, int64_t duration_ns) {
+  if (thread.start_ns < start_ns) return false;
+  const int64_t inner_end_ns = EndOf(thread.start_ns, thread.duration_ns);
+  return !HasOneIn(thread.api_starts, start_ns, thread.start_ns) &&
+         !HasOneIn(thread.api_starts, inner_end_ns, EndOf(start_ns, duration_ns));
+}
+
+}  // namespace profd::report
