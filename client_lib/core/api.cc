@@ -165,7 +165,9 @@ const CopyTable* profd_copy_table(void) {
                                        InitializeInjectionNvtx2,
                                        profd_torch_table,
                                        profd_stop_threads,
-                                       profd_restart_threads};
+                                       profd_restart_threads,
+                                       profd_range_open_id,
+                                       profd_range_close};
   return &kTable;
 }
 

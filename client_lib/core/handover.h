@@ -58,6 +58,8 @@ struct CopyTable {
   // And behind what 0.1.0 had at its end:
   decltype(&profd_stop_threads) stop_threads;
   decltype(&profd_restart_threads) restart_threads;
+  decltype(&profd_range_open_id) range_open_id;
+  decltype(&profd_range_close) range_close;
 };
 
 // Looks through the loader's list once.

@@ -68,9 +68,9 @@ typedef uint64_t __attribute__((may_alias)) Word;
 }
 
 // Off the straight path: the thread's first range of a window, no chunk, too deep, a name
-// without a place, a slow clock.
-PROFD_NOINLINE void BeginSlowly(uint32_t name_id, uint64_t stack_bits = 0) {
-  if (!IsRecording()) return;
+// without a place, a slow clock. Returns the range's start; kRangeTooDeep; 0: nothing records.
+PROFD_NOINLINE uint64_t BeginSlowly(uint32_t name_id, uint64_t stack_bits = 0) {
+  if (!IsRecording()) return 0;
   ThreadState* thread = CurrentThreadOrNew();
   WriteGuard guard(thread);
   if ((g_hot.detour.load(std::memory_order_relaxed) & kDetourMarker) != 0) {
@@ -78,15 +78,21 @@ PROFD_NOINLINE void BeginSlowly(uint32_t name_id, uint64_t stack_bits = 0) {
   }
   Session* session;
   const Entry entry = EnterEpoch(thread, &session);
-  if (entry == Entry::kOff) return;
-  if (entry == Entry::kNoThread) return session->CountDrop(wire::kDropNoThreadState);
+  if (entry == Entry::kOff) return 0;
+  if (entry == Entry::kNoThread) {
+    session->CountDrop(wire::kDropNoThreadState);
+    return 0;
+  }
   if (thread->depth >= wire::kMaxRangeDepth) {
     ++thread->depth;
-    return session->CountDrop(wire::kDropTooDeep);
+    session->CountDrop(wire::kDropTooDeep);
+    return kRangeTooDeep;
   }
   if (thread->chunk == nullptr) session->TakeChunk(thread);
   const uint32_t event_name_id = session->EventNameId(name_id);
-  Push(thread, thread->depth, event_name_id | stack_bits, ReadTicks());
+  const uint64_t start_ticks = ReadTicks();
+  Push(thread, thread->depth, event_name_id | stack_bits, start_ticks);
+  return start_ticks;
 }
 
 [[gnu::always_inline]] inline uint32_t StackAt(const ThreadState* thread, uint32_t depth) {
@@ -116,6 +122,16 @@ PROFD_NOINLINE void EndSlowly(ThreadState* thread) {
   Pop(thread, depth, thread->used_bytes, end_ticks);
 }
 
+// Takes the range at stack[at] off the stack.
+wire::OpenRange TakeOut(ThreadState* thread, uint32_t at) {
+  const wire::OpenRange range = thread->stack[at];
+  const uint32_t depth = thread->depth - 1;
+  memmove(&thread->stack[at], &thread->stack[at + 1], (depth - at) * sizeof(range));
+  thread->depth = depth;
+  thread->open_depth->store(depth, std::memory_order_release);
+  return range;
+}
+
 // The innermost range is of another stack, or whatever EndSlowly() is for.
 PROFD_NOINLINE void EndSlowlyOn(ThreadState* thread, uint32_t stack) {
   const uint32_t depth = thread->depth;
@@ -126,11 +142,42 @@ PROFD_NOINLINE void EndSlowlyOn(ThreadState* thread, uint32_t stack) {
   if (at == depth) return EndSlowly(thread);
   Session* session = g_hot.session.load(std::memory_order_acquire);
   if (session == nullptr || session->serial != thread->session_serial) return;
-  const wire::OpenRange range = thread->stack[at - 1];
-  memmove(&thread->stack[at - 1], &thread->stack[at], (depth - at) * sizeof(range));
-  thread->depth = depth - 1;
-  thread->open_depth->store(depth - 1, std::memory_order_release);
+  const wire::OpenRange range = TakeOut(thread, at - 1);
   WriteSpan(session, thread, range.name_id, range.start_ticks, ReadTicks());
+}
+
+// Starts of ranges that another thread has closed and that their own threads still have on their
+// stacks. Those of earlier windows are free places; where there is none, the range stays open.
+constexpr size_t kMaxClosedElsewhere = 64;
+constinit std::atomic<uint64_t> g_closed_elsewhere[kMaxClosedElsewhere] = {};
+constinit std::atomic<bool> g_any_closed_elsewhere{false};
+
+void TellOwner(const Session& session, uint64_t start_ticks) {
+  const uint64_t window_ticks = session.cycle_ticks.load(std::memory_order_relaxed);
+  for (std::atomic<uint64_t>& place : g_closed_elsewhere) {
+    uint64_t there = place.load(std::memory_order_relaxed);
+    if (there >= window_ticks && there != 0) continue;
+    if (!place.compare_exchange_strong(there, start_ticks, std::memory_order_release)) continue;
+    g_any_closed_elsewhere.store(true, std::memory_order_release);
+    return;
+  }
+}
+
+// Inside a write, at the thread's epoch.
+PROFD_NOINLINE void DropClosedElsewhere(ThreadState* thread) {
+  if (thread->depth > wire::kMaxRangeDepth) return;
+  for (std::atomic<uint64_t>& place : g_closed_elsewhere) {
+    uint64_t start_ticks = place.load(std::memory_order_acquire);
+    if (start_ticks == 0) continue;
+    for (uint32_t at = thread->depth; at-- > 0;) {
+      if (thread->stack[at].start_ticks != start_ticks || StackAt(thread, at) != kIdentityStack) {
+        continue;
+      }
+      TakeOut(thread, at);
+      place.compare_exchange_strong(start_ticks, 0, std::memory_order_relaxed);
+      break;
+    }
+  }
 }
 
 #if defined(__SANITIZE_THREAD__)
@@ -279,7 +326,7 @@ bool WriteBeforeOperator(OperatorBegin* begin, const void* event, uint32_t bytes
 }
 
 uint64_t FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCategory category,
-                        uint32_t bytes) {
+                        uint32_t bytes, uint16_t stack) {
   ThreadState* thread = begin->thread;
   wire::OperatorEvent* record = begin->record;
   const uint32_t depth = thread->depth;
@@ -302,8 +349,7 @@ uint64_t FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCateg
     MoveRecordIn(begin, bytes);
   }
   Push(thread, depth,
-       name_id | uint64_t{static_cast<uint16_t>(category)} << 32 |
-           uint64_t{kOperatorStack} << kStackShift,
+       name_id | uint64_t{static_cast<uint16_t>(category)} << 32 | uint64_t{stack} << kStackShift,
        start_ticks);
   thread->LeaveWrite();
   return start_ticks;
@@ -311,6 +357,7 @@ uint64_t FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCateg
 
 void EndRangesWithThread(Session* session, ThreadState* thread) {
   const uint64_t end_ticks = ReadTicks();
+  if (g_any_closed_elsewhere.load(std::memory_order_acquire)) DropClosedElsewhere(thread);
   // Deeper ones are not on the stack; they were counted as dropped when they began.
   if (thread->depth > wire::kMaxRangeDepth) thread->depth = wire::kMaxRangeDepth;
   while (thread->depth > 0) {
@@ -318,6 +365,45 @@ void EndRangesWithThread(Session* session, ThreadState* thread) {
     if (thread->used_bytes > kLastRoomForRange && !session->TakeChunk(thread)) return;
     Pop(thread, thread->depth - 1, thread->used_bytes, end_ticks, kUnendedHeaderWord);
   }
+}
+
+uint64_t OpenRange(uint32_t name_id) {
+  const uint64_t start_ticks = BeginSlowly(name_id, uint64_t{kIdentityStack} << kStackShift);
+  return start_ticks <= kRangeTooDeep ? start_ticks : SpanOf(name_id, start_ticks);
+}
+
+void CloseRange(uint64_t range) {
+  if (range == 0 || !IsRecording()) return;
+  ThreadState* thread = CurrentThreadOrNew();
+  WriteGuard guard(thread);
+  Session* session;
+  const Entry entry = EnterEpoch(thread, &session);
+  if (entry == Entry::kOff) return;
+  if (range == kRangeTooDeep) {
+    if (entry == Entry::kReady && thread->depth > wire::kMaxRangeDepth) --thread->depth;
+    return;
+  }
+  const uint64_t end_ticks = ReadTicks();
+  const uint64_t start_ticks = StartOfSpan(range, end_ticks);
+  if (start_ticks < session->cycle_ticks.load(std::memory_order_relaxed)) return;
+  if (entry == Entry::kNoThread) return session->CountDrop(wire::kDropNoThreadState);
+  if (g_any_closed_elsewhere.load(std::memory_order_acquire)) DropClosedElsewhere(thread);
+  const uint32_t depth = thread->depth;
+  uint32_t at = depth < wire::kMaxRangeDepth ? depth : wire::kMaxRangeDepth;
+  while (at > 0 && (thread->stack[at - 1].start_ticks != start_ticks ||
+                    StackAt(thread, at - 1) != kIdentityStack)) {
+    --at;
+  }
+  if (at > 0 && at == depth) return EndSlowly(thread);
+  if (at == 0) {
+    TellOwner(*session, start_ticks);
+    return WriteSpan(session, thread, session->EventNameId(NameOfSpan(range)), start_ticks,
+                     end_ticks);
+  }
+  // With ranges too deep to be kept inside of it, there is none to move.
+  if (depth > wire::kMaxRangeDepth) return;
+  const wire::OpenRange open = TakeOut(thread, at - 1);
+  WriteSpan(session, thread, open.name_id, start_ticks, end_ticks);
 }
 
 void BeginRangeOn(uint16_t stack, uint32_t name_id) {
@@ -382,6 +468,23 @@ void profd_range_end_id(void) {
     }
   }
   thread->LeaveWrite();
+}
+
+uint64_t profd_range_open_id(uint32_t name_id) {
+  if (const CopyTable* copy = EarlierCopy()) {
+    if (copy->size_bytes > offsetof(CopyTable, range_open_id)) return copy->range_open_id(name_id);
+    copy->range_begin_id(name_id);
+    return kRangeTooDeep;  // An older copy knows no identities: closing ends its innermost range.
+  }
+  return OpenRange(CheckedId(name_id));
+}
+
+void profd_range_close(uint64_t range) {
+  if (const CopyTable* copy = EarlierCopy()) {
+    if (copy->size_bytes > offsetof(CopyTable, range_close)) return copy->range_close(range);
+    return copy->range_end_id();
+  }
+  CloseRange(range);
 }
 
 }  // extern "C"

@@ -59,19 +59,11 @@ void RecordEvent(const Make& make) {
   }
 }
 
-// A span as the program carries it: its name and the low bits of its start.
 constexpr uint32_t kSpanNameBits = 16;
 constexpr uint64_t kSpanNameMask = (uint64_t{1} << kSpanNameBits) - 1;
 constexpr uint64_t kSpanTicksMask = ~uint64_t{0} >> kSpanNameBits;  // Of TSC, a day.
 constexpr uint64_t kJitterTicks = 10'000;
 static_assert(wire::kMaxNames <= kSpanNameMask + 1);
-
-uint64_t SpanStart(uint64_t span, uint64_t end_ticks) {
-  const uint64_t duration = (end_ticks - (span >> kSpanNameBits)) & kSpanTicksMask;
-  // Clocks of two processors may differ by a little.
-  if (kSpanTicksMask - duration < kJitterTicks) return end_ticks;
-  return duration < end_ticks ? end_ticks - duration : 0;
-}
 
 uint32_t LaneNumber(const ThreadState& thread, uint32_t lane) {
   return wire::kFirstLane | (thread.serial * kMaxLanes + lane) % wire::kFirstLane;
@@ -186,6 +178,21 @@ void RecordMemory(const profd_memory_event& memory, uint8_t flags) {
   });
 }
 
+uint64_t SpanOf(uint32_t name_id, uint64_t start_ticks) {
+  return start_ticks << kSpanNameBits | name_id;
+}
+
+uint32_t NameOfSpan(uint64_t span) {
+  return CheckedId(static_cast<uint32_t>(span & kSpanNameMask));
+}
+
+uint64_t StartOfSpan(uint64_t span, uint64_t end_ticks) {
+  const uint64_t duration = (end_ticks - (span >> kSpanNameBits)) & kSpanTicksMask;
+  // Clocks of two processors may differ by a little.
+  if (kSpanTicksMask - duration < kJitterTicks) return end_ticks;
+  return duration < end_ticks ? end_ticks - duration : 0;
+}
+
 uint64_t BeginSpan(uint32_t name_id) {
   if (!IsRecording()) return 0;
   if ((g_hot.detour.load(std::memory_order_relaxed) & kDetourMarker) != 0) {
@@ -193,7 +200,7 @@ uint64_t BeginSpan(uint32_t name_id) {
     WriteGuard guard(thread);
     MarkStepByRange(thread, name_id);
   }
-  return ReadTicks() << kSpanNameBits | name_id;
+  return SpanOf(name_id, ReadTicks());
 }
 
 void EndSpan(uint64_t span) {
@@ -204,11 +211,10 @@ void EndSpan(uint64_t span) {
   const Entry entry = EnterEpoch(thread, &session);
   if (entry == Entry::kOff) return;
   const uint64_t end_ticks = ReadTicks();
-  const uint64_t start_ticks = SpanStart(span, end_ticks);
+  const uint64_t start_ticks = StartOfSpan(span, end_ticks);
   if (start_ticks < session->cycle_ticks.load(std::memory_order_relaxed)) return;
   if (entry == Entry::kNoThread) return session->CountDrop(wire::kDropNoThreadState);
-  const uint32_t name_id = CheckedId(static_cast<uint32_t>(span & kSpanNameMask));
-  WriteSpan(session, thread, session->EventNameId(name_id), start_ticks, end_ticks);
+  WriteSpan(session, thread, session->EventNameId(NameOfSpan(span)), start_ticks, end_ticks);
 }
 
 void DropSpan() {

@@ -62,6 +62,16 @@ void RecordMemory(const profd_memory_event& event, uint8_t flags);
 void BeginRangeOn(uint16_t stack, uint32_t name_id);
 void EndRangeOn(uint16_t stack);
 
+// Ranges that are paired by identity: CloseRange() takes what opened the range, on any thread. The
+// calling thread's innermost range nests. One that is further out, or was opened on another thread,
+// is kept as a span. The thread that opened it drops it from its stack when it next opens or closes
+// a range here; a window that ends before that has it twice, once as open. (ranges.cc)
+uint64_t OpenRange(uint32_t name_id);  // 0: nothing records.
+void CloseRange(uint64_t range);
+inline constexpr uint16_t kIdentityStack = 65533;
+// Of a range that was too deep to be kept; no range has it.
+inline constexpr uint64_t kRangeTooDeep = 1;
+
 // Operators: ranges that a record describes, written when they begin. Three calls:
 //
 //   if (StartOperator(name_id, &begin)) {
@@ -73,7 +83,8 @@ void EndRangeOn(uint16_t stack);
 //
 // Between the first two the thread is inside a write: nothing else may be recorded, and nothing
 // waited for. The operator's time begins with FinishOperator(), so that describing it is not its
-// own. An operator is on the stack kOperatorStack; for its end see EndRangeOn(). (ranges.cc)
+// own. An operator is on the stack kOperatorStack; for its end see EndRangeOn(). On kIdentityStack,
+// CloseRange(SpanOf(name_id, start_ticks)) ends it. (ranges.cc)
 inline constexpr uint16_t kOperatorStack = 65535;
 
 struct OperatorBegin {
@@ -93,7 +104,7 @@ Session* SessionOf(const OperatorBegin& begin);
 // Sets `header`, `start_ticks` and `depth` of the record, whose `bytes` are a multiple of 8.
 // Returns `start_ticks`.
 uint64_t FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCategory category,
-                        uint32_t bytes);
+                        uint32_t bytes, uint16_t stack = kOperatorStack);
 inline void EndOperator() { EndRangeOn(kOperatorStack); }
 
 // Spans: ranges that need not nest, nor end on the thread that began them. Each is written
@@ -101,6 +112,10 @@ inline void EndOperator() { EndRangeOn(kOperatorStack); }
 // takes; 0: nothing records. A span that is open when a window ends is not kept.
 uint64_t BeginSpan(uint32_t name_id);
 void EndSpan(uint64_t span);
+// A span as the program carries it: its name and the low bits of its start.
+uint64_t SpanOf(uint32_t name_id, uint64_t start_ticks);
+uint32_t NameOfSpan(uint64_t span);
+uint64_t StartOfSpan(uint64_t span, uint64_t end_ticks);
 // A span that nobody will end: counts it as dropped.
 void DropSpan();
 

@@ -37,7 +37,12 @@ Place* TakePlace() {
 
 AsyncOperator* AsyncOperator::Take(uint64_t span) {
   Place* place = TakePlace();
-  return place == nullptr ? nullptr : new (place->bytes) AsyncOperator(span);
+  return place == nullptr ? nullptr : new (place->bytes) AsyncOperator(span, /*is_range=*/false);
+}
+
+AsyncOperator* AsyncOperator::TakeForRange() {
+  Place* place = TakePlace();
+  return place == nullptr ? nullptr : new (place->bytes) AsyncOperator(0, /*is_range=*/true);
 }
 
 void AsyncOperator::operator delete(void* operation) {

@@ -1,6 +1,6 @@
-// AsyncOperators are what torch carries for us from the begin to the end of an operator that may
-// end on another thread: a collective's, say. Given to torch as the observer's context, whose
-// virtual destructor gives it back.
+// AsyncOperators are what torch carries for us from the begin to the end of a record_function(),
+// which may end on another thread (a collective's), or while others that began later are still open
+// (in asyncio). Given to torch as the observer's context, whose virtual destructor gives it back.
 //
 // Threads:  any.
 // Hot path: no lock, no allocation.
@@ -19,21 +19,26 @@ class AsyncOperator {
  public:
   // One that carries `span` of BeginSpan(). Null: there is none left.
   static AsyncOperator* Take(uint64_t span);
+  // One that carries a range for CloseRange(), which set_range() tells.
+  static AsyncOperator* TakeForRange();
 
   virtual ~AsyncOperator() = default;
   AsyncOperator(const AsyncOperator&) = delete;
   AsyncOperator& operator=(const AsyncOperator&) = delete;
 
   uint64_t span() const { return span_; }
+  bool is_range() const { return is_range_; }
+  void set_range(uint64_t range) { span_ = range; }
 
   // Gives it back.
   static void operator delete(void* operation);
 
  private:
-  explicit AsyncOperator(uint64_t span) : span_(span) {}
+  AsyncOperator(uint64_t span, bool is_range) : span_(span), is_range_(is_range) {}
   static void* operator new(size_t, void* place) { return place; }
 
-  const uint64_t span_;
+  uint64_t span_;
+  const bool is_range_;
 };
 
 }  // namespace profd::client::torch

@@ -86,18 +86,21 @@ template <typename Value>
   return DescribeInputs(g_tensors, g_options, inputs, count, record, &g_input_counts);
 }
 
-[[gnu::always_inline]] inline void Begin(const void* record_function, bool with_inputs,
-                                         wire::RangeCategory category, uint32_t name_id) {
+// Returns its start; 0: it is not recorded.
+[[gnu::always_inline]] inline uint64_t Begin(const void* record_function, bool with_inputs,
+                                             wire::RangeCategory category, uint32_t name_id,
+                                             uint16_t stack = kOperatorStack) {
   OperatorBegin begin;
-  if (PROFD_UNLIKELY(!StartOperator(name_id, &begin))) return;
+  if (PROFD_UNLIKELY(!StartOperator(name_id, &begin))) return 0;
   // First, since it may write to the capture, too.
   const uint32_t stack_id = python_stack::IdOf(&begin);
   const uint32_t bytes = Describe(record_function, with_inputs, begin.record);
   begin.record->stack_id = stack_id;
-  const uint64_t start_ticks = FinishOperator(&begin, name_id, category, bytes);
-  if (stack_id == wire::kNoStackId) return;
+  const uint64_t start_ticks = FinishOperator(&begin, name_id, category, bytes, stack);
+  if (stack_id == wire::kNoStackId) return start_ticks;
   python_stack::SetStart(begin.thread, start_ticks,
                          /*may_outlive_call=*/category == wire::RangeCategory::kUser);
+  return start_ticks;
 }
 
 bool IsOff() { return g_hot.flag.load(std::memory_order_relaxed) == kFlagOff; }
@@ -146,13 +149,26 @@ CallbackContext OnUserBegin(const void* record_function) {
   const uint32_t name_id = NameOf(name);
   // A window that begins within a compilation has nothing of it, either.
   if (compilations::IsOne(name)) compilations::Open(name_id);
-  if (!IsOff()) Begin(record_function, kWithInputs, wire::RangeCategory::kUser, name_id);
-  return {};
+  if (IsOff()) return {};
+  AsyncOperator* carried = AsyncOperator::TakeForRange();
+  if (carried == nullptr) {
+    DropSpan();
+    return {};
+  }
+  const uint64_t start_ticks =
+      Begin(record_function, kWithInputs, wire::RangeCategory::kUser, name_id, kIdentityStack);
+  carried->set_range(start_ticks == 0 ? kRangeTooDeep : SpanOf(name_id, start_ticks));
+  return CallbackContext(carried);
 }
 
+// Without a context it began before the window, or inside of a compilation.
 void OnUserEnd(const void* record_function, void* context) {
-  if (context != nullptr) return EndSpan(static_cast<AsyncOperator*>(context)->span());
-  if (!IsAsync(record_function)) OnEnd(record_function, nullptr);
+  const auto* carried = static_cast<const AsyncOperator*>(context);
+  if (carried != nullptr && !carried->is_range()) return EndSpan(carried->span());
+  if (compilations::IsInside() && (carried != nullptr || !IsAsync(record_function))) {
+    compilations::EndInside();
+  }
+  if (carried != nullptr) CloseRange(carried->span());
   EndDeferredStep(record_function);  // May open or end a window.
 }
 

@@ -25,13 +25,76 @@ class RangeTest(DaemonTest):
     def test_one_object_may_be_entered_again_while_it_is_open(self):
         events, _ = self.record("""
             scope = profd.annotate("scope")
-            assert scope is profd.annotate("scope")
             with scope:
                 with scope, scope:
                     pass
         """)
         self.assertEqual([(r.name, r.depth) for r in events.ranges],
                          [("scope", 2), ("scope", 1), ("scope", 0)])
+
+    def check_overlapping(self, body):
+        """`body` opens "A", then "B", then closes "A", then "B"."""
+        events, _ = self.record(body)
+        ranges = sorted(events.ranges, key=lambda r: r.start)
+        self.assertEqual([r.name for r in ranges], ["A", "B", "after"])
+        a, b, after = ranges
+        self.assertLess(a.start, b.start)
+        self.assertLess(b.start, a.start + a.duration)
+        self.assertLess(a.start + a.duration, b.start + b.duration)
+        self.assertLessEqual(b.start + b.duration, after.start)
+        self.assertEqual(after.depth, 0)
+        self.assertEqual(events.open_ranges, [])
+
+    def test_blocks_of_asyncio_tasks_that_overlap_keep_their_times(self):
+        self.check_overlapping("""
+            import asyncio
+            async def task(name, opened, may_close, closed):
+                with profd.annotate(name):
+                    opened.set()
+                    await may_close.wait()
+                closed.set()
+            async def main():
+                a_opened, b_opened, a_closed, done = [asyncio.Event() for _ in range(4)]
+                a = asyncio.create_task(task("A", a_opened, b_opened, a_closed))
+                await a_opened.wait()
+                await asyncio.gather(a, task("B", b_opened, a_closed, done))
+            asyncio.run(main())
+            with profd.annotate("after"):
+                pass
+        """)
+
+    def test_overlapping_blocks_of_one_name_keep_their_times(self):
+        events, _ = self.record("""
+            first, second = profd.annotate("A"), profd.annotate("A")
+            first.__enter__()
+            with profd.annotate("before second"):
+                pass
+            second.__enter__()
+            first.__exit__(None, None, None)
+            with profd.annotate("after first"):
+                pass
+            second.__exit__(None, None, None)
+        """)
+        self.assertEqual([r.name for r in events.ranges], ["before second", "A", "after first", "A"])
+        before, first, after, second = events.ranges
+        self.assertLess(first.start, before.start)
+        self.assertGreater(second.start, before.start)
+        self.assertLess(first.start + first.duration, after.start)
+        self.assertGreater(second.start + second.duration, after.start)
+
+    def test_a_block_may_end_on_another_thread(self):
+        self.check_overlapping("""
+            import threading
+            a, b = profd.annotate("A"), profd.annotate("B")
+            a.__enter__()
+            b.__enter__()
+            thread = threading.Thread(target=a.__exit__, args=(None, None, None))
+            thread.start()
+            thread.join()
+            b.__exit__(None, None, None)
+            with profd.annotate("after"):
+                pass
+        """)
 
     def test_an_exception_ends_the_ranges_it_leaves(self):
         events, _ = self.record("""

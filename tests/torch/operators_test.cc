@@ -340,6 +340,66 @@ TEST(OperatorsTest, AnAsyncOneMayEndOnAnotherThread) {
   EXPECT_THAT(contents.open_ranges, IsEmpty());
 }
 
+// record_function() of two asyncio tasks on one thread.
+TEST(OperatorsTest, RecordFunctionsThatOverlapEndByIdentity) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    const FakeTorch& torch = program.torch;
+    void* const first = torch.begin({.name = "A", .scope = kUser});
+    program.Run({.name = "in A"});
+    void* const second = torch.begin({.name = "B", .scope = kUser});
+    torch.end(first);
+    program.Run({.name = "in B"});
+    torch.end(second);
+    program.Run({.name = "after"});
+  });
+  const auto end_of = [](const CaptureContents::Range& range) {
+    return range.start_ticks + range.duration_ticks;
+  };
+  const auto& a = RangeNamed(contents, "A");
+  const auto& b = RangeNamed(contents, "B");
+  EXPECT_NE(a.lane, 0u);
+  EXPECT_EQ(b.lane, 0u);
+  EXPECT_EQ(b.depth, 0u);
+  EXPECT_LE(a.start_ticks, RangeNamed(contents, "in A").start_ticks);
+  EXPECT_LE(end_of(a), RangeNamed(contents, "in B").start_ticks);
+  EXPECT_LE(end_of(RangeNamed(contents, "in B")), end_of(b));
+  EXPECT_LE(end_of(b), RangeNamed(contents, "after").start_ticks);
+  EXPECT_EQ(RangeNamed(contents, "after").depth, 0u);
+  EXPECT_THAT(contents.open_ranges, IsEmpty());
+}
+
+TEST(OperatorsTest, ARecordFunctionMayEndOnAnotherThreadAndEndsNoneThere) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    const FakeTorch& torch = program.torch;
+    void* const handed_over = torch.begin({.name = "handed over", .scope = kUser});
+    std::thread([&] {
+      void* const own = torch.begin({.name = "own", .scope = kUser});
+      torch.end(handed_over);
+      program.Run({.name = "aten::relu"});
+      torch.end(own);
+    }).join();
+    torch.end(torch.begin({.name = "next", .scope = kUser}));
+    torch.end(torch.begin({.name = "last", .scope = kUser}));
+  });
+  EXPECT_NE(RangeNamed(contents, "handed over").lane, 0u);
+  EXPECT_EQ(RangeNamed(contents, "aten::relu").depth, 1u);
+  EXPECT_EQ(RangeNamed(contents, "own").lane, 0u);
+  EXPECT_EQ(RangeNamed(contents, "last").lane, 0u);
+  EXPECT_EQ(RangeNamed(contents, "last").depth, 0u);
+  EXPECT_THAT(contents.open_ranges, IsEmpty());
+}
+
+TEST(OperatorsTest, ARecordFunctionThatNeverEndsKeepsOthersInTheirPlace) {
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    program.torch.begin({.name = "left open", .scope = kUser});
+    program.torch.end(program.torch.begin({.name = "closed", .scope = kUser}));
+    program.Run({.name = "aten::relu"});
+  });
+  EXPECT_EQ(RangeNamed(contents, "closed").lane, 0u);
+  ASSERT_THAT(contents.open_ranges, SizeIs(1));
+  EXPECT_EQ(contents.open_ranges[0].name, "left open");
+}
+
 TEST(OperatorsTest, AsyncOnesBeyondTheMostAreCounted) {
   constexpr size_t kMost = 1024;  // kMaxAsyncOperators
   const CaptureContents contents = Capture({}, [](const Program& program) {

@@ -92,6 +92,14 @@ PROFD_API uint32_t profd_intern(const char* text, size_t length);
 PROFD_API void profd_range_begin_id(uint32_t name_id);
 PROFD_API void profd_range_end_id(void);
 
+/* A range that is paired by what opening it returns, not by the thread's nesting: for code that
+ * suspends inside of ranges (asyncio), or closes them on another thread. profd_range_close() takes
+ * the handle once, on any thread; 0, which means that nothing is recorded, is ignored. A range that
+ * is the thread's innermost when it is closed there nests as others do. Any other is kept on a row
+ * of its own. */
+PROFD_API uint64_t profd_range_open_id(uint32_t name_id);
+PROFD_API void profd_range_close(uint64_t range);
+
 /* A point in time on this thread. */
 PROFD_API void profd_instant_id(uint32_t name_id);
 

@@ -65,8 +65,8 @@ _PROTOTYPES = {
     "profd_intern": (ctypes.c_uint32, [ctypes.c_char_p, ctypes.c_size_t]),
     # Its argument is always an id of ours, which fits an int: undeclared, as the check of a
     # declared type makes the call twice as long.
-    "profd_range_begin_id": (None, None),
-    "profd_range_end_id": (None, []),
+    "profd_range_open_id": (ctypes.c_uint64, None),
+    "profd_range_close": (None, [ctypes.c_uint64]),
     "profd_instant_id": (None, [ctypes.c_uint32]),
     "profd_counter_id": (None, [ctypes.c_uint32, ctypes.c_double]),
     "profd_alloc": (None, [ctypes.POINTER(MemoryEvent)]),

@@ -2,13 +2,14 @@
 
 import functools
 import inspect
+import threading
 import types
-from typing import Any, Callable, Dict, TypeVar
+from typing import Any, Callable, Dict, List, TypeVar
 
 from profd._library import flag, intern_name, lib, namer, require_name
 
 # Ranges kept by name. Names made up as one goes ("batch 17") must not grow this without
-# bound: it is emptied when full, which is always safe, as a Range has no state but its id.
+# bound: it is emptied when full, which is always safe: whoever has a Range keeps it.
 _MAX_CACHED_RANGES = 8192
 _ranges: Dict[str, "Range"] = {}
 
@@ -16,34 +17,48 @@ _ranges: Dict[str, "Range"] = {}
 _Decorated = TypeVar("_Decorated")
 
 if lib is not None:
-    _begin = lib.profd_range_begin_id
-    _end = lib.profd_range_end_id
+    _open = lib.profd_range_open_id
+    _close = lib.profd_range_close
+_thread_id = threading.get_ident
 
 
 class Range:
     """What annotate() returns: a named range, as context manager and as decorator.
 
-    It holds no state of its own use (the library keeps each thread's stack of open
-    ranges), so one object may be entered many times, nested and on many threads at once.
+    An exit ends what the same object entered last on the same thread, so one object may
+    be entered many times, nested and on many threads at once.
     """
 
-    __slots__ = ("name", "_id")
+    __slots__ = ("name", "_id", "_entered")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._id = 0  # Interned at its first use in a capture.
+        # By thread: what the library knows the open ranges by. A thread uses its own list only.
+        self._entered: Dict[int, List[int]] = {}
 
-    # The two methods below are the hot path: two reads of a flag while nothing records.
+    # The two methods below are the hot path: two reads while nothing records.
 
     def __enter__(self) -> "Range":
         if flag[0]:
             namer.named
-            _begin(self._id or self.name_id())
+            opened = _open(self._id or self.name_id())
+            self._entered.setdefault(_thread_id(), []).append(opened)
         return self
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
-        if flag[0]:
-            _end()
+        # Also when nothing records any more, so that no later exit takes it for its own.
+        if self._entered:
+            self._leave()
+
+    def _leave(self) -> None:
+        thread = _thread_id()
+        entered = self._entered.get(thread)
+        if entered is None:
+            return
+        _close(entered.pop())
+        if not entered:
+            del self._entered[thread]
 
     def name_id(self) -> int:
         """The library's id of the name. Only while something records."""
@@ -81,6 +96,35 @@ class Range:
 
     def __repr__(self) -> str:
         return "profd.annotate(%r)" % self.name
+
+
+class _Block(Range):
+    """What annotate() returns while something records: an object for each call.
+
+    So blocks of asyncio tasks that overlap are kept apart, also those of one name, and a
+    block may end on another thread.
+    """
+
+    __slots__ = ("_opened",)
+
+    def __init__(self, shared: Range) -> None:
+        super().__init__(shared.name)
+        self._id = shared._id or shared.name_id()
+        self._opened: List[int] = []
+
+    def __enter__(self) -> "Range":
+        if flag[0]:
+            namer.named
+            self._opened.append(_open(self._id or self.name_id()))
+        return self
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        if self._opened:
+            _close(self._opened.pop())
+
+    def _decorate(self, function: Any) -> Any:
+        # Of a function's calls, which may be many at once, each thread ends its own.
+        return _shared(self.name)._decorate(function)
 
 
 def _drive(range_, inner):
@@ -145,11 +189,17 @@ def annotate(name: str) -> Range:
     128 deep; deeper ones are dropped and counted. A process may use 65,536 names; the
     rest become "(other)". An exception passes through and ends the range.
 
-    A `with` block should not span a `yield` or an `await`: other ranges of the thread
-    that begin in between would end in the wrong order. Decorate the function instead.
+    A `with` block may span an `await` or a `yield`, and then lasts as long as the block:
+    what overlaps other ranges of the thread without nesting is on a row of its own.
+    Decorate the function for the time in which it runs.
 
     Raises TypeError if `name` is not a str.
     """
+    known = _shared(name)
+    return _Block(known) if flag[0] else known
+
+
+def _shared(name: str) -> Range:
     try:
         return _ranges[name]
     except KeyError:
@@ -173,7 +223,7 @@ def mark(name: str) -> None:
     require_name(name, "name of a mark")
     if flag[0]:
         namer.named
-        lib.profd_instant_id(annotate(name).name_id())
+        lib.profd_instant_id(_shared(name).name_id())
 
 
 def counter(name: str, value: Any) -> None:
@@ -195,4 +245,4 @@ def counter(name: str, value: Any) -> None:
             sample = float(value)
         except Exception:  # Must not fail a program only because a capture runs.
             return
-        lib.profd_counter_id(annotate(name).name_id(), sample)
+        lib.profd_counter_id(_shared(name).name_id(), sample)

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <thread>
@@ -18,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 // A child that annotates inside one window by time, and what was captured of it.
 class RangesTest : public ::testing::Test {
@@ -92,6 +94,96 @@ TEST_F(RangesTest, RangesByIdAreThoseByName) {
   });
   EXPECT_THAT(NamesOf(contents), ElementsAre("by id", "(other)", "(other)"));
   EXPECT_EQ(contents.other_name_events, 2u);
+}
+
+TEST_F(RangesTest, RangesThatAreClosedInOrderNest) {
+  const CaptureContents contents = Capture([] {
+    const uint64_t outer = profd_range_open_id(profd_intern("outer", 5));
+    profd_range_begin(&g_inner);
+    profd_range_end();
+    profd_range_close(outer);
+    profd_range_close(0);
+  });
+  ASSERT_THAT(NamesOf(contents), ElementsAre("inner", "outer"));
+  EXPECT_EQ(contents.ranges[0].depth, 1u);
+  EXPECT_EQ(contents.ranges[1].depth, 0u);
+  EXPECT_EQ(contents.ranges[0].lane, contents.ranges[1].lane);
+}
+
+TEST_F(RangesTest, RangesThatOverlapAreClosedByIdentity) {
+  const CaptureContents contents = Capture([] {
+    const uint32_t name = profd_intern("task", 4);
+    const uint64_t first = profd_range_open_id(name);
+    profd_range_begin(&g_inner);
+    profd_range_end();
+    const uint64_t second = profd_range_open_id(name);
+    profd_range_close(first);
+    profd_range_begin(&g_outer);
+    profd_range_end();
+    profd_range_close(second);
+  });
+  ASSERT_THAT(NamesOf(contents), ElementsAre("inner", "task", "outer", "task"));
+  const auto end_of = [&](size_t i) {
+    return contents.ranges[i].start_ticks + contents.ranges[i].duration_ticks;
+  };
+  EXPECT_GE(contents.ranges[1].lane, wire::kFirstLane);
+  EXPECT_LE(contents.ranges[1].start_ticks, contents.ranges[0].start_ticks);
+  EXPECT_LE(end_of(1), contents.ranges[2].start_ticks);
+  EXPECT_EQ(contents.ranges[3].depth, 0u);
+  EXPECT_GE(contents.ranges[3].start_ticks, end_of(0));
+  EXPECT_GE(end_of(3), end_of(2));
+  EXPECT_THAT(contents.open_ranges, IsEmpty());
+}
+
+TEST_F(RangesTest, ARangeMayBeClosedOnAnotherThread) {
+  const CaptureContents contents = Capture([] {
+    const uint64_t outer = profd_range_open_id(profd_intern("around", 6));
+    const uint64_t range = profd_range_open_id(profd_intern("handed over", 11));
+    std::thread([&] { profd_range_close(range); }).join();
+    profd_range_close(outer);
+    profd_range_begin(&g_inner);
+    profd_range_end();
+  });
+  ASSERT_THAT(NamesOf(contents), UnorderedElementsAre("handed over", "around", "inner"));
+  const auto named = [&](std::string_view name) {
+    return *std::ranges::find(contents.ranges, name, &CaptureContents::Range::name);
+  };
+  EXPECT_GE(named("handed over").lane, wire::kFirstLane);
+  EXPECT_EQ(named("around").lane, 0u);
+  EXPECT_EQ(named("around").depth, 0u);
+  EXPECT_LE(named("around").start_ticks, named("handed over").start_ticks);
+  EXPECT_EQ(named("inner").depth, 0u);
+  EXPECT_THAT(contents.open_ranges, IsEmpty());
+}
+
+TEST_F(RangesTest, RangesThatAreNeverClosedAreOpenAndKeepOthersInTheirPlace) {
+  uint64_t before = 0;
+  const CaptureContents contents = Capture(
+      [&] {
+        profd_range_close(before);
+        profd_range_open_id(profd_intern("left open", 9));
+        profd_range_close(profd_range_open_id(profd_intern("closed", 6)));
+      },
+      [&] { before = profd_range_open_id(profd_intern("before", 6)); });
+  EXPECT_THAT(NamesOf(contents), ElementsAre("closed"));
+  ASSERT_EQ(contents.open_ranges.size(), 1u);
+}
+
+TEST_F(RangesTest, ARangeThatIsTooDeepIsCountedAndItsCloseEndsNoOther) {
+  const CaptureContents contents = Capture([] {
+    const uint32_t name = profd_intern("deep", 4);
+    std::vector<uint64_t> open;
+    for (int i = 0; i < 130; ++i) open.push_back(profd_range_open_id(name));
+    while (!open.empty()) {
+      profd_range_close(open.back());
+      open.pop_back();
+    }
+    profd_range_begin(&g_inner);
+    profd_range_end();
+  });
+  EXPECT_EQ(contents.ranges.size(), 129u);
+  EXPECT_EQ(contents.ranges.back().depth, 0u);
+  EXPECT_EQ(contents.dropped(), 2u);
 }
 
 TEST_F(RangesTest, InstantsAndCountersKeepTheirValues) {
