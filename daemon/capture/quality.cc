@@ -21,7 +21,6 @@ constexpr double kFewOtherNames = 0.01;
 constexpr double kFewNotUnderstood = 0.001;
 constexpr double kManyNotUnderstood = 0.10;
 constexpr double kSlightlySlower = 0.05;
-constexpr double kMuchSlower = 0.25;
 constexpr double kTellingClockErrorNs = 1000;
 constexpr double kLargeClockErrorNs = 100'000;
 

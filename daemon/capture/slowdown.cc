@@ -236,8 +236,18 @@ SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays) {
     return result;
   }
   const double shift = MedianOfSorted(differences);
-  result.low = std::expm1(hull->low);
-  result.high = std::expm1(hull->high);
+  const Interval told = {.low = std::expm1(hull->low), .high = std::expm1(hull->high)};
+  if (told.low <= 0 && told.high > kMuchSlower) {
+    const double estimate = std::clamp(std::expm1(shift), told.low, told.high);
+    result.unknown_reason =
+        StrCat("step times vary too much (", IntervalText(estimate, told.low, told.high), "; ",
+               Steps(std::ssize(during)), ", compared with ", std::ssize(before), " before",
+               cupti_stays ? "" : StrCat(" and ", std::ssize(other_side), " after"),
+               "), record more steps");
+    return result;
+  }
+  result.low = told.low;
+  result.high = told.high;
   result.estimate = std::clamp(std::expm1(shift), result.low, result.high);
   result.known = true;
   return result;

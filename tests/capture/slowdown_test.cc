@@ -60,14 +60,37 @@ TEST(SlowdownTest, ATrueSlowDownIsFoundWithItsSize) {
   EXPECT_EQ(slowdown.after_step_count, 20);
 }
 
-TEST(SlowdownTest, HeavyNoiseExplainsWhatItCan) {
+TEST(SlowdownTest, NoiseExplainsWhatItCan) {
   Noise noise(2);
-  const auto heavy = [&](int) { return 100 * kNsPerMs * std::exp(0.5 * noise.Normal()); };
-  const SlowdownRecord slowdown = MeasureSlowdown(Cut(heavy, 43, 10, 20));
+  const auto noisy = [&](int) { return 100 * kNsPerMs * std::exp(0.1 * noise.Normal()); };
+  const SlowdownRecord slowdown = MeasureSlowdown(Cut(noisy, 43, 10, 20));
   ASSERT_TRUE(slowdown.known);
   EXPECT_LT(slowdown.low, 0);
   EXPECT_GT(slowdown.high, 0);
   EXPECT_THAT(DescribeSlowdown(slowdown), HasSubstr("within noise"));
+}
+
+TEST(SlowdownTest, AnIntervalThatExcludesNothingIsUnknown) {
+  for (const bool cupti_stays : {false, true}) {
+    Noise noise(2);
+    const auto heavy = [&](int) { return 100 * kNsPerMs * std::exp(0.8 * noise.Normal()); };
+    const SlowdownRecord slowdown = MeasureSlowdown(Cut(heavy, 43, 10, 20), cupti_stays);
+    EXPECT_FALSE(slowdown.known);
+    EXPECT_EQ(slowdown.low, 0);
+    EXPECT_EQ(slowdown.high, 0);
+    EXPECT_THAT(DescribeSlowdown(slowdown), HasSubstr("unknown: step times vary too much ("));
+    EXPECT_THAT(DescribeSlowdown(slowdown), HasSubstr("10 steps, compared with 43 before"));
+  }
+}
+
+// However noisy: what it excludes is that recording costs nothing.
+TEST(SlowdownTest, AWideIntervalAboveZeroIsKnown) {
+  Noise noise(2);
+  const auto heavy = [&](int) { return 100 * kNsPerMs * std::exp(0.3 * noise.Normal()); };
+  const SlowdownRecord slowdown = MeasureSlowdown(Cut(heavy, 43, 20, 20, 3));
+  ASSERT_TRUE(slowdown.known);
+  EXPECT_GT(slowdown.low, 0.5);
+  EXPECT_GT(slowdown.high, slowdown.low + kMuchSlower);
 }
 
 TEST(SlowdownTest, TwoKindsOfStepsInOtherSharesAreNoSlowDown) {
@@ -108,8 +131,7 @@ TEST(SlowdownTest, ALevelThatChangesAtTheWindowAndStaysIsNotBlamedOnRecording) {
     return (step < 43 ? 100 : 150) * kNsPerMs * std::exp(0.01 * noise.Normal());
   };
   const SlowdownRecord slowdown = MeasureSlowdown(Cut(jump, 43, 10, 20));
-  ASSERT_TRUE(slowdown.known);
-  EXPECT_LT(slowdown.low, 0.01);
+  EXPECT_FALSE(slowdown.known);  // It may cost nothing, or half a step.
 }
 
 TEST(SlowdownTest, WithoutStepsAfterTheWindowALargeSlowDownIsStillFound) {
@@ -188,13 +210,13 @@ TEST(SlowdownTest, FewStepsAreNoMeasurement) {
 
 TEST(SlowdownTest, FewStepsAmongTheOthersAreWithinNoiseAndFewBeyondThemAreWithheld) {
   StepTimes times;
-  for (int i = 0; i < 40; ++i) times.before.push_back(100'000'000 + i / 10 % 2 * 50'000'000);
-  times.during = {140'000'000, 145'000'000, 145'000'000};
+  for (int i = 0; i < 40; ++i) times.before.push_back(100'000'000 + i / 10 % 2 * 20'000'000);
+  times.during = {115'000'000, 118'000'000, 118'000'000};
   const SlowdownRecord among = MeasureSlowdown(times);
   ASSERT_TRUE(among.known) << among.unknown_reason;
   EXPECT_LT(among.low, 0);
   EXPECT_GT(among.high, 0);
-  times.during = {160'000'000, 160'000'000, 160'000'000};
+  times.during = {130'000'000, 130'000'000, 130'000'000};
   EXPECT_FALSE(MeasureSlowdown(times).known);
 }
 
