@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
@@ -123,6 +124,7 @@ class NsysEvents {
   absl::Status ReadDomains();
   absl::Status AddNvtx(bool open_ones);
   absl::StatusOr<std::string> NvtxName(const Fields& fields);
+  std::optional<uint32_t> LaneFor(const Fields& fields, const Times& times);
   absl::Status AddNvtxRange(uint32_t thread, const Times& times, bool is_open,
                             std::string_view name);
 
@@ -146,6 +148,12 @@ class NsysEvents {
   std::map<int64_t, uint32_t> sync_kinds_, overhead_kinds_;
   std::map<int64_t, bool> frees_memory_;
   std::map<int64_t, std::string> domains_;
+  struct Lane {
+    uint32_t thread;
+    int64_t end_ns;  // Of the last span on it.
+  };
+  absl::flat_hash_map<int64_t, std::vector<Lane>> lanes_;  // By globalTid.
+  int64_t lane_count_ = 0;
   int64_t open_range_count_ = 0;
 };
 

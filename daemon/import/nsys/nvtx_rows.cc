@@ -45,7 +45,7 @@ absl::Status NsysEvents::ReadDomains() {
 
 absl::StatusOr<std::string> NsysEvents::NvtxName(const Fields& fields) {
   if (const auto text = fields.Text(kNvtxText); text.has_value()) {
-    return std::string(text->substr(0, NameTable::kMaxNameBytes));
+    return std::string(*text);
   }
   const std::optional<int64_t> id = fields.Int(kNvtxTextId);
   if (!id.has_value()) return std::string();
@@ -87,7 +87,8 @@ absl::Status NsysEvents::AddNvtx(bool open_ones) {
       times = TimesOf(fields, kNvtxTable);
     }
     if (!times.has_value()) return absl::OkStatus();
-    const std::optional<uint32_t> thread = ThreadOf(fields, kNvtxTable);
+    const std::optional<uint32_t> thread =
+        IsNvtxSpan(type) ? LaneFor(fields, *times) : ThreadOf(fields, kNvtxTable);
     if (!thread.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(std::string name, NvtxName(fields));
     const int64_t domain = fields.Int(kNvtxDomain).value_or(kDefaultDomain);
@@ -101,6 +102,27 @@ absl::Status NsysEvents::AddNvtx(bool open_ones) {
     if (is_mark) return Note(kNvtxTable, builder_.AddMark(*thread, times->start_ns, name));
     return AddNvtxRange(*thread, *times, is_open, name);
   });
+}
+
+// A row of the thread on which nothing overlaps the span, as in captures of profd's own. Beyond
+// kMostLanes, the thread itself, where it nests by its times.
+std::optional<uint32_t> NsysEvents::LaneFor(const Fields& fields, const Times& times) {
+  constexpr size_t kMostLanes = 64;
+  constexpr int64_t kFirstLaneTid = int64_t{1} << 24;  // No thread has it: see TidOf().
+  const int64_t global_tid = fields.Int(kOwner).value_or(process_ * (int64_t{1} << 24));
+  std::vector<Lane>& lanes = lanes_[global_tid];
+  auto lane = std::ranges::find_if(
+      lanes, [&](const Lane& other) { return other.end_ns <= times.start_ns; });
+  if (lane == lanes.end()) {
+    if (lanes.size() == kMostLanes) return ThreadOf(fields, kNvtxTable);
+    const int64_t tid = kFirstLaneTid + lane_count_++;
+    const std::optional<uint32_t> thread = builder_.AddThread(PidOf(process_), tid);
+    if (!thread.has_value()) return ThreadOf(fields, kNvtxTable);
+    builder_.NameThread(PidOf(process_), tid, StrCat("overlapping ranges of ", TidOf(global_tid)));
+    lane = lanes.insert(lanes.end(), {*thread, 0});
+  }
+  lane->end_ns = times.start_ns + times.duration_ns;
+  return lane->thread;
 }
 
 absl::Status NsysEvents::AddNvtxRange(uint32_t thread, const Times& times, bool is_open,

@@ -78,6 +78,11 @@ constexpr bool IsNvtxRange(int64_t type) {
          type == static_cast<int64_t>(NvtxType::kTextPushPopRange) ||
          type == static_cast<int64_t>(NvtxType::kTextStartEndRange);
 }
+// Of nvtxRangeStart() and nvtxRangeEnd(): they need not nest.
+constexpr bool IsNvtxSpan(int64_t type) {
+  return type == static_cast<int64_t>(NvtxType::kStartEndRange) ||
+         type == static_cast<int64_t>(NvtxType::kTextStartEndRange);
+}
 constexpr bool IsNvtxEvent(int64_t type) { return IsNvtxMark(type) || IsNvtxRange(type); }
 
 }  // namespace profd::importer

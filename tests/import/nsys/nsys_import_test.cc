@@ -194,13 +194,35 @@ TEST_P(NsysSchemaTest, NvtxBecomesRangesMarksDomainsAndThreads) {
   EXPECT_THAT(
       LinesOf(*reader),
       UnorderedElementsAre("range 43: outer 0 80 depth 0 cat 0 flags 0",
-                           "range 43: NCCL:registered 10 10 depth 1 cat 0 flags 0",
+                           "range 16777216: NCCL:registered 10 10 depth 0 cat 0 flags 0",
                            "range 43: open 40 40 depth 1 cat 0 flags 1", "instant 43: mark 30"));
   EXPECT_EQ(reader->threads()[0].name, "loader");
   EXPECT_EQ(captures->front().record.open_range_count, 1);
   EXPECT_THAT(captures->front().record.imported.not_understood,
               UnorderedElementsAre(Pair("NVTX_EVENTS of type 33", 1),
                                    Pair("arg:NVTX_EVENTS.int64Value", 1)));
+}
+
+// nvtxRangeStart() and nvtxRangeEnd().
+TEST_P(NsysSchemaTest, SpansThatOverlapAreOnLanesOfTheirThread) {
+  const std::string tid = StrCat(GlobalTid(41, 43));
+  const std::string sql = StrCat(
+      "INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid, domainId) VALUES "
+      "(0, 100, 59, 'pushed', ",
+      tid, ", 0), (10, 60, 60, 'a', ", tid, ", 0), (30, 90, 60, 'b', ", tid,
+      ", 0), (60, 80, 60, 'c', ", tid, ", 0), (40, 50, 59, 'inner', ", tid, ", 0);");
+  const auto captures = ImportFile(Make(Tables() + sql));
+  ASSERT_THAT(captures, IsOkAndHolds(SizeIs(1)));
+  const auto reader = Open(captures->front().file);
+  EXPECT_THAT(LinesOf(*reader),
+              UnorderedElementsAre("range 43: pushed 0 100 depth 0 cat 0 flags 0",
+                                   "range 43: inner 40 10 depth 1 cat 0 flags 0",
+                                   "range 16777216: a 10 50 depth 0 cat 0 flags 0",
+                                   "range 16777217: b 30 60 depth 0 cat 0 flags 0",
+                                   "range 16777216: c 60 20 depth 0 cat 0 flags 0"));
+  EXPECT_EQ(
+      std::ranges::count(reader->threads(), "overlapping ranges of 43", &store::ReaderThread::name),
+      2);
 }
 
 TEST_P(NsysSchemaTest, WhatTorchWritesIsOperatorsAndSteps) {
