@@ -204,6 +204,8 @@ class CaptureBuilder {
   absl::Status Keep(uint32_t thread, const Span& span, const ImportedRange& range);
   absl::Status Keep(uint32_t thread, const ApiRow& row);
   absl::Status Keep(uint32_t thread, const MemoryRow& row);
+  uint32_t StreamOf(int64_t stream);
+  uint32_t StreamOr(const TraceEvent& event, Number number, uint32_t otherwise);
   absl::Status Keep(const GpuRow& row);
   absl::Status Keep(const SyncRow& row);
   absl::Status Keep(const OverheadRow& row);
@@ -246,6 +248,7 @@ class CaptureBuilder {
   uint32_t sync_count_ = 0;
   std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>> cuda_events_;
   std::set<std::tuple<int64_t, int64_t, int64_t>> streams_;  // Device, context, stream.
+  absl::flat_hash_map<int64_t, uint32_t> wide_streams_;      // Which they are, by what they are.
   absl::flat_hash_set<uint32_t> calls_;                      // Their correlations.
   absl::flat_hash_map<int64_t, Step> steps_;
   // Of operators and annotations; the second for events that lack the first.

@@ -87,7 +87,7 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
                 .kind = kind,
                 .device = Narrow<uint16_t>(device, 0),
                 .context = NumberOr<uint32_t>(event, Number::kContext, 0),
-                .stream = Narrow<uint32_t>(stream, 0),
+                .stream = StreamOf(stream),
                 .correlation = CorrelationOf(event),
                 .graph_id = NumberOr<uint32_t>(event, Number::kGraph, 0),
                 .graph_node_id = static_cast<uint64_t>(event.Get(Number::kGraphNode, 0)),
@@ -126,6 +126,23 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
   return Keep(row);
 }
 
+// Rows have 32 bits for a stream; HIP's are addresses. Those that do not fit get numbers of their
+// own, and exports have what the trace had.
+uint32_t CaptureBuilder::StreamOf(int64_t stream) {
+  constexpr uint32_t kFirstWide = 0xc0000000;
+  constexpr uint32_t kMostWide = 1'000'000;
+  if (std::in_range<uint32_t>(stream)) return static_cast<uint32_t>(stream);
+  const auto next = static_cast<uint32_t>(wide_streams_.size());
+  if (next == kMostWide && !wide_streams_.contains(stream)) return kFirstWide + kMostWide;
+  return kFirstWide + wide_streams_.try_emplace(stream, next).first->second;
+}
+
+// `otherwise` also for -1, which stands for all streams.
+uint32_t CaptureBuilder::StreamOr(const TraceEvent& event, Number number, uint32_t otherwise) {
+  const int64_t stream = event.Get(number, -1);
+  return stream == -1 ? otherwise : StreamOf(stream);
+}
+
 absl::Status CaptureBuilder::Keep(const GpuRow& row) {
   Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
   ++contents_.gpu_count;
@@ -144,13 +161,12 @@ absl::Status CaptureBuilder::AddSync(const TraceEvent& event) {
     CountNotUnderstood(event, " of an unknown kind");
     return absl::OkStatus();
   }
-  const int64_t stream = event.Get(Number::kStream, -1);
   const SyncRow row = {.start_ns = span->start_ns,
                        .duration_ns = span->duration_ns,
                        .kind = *kind,
                        .device = NumberOr<uint16_t>(event, Number::kDevice, kNoGpuDevice),
                        .context = NumberOr<uint32_t>(event, Number::kContext, 0),
-                       .stream = Narrow<uint32_t>(stream, wire::kNoStream),
+                       .stream = StreamOr(event, Number::kStream, wire::kNoStream),
                        .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
                        .event_id = NumberOr<uint32_t>(event, Number::kWaitEvent, 0)};
   RETURN_IF_ERROR(arguments_.Add(event, RestoredArguments::kSync, kArgumentOfSync, 0, sync_count_));
@@ -160,7 +176,7 @@ absl::Status CaptureBuilder::AddSync(const TraceEvent& event) {
   if (recorded <= 0) return absl::OkStatus();
   return NoteCudaEvent({.correlation = Narrow<uint32_t>(recorded, 0),
                         .context = row.context,
-                        .stream = NumberOr<uint32_t>(event, Number::kWaitStream, wire::kNoStream),
+                        .stream = StreamOr(event, Number::kWaitStream, wire::kNoStream),
                         .event_id = row.event_id})
       .status();
 }
@@ -174,7 +190,7 @@ absl::Status CaptureBuilder::Keep(const SyncRow& row) {
 absl::Status CaptureBuilder::AddCudaEvent(const TraceEvent& event) {
   return NoteCudaEvent({.correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
                         .context = NumberOr<uint32_t>(event, Number::kContext, 0),
-                        .stream = NumberOr<uint32_t>(event, Number::kStream, wire::kNoStream),
+                        .stream = StreamOr(event, Number::kStream, wire::kNoStream),
                         .event_id = NumberOr<uint32_t>(event, Number::kEvent, 0)})
       .status();
 }
@@ -198,7 +214,7 @@ absl::Status CaptureBuilder::AddGpuAnnotation(const TraceEvent& event) {
     device = NumberOfRow(threads_.LabelOf(event.pid), "GPU ").value_or(device);
     stream = NumberOfRow(threads_.LabelOf(event.pid, event.tid), "stream ").value_or(stream);
   }
-  if (!std::in_range<uint16_t>(device) || !std::in_range<uint32_t>(stream)) {
+  if (!std::in_range<uint16_t>(device) || stream == -1) {
     CountNotUnderstood(event, " of an impossible stream");
     return absl::OkStatus();
   }
@@ -206,7 +222,7 @@ absl::Status CaptureBuilder::AddGpuAnnotation(const TraceEvent& event) {
                           .duration_ns = span->duration_ns,
                           .name = 0,
                           .device = static_cast<uint16_t>(device),
-                          .stream = static_cast<uint32_t>(stream),
+                          .stream = StreamOf(stream),
                           .external_id = event.Get(Number::kExternalId, 0)};
   ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
   return sink_.Append(row);

@@ -2,17 +2,12 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/import/trace_event.h"
+#include "proto/wire/long_names.h"
 
 namespace profd::importer {
 namespace {
 
-// At most kMaxNameBytes, cut between characters.
-std::string_view Cut(std::string_view text) {
-  if (text.size() <= NameTable::kMaxNameBytes) return text;
-  size_t end = NameTable::kMaxNameBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end);
-}
+static_assert(NameTable::kMaxNameBytes == wire::kMaxNameBytes);
 
 }  // namespace
 
@@ -31,7 +26,12 @@ absl::StatusOr<uint32_t> NameTable::IdOfJson(std::string_view json) {
 }
 
 absl::StatusOr<uint32_t> NameTable::IdOf(std::string_view text) {
-  text = Cut(text);
+  std::string shortened;
+  if (text.size() > kMaxNameBytes) {
+    shortened.resize(kMaxNameBytes);
+    shortened.resize(wire::ShortenName(text.data(), text.size(), shortened.data()));
+    text = shortened;
+  }
   if (const auto found = by_text_.find(text); found != by_text_.end()) return found->second;
   if (last_id_ + 1 < kMaxIds && bytes_ + text.size() <= kMaxBytes) return Add(text);
   ++other_count_;

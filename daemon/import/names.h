@@ -20,7 +20,7 @@ class NameTable {
  public:
   static constexpr size_t kMaxBytes = size_t{64} << 20;
   static constexpr uint32_t kMaxIds = 500'000;
-  static constexpr size_t kMaxNameBytes = 4096;
+  static constexpr size_t kMaxNameBytes = 4096;  // Longer ones: proto/wire/long_names.h.
 
   // Must outlive it.
   explicit NameTable(CaptureSink& sink) : sink_(sink) {}

@@ -1,6 +1,7 @@
 // What becomes of traces written for one rule each, and of damaged and foreign files.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -361,6 +362,45 @@ TEST_F(ImportTest, AnEventLongerThanTheWindowIsRead) {
   ASSERT_NE(reader, nullptr);
   EXPECT_EQ(reader->record().event_count, 2);
   EXPECT_EQ(reader->names()[1].size(), 4096u);
+}
+
+TEST_F(ImportTest, LongNamesStayDifferent) {
+  const std::string begin(5'000, 'n');
+  const auto event = [](const std::string& name) {
+    return StrCat(R"({"ph":"X","cat":"cpu_op","name":")", name,
+                  R"(","pid":1,"tid":1,"ts":1,"dur":1})");
+  };
+  const auto reader = ReadEvents(StrCat(event(begin + "a"), ",", event(begin + "b"), ",",
+                                        event(begin + "a"), ",", event(std::string(4'096, 'n'))));
+  ASSERT_NE(reader, nullptr);
+  std::set<std::string> names;
+  for (const std::string& name : reader->names()) {
+    if (name.starts_with("nnn")) names.insert(name);
+    EXPECT_LE(name.size(), 4096u);
+  }
+  EXPECT_EQ(names.size(), 3u);
+  EXPECT_TRUE(names.contains(std::string(4'096, 'n')));
+}
+
+// HIP's are addresses, and -1 is one of a trace that does not say.
+TEST_F(ImportTest, StreamsThatNeed64BitsStayDifferent) {
+  const auto kernel = [](const char* stream, int at) {
+    return StrCat(R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":)", stream, R"(,"ts":)", at,
+                  R"(,"dur":5,"args":{"device":0,"context":1,"stream":)", stream, "}}");
+  };
+  const auto reader =
+      ReadEvents(StrCat(kernel("94354525917696", 1), ",", kernel("94358820884992", 2), ",",
+                        kernel("7", 3), ",", kernel("94354525917696", 10), ",", kernel("-1", 4)));
+  ASSERT_NE(reader, nullptr);
+  std::map<uint32_t, int> kernels;
+  ASSERT_THAT(reader->ForEach<GpuRow>([&](const GpuBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) ++kernels[batch.stream[i]];
+    return absl::OkStatus();
+  }),
+              IsOk());
+  EXPECT_THAT(kernels, UnorderedElementsAre(Pair(7, 1), Pair(testing::_, 2), Pair(testing::_, 1),
+                                            Pair(testing::_, 1)));
+  EXPECT_EQ(reader->record().gpu.streams.size(), 4u);
 }
 
 TEST_F(ImportTest, WindowsMeetWithoutLosingAnEvent) {
