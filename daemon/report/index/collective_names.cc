@@ -146,6 +146,15 @@ constexpr auto kTypeSizes = std::to_array<TypeSize>({{"float", 4},
                                                      {"bool", 1},
                                                      {"float8_e4m3fn", 1},
                                                      {"float8_e5m2", 1},
+                                                     {"float8_e4m3fnuz", 1},  // ROCm's.
+                                                     {"float8_e5m2fnuz", 1},
+                                                     {"float8_e8m0fnu", 1},
+                                                     {"uint16", 2},
+                                                     {"unsigned short", 2},
+                                                     {"uint32", 4},
+                                                     {"unsigned int", 4},
+                                                     {"uint64", 8},
+                                                     {"unsigned long", 8},
                                                      {"complex<float>", 8},
                                                      {"complex<double>", 16}});
 

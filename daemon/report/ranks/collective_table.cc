@@ -415,6 +415,16 @@ class CollectiveSummary {
     return work;
   }
 
+  // On the device the step in which most of it ran: the last one of a step often ends a little
+  // after it. On the host the program's order counts, which is the same on all ranks: a worker may
+  // be done in another step.
+  static int64_t StepOf(const CollectiveRow& row, StepLookup& lookup) {
+    size_t position = StepLookup::kNone;
+    if (row.on_device) position = lookup.PositionAt(row.start_ns + row.duration_ns / 2);
+    if (position == StepLookup::kNone) position = lookup.PositionAt(row.start_ns);
+    return position == StepLookup::kNone ? -1 : lookup.steps()[position].index;
+  }
+
   void Measure() {
     StepLookup lookup(reader_.steps());
     for (CollectiveRow& row : table_.rows) {
@@ -422,11 +432,7 @@ class CollectiveSummary {
       if (row.on_device) {
         row.exposed_ns = static_cast<int64_t>(ExposedOnDevice(row.start_ns, end_ns));
       }
-      // One that ends with its step lies in it. On the host the program's order counts, which is
-      // the same on all ranks: a worker may be done in another step.
-      const int64_t on_device_ns = row.duration_ns > 0 ? end_ns - 1 : end_ns;
-      const size_t position = lookup.PositionAt(row.on_device ? on_device_ns : row.start_ns);
-      if (position != StepLookup::kNone) row.step = lookup.steps()[position].index;
+      row.step = StepOf(row, lookup);
     }
     for (const StepRecord& step : lookup.steps()) {
       table_.steps.push_back(

@@ -44,7 +44,8 @@ struct CollectiveRow {
   int64_t sequence = -1;  // In its communicator; -1: not told.
   int64_t elements = -1;  // Of its first input; -1: not told.
   int64_t bytes = -1;     // That they take; -1: not told.
-  // The number of the step that it ended in, on the host the one that it began in; -1: in none.
+  // The number of the step that most of it ran in, on the host the one that it began in; -1: in
+  // none.
   int64_t step = -1;
   uint32_t communicator = 0;  // Index into CollectiveTable.communicators.
   CollectiveKind kind = CollectiveKind::kOther;

@@ -74,6 +74,21 @@ TEST(CollectiveNamesTest, NamesOfKindsAreReadBack) {
   EXPECT_EQ(CollectiveKindFromString("allreduce"), std::nullopt);
 }
 
+TEST(CollectiveNamesTest, TheSizeIsThatOfTheTypeInAnySpelling) {
+  const auto bytes_of = [](const std::string& type) {
+    return SizeOfFirstInput({.dims = "[[100],[]]", .types = R"([")" + type + R"(",""])"}).bytes;
+  };
+  for (const char* const type : {"c10::Float8_e4m3fnuz", "Float8_e5m2", "unsigned char", "bool"}) {
+    EXPECT_EQ(bytes_of(type), 100) << type;
+  }
+  for (const char* const type : {"c10::BFloat16", "Half", "UInt16"}) {
+    EXPECT_EQ(bytes_of(type), 200) << type;
+  }
+  EXPECT_EQ(bytes_of("float"), 400);
+  EXPECT_EQ(bytes_of("UInt64"), 800);
+  EXPECT_EQ(bytes_of("a type of tomorrow"), std::nullopt);
+}
+
 TEST(CollectiveNamesTest, TheSequenceIsTheFirstNumberBeforeTheRank) {
   EXPECT_EQ(ParseCollectiveInputs(Scalars("allreduce", 12), nullptr)->sequence, 12);
   // An older torch gives the address of its process group, too; a still older one no number.
@@ -263,6 +278,20 @@ TEST_F(CollectiveTableTest, WhereItLaunchedKernelsTheirTimeIsIts) {
                                           .kind = kAllReduce,
                                           .on_device = true}));
   EXPECT_EQ(table.steps[0].exposed_ns, 30);
+}
+
+// The last one of a step mostly ends behind it.
+TEST_F(CollectiveTableTest, AKernelIsOfTheStepThatMostOfItRanIn) {
+  reader_.Kernel("ncclDevKernel_AllReduce_A", 50, 102, 1)
+      .Kernel("ncclDevKernel_AllReduce_B", 98, 180, 2)
+      .Kernel("ncclDevKernel_AllReduce_C", 190, 215, 3)
+      .Kernel("ncclDevKernel_AllReduce_D", 195, 300, 4)
+      .Kernel("ncclDevKernel_AllReduce_E", 250, 300, 5)
+      .Step(0, 0, 100)
+      .Step(1, 100, 100);
+  std::vector<int64_t> steps;
+  for (const CollectiveRow& row : Table().rows) steps.push_back(row.step);
+  EXPECT_THAT(steps, ElementsAre(0, 1, 1, 1, -1));
 }
 
 TEST_F(CollectiveTableTest, AKernelThatNobodyAnnouncedIsOneToo) {
