@@ -173,6 +173,14 @@ class Reporter {
   }
 
  private:
+  // In a trace of torch the CPU's total may begin above 0, because torch counts on from what an
+  // earlier recording or the warm-up of this one saw.
+  bool MayMissFrees(MemoryDeviceKey key, const MemoryTracker& tracker) const {
+    const bool is_cpu = key.first == static_cast<uint8_t>(wire::DeviceType::kCpu);
+    const bool is_import = !reader_.record().imported.source.empty();
+    return tracker.counts_from_recording() || (is_cpu && is_import);
+  }
+
   void AddDevice(MemoryDeviceKey key, MemoryTracker& tracker, Recorder& recorder) {
     DeviceMemoryReport& device = report_.devices.emplace_back();
     device.memory = tracker.Take();
@@ -185,7 +193,7 @@ class Reporter {
     recorder.TakeInto(tracker, device);
     device.growth = GrowthOf(device.steps);
     const bool has_steps = device.growth.step_count >= MemoryGrowth::kFewestSteps;
-    if (tracker.counts_from_recording() && device.growth.bytes_per_step > 0) {
+    if (MayMissFrees(key, tracker) && device.growth.bytes_per_step > 0) {
       std::string unknown_because = WhyGrowthIsUnknown(reader_.record().cpu, device.growth);
       if (!unknown_because.empty()) {
         device.growth = {.suspects_by_op = {}, .unknown_because = std::move(unknown_because)};

@@ -40,16 +40,17 @@ class CpuGrowthTest : public FindingsFixture {
  protected:
   static constexpr int64_t kBlock = 8 << 20;
 
-  void Grow(int64_t resident_begin_bytes, int64_t resident_end_bytes) {
+  // `before_bytes`: what the allocator's total has before the first block.
+  void Grow(int64_t resident_begin_bytes, int64_t resident_end_bytes, int64_t before_bytes = 0) {
     Healthy(12);
     CaptureRecord& record = reader_.mutable_record();
     record.torch.memory = true;
     record.cpu.resident_begin_bytes = resident_begin_bytes;
     record.cpu.resident_end_bytes = resident_end_bytes;
     for (int step = 0; step < 12; ++step) {
-      reader_.Allocate(main_, step * kStepNs + kMs,
-                       0x100000 + static_cast<uint64_t>(step) * 0x1000000, kBlock,
-                       {.total_allocated_bytes = (step + 1) * kBlock, .device_type = 0});
+      reader_.Allocate(
+          main_, step * kStepNs + kMs, 0x100000 + static_cast<uint64_t>(step) * 0x1000000, kBlock,
+          {.total_allocated_bytes = before_bytes + (step + 1) * kBlock, .device_type = 0});
     }
   }
 };
@@ -62,6 +63,15 @@ TEST_F(CpuGrowthTest, IsNoLeakIfTheProcessDoesNotGrow) {
 
 TEST_F(CpuGrowthTest, IsNoLeakIfNothingIsKnownOfTheProcess) {
   Grow(-1, -1);
+  EXPECT_THAT(Fired(), Not(Contains("MEM_LEAK")));
+  EXPECT_THAT(NeedsOf("MEM_LEAK"), HasSubstr("is not known"));
+}
+
+// A schedule's warm-up has counted before the first event of the trace.
+TEST_F(CpuGrowthTest, IsNoLeakInATraceOfTorchWhoseTotalBeginsAbove0) {
+  Grow(-1, -1, 3 * kBlock);
+  reader_.mutable_record().torch.memory = false;
+  reader_.mutable_record().imported.source = "trace.json";
   EXPECT_THAT(Fired(), Not(Contains("MEM_LEAK")));
   EXPECT_THAT(NeedsOf("MEM_LEAK"), HasSubstr("is not known"));
 }
