@@ -1,7 +1,6 @@
 #include "daemon/report/index/redispatch.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/report/index/end_of.h"
@@ -37,26 +36,6 @@ absl::StatusOr<Redispatches> Redispatches::Build(store::CaptureReader& reader) {
 uint32_t Redispatches::columns() const {
   const uint32_t columns = kRangeDuration | kRangeDepth;
   return needs_starts_ ? columns | kRangeStart : columns;
-}
-
-bool Redispatches::FoldsPrevious(const RangeBatch& batch, size_t i, uint32_t name) {
-  if (batch.thread >= threads_.size()) threads_.resize(batch.thread + size_t{1});
-  OfThread& thread = threads_[batch.thread];
-  const uint16_t depth = batch.depth[i];
-  if (depth + size_t{1} >= thread.children.size()) thread.children.resize(depth + size_t{2});
-  const uint32_t child_count = std::exchange(thread.children[depth + size_t{1}], 0);
-  ++thread.children[depth];
-  const int64_t start_ns = needs_starts_ ? batch.start_ns[i] : 0;
-  const int64_t duration_ns = batch.duration_ns[i];
-  const bool folds = child_count == 1 && thread.has_previous && thread.name == name &&
-                     thread.depth == depth + 1 &&
-                     (!needs_starts_ || CallsItself(thread, start_ns, duration_ns));
-  thread.has_previous = true;
-  thread.depth = depth;
-  thread.name = name;
-  thread.start_ns = start_ns;
-  thread.duration_ns = duration_ns;
-  return folds;
 }
 
 // Whether the previous range lies in [start_ns, start_ns + duration_ns), with no API call beside

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,7 +36,25 @@ class Redispatches {
 
   // Whether the range before this one on its thread is folded into it. `name` is equal for equal
   // texts. Pass every range, in the reader's order.
-  bool FoldsPrevious(const RangeBatch& batch, size_t i, uint32_t name);
+  bool FoldsPrevious(const RangeBatch& batch, size_t i, uint32_t name) {
+    if (batch.thread >= threads_.size()) threads_.resize(batch.thread + size_t{1});
+    OfThread& thread = threads_[batch.thread];
+    const uint16_t depth = batch.depth[i];
+    if (depth + size_t{1} >= thread.children.size()) thread.children.resize(depth + size_t{2});
+    const uint32_t child_count = std::exchange(thread.children[depth + size_t{1}], 0);
+    ++thread.children[depth];
+    const int64_t start_ns = needs_starts_ ? batch.start_ns[i] : 0;
+    const int64_t duration_ns = batch.duration_ns[i];
+    const bool folds = child_count == 1 && thread.has_previous && thread.name == name &&
+                       thread.depth == depth + 1 &&
+                       (!needs_starts_ || CallsItself(thread, start_ns, duration_ns));
+    thread.has_previous = true;
+    thread.depth = depth;
+    thread.name = name;
+    thread.start_ns = start_ns;
+    thread.duration_ns = duration_ns;
+    return folds;
+  }
 
  private:
   struct OfThread {

@@ -439,6 +439,7 @@ class OpSummary {
     if (!range.counts) return;
     Totals& totals = by_step_ ? by_step_totals_.At(range.step, range.kind) : by_kind_[range.kind];
     totals.Add(range.duration_ns, range.self_ns);
+    if (memory_.empty()) return;
     totals.self_memory.Add(range.self_memory);
     totals.memory.Add(range.memory);
   }
