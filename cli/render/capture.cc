@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "cli/base/errors.h"
@@ -316,11 +318,22 @@ std::string RenderReportHeader(const CaptureView& view, const Style& style) {
 
 namespace {
 
-// What lowers the grade and is not said by a line of its own.
-void AddFailedChecks(const CaptureRecord& record, std::string* text) {
+// What an imported trace has its grade from: mostly that nothing is known of its losses.
+std::optional<QualityCheck> WorstCheckOfImport(const CaptureRecord& record) {
+  std::optional<QualityCheck> worst;
+  if (!IsTerminal(record.state) || record.imported.source.empty()) return worst;
+  for (QualityCheck& check : QualityOf(record).checks) {
+    if (!check.failed() || (worst.has_value() && check.grade <= worst->grade)) continue;
+    worst = std::move(check);
+  }
+  return worst;
+}
+
+// What lowers the grade and is not said by the headline or by a line of its own.
+void AddFailedChecks(const CaptureRecord& record, std::string_view headline, std::string* text) {
   if (!IsTerminal(record.state)) return;
   for (const QualityCheck& check : QualityOf(record).checks) {
-    const bool said = check.name == "loss" || check.name == "names" ||
+    const bool said = check.name == headline || check.name == "loss" || check.name == "names" ||
                       check.name == "clock_error_ns" || check.name == "gpu_recording" ||
                       (check.name == "coverage" && record.state == CaptureState::kPartial);
     if (check.failed() && !said) StrAppend(text, "  ", ForDisplay(check.sentence, 300), "\n");
@@ -342,12 +355,14 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
   const CaptureRecord& record = view.record;
   const int64_t lost = view.dropped_event_count;
   std::string headline = StrCat("Quality ", view.quality, ": ");
+  const std::optional<QualityCheck> worst = WorstCheckOfImport(record);
   if (!IsTerminal(record.state)) {
     StrAppend(&headline, "not ended yet");
   } else if (record.start_unix_ns == 0) {
     StrAppend(&headline, "nothing was recorded");
   } else if (!record.imported.source.empty()) {
-    StrAppend(&headline, "imported trace: event loss unknown");
+    StrAppend(&headline,
+              worst.has_value() ? worst->sentence : "imported trace: event loss unknown");
   } else if (lost == 0) {
     StrAppend(&headline, "no events were lost");
   } else {
@@ -358,11 +373,11 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
     StrAppend(&headline, " (graded now: an older profd stored no grade)");
   }
   std::string text =
-      StrCat(style.Paint(ColourOfGrade(view.quality), ForDisplay(headline, 200)), "\n");
+      StrCat(style.Paint(ColourOfGrade(view.quality), ForDisplay(headline, 300)), "\n");
   for (const auto& [reason, count] : view.dropped_by_reason) {
     AddReason(&text, ForDisplay(reason, 40), count);
   }
-  AddFailedChecks(record, &text);
+  AddFailedChecks(record, worst.has_value() ? worst->name : "", &text);
   AddShareTrust(view, &text);
   if (record.state == CaptureState::kPartial) {
     StrAppend(&text, "  PARTIAL, ended by ", ForDisplay(view.ended_by, 40));

@@ -607,6 +607,24 @@ TEST(RenderCaptureTest, ASlowDownIsToldWithItsNoise) {
   EXPECT_EQ(ViewOf(view.record, {}).quality, "B");
 }
 
+TEST(RenderQualityTest, TheHeadlineOfAnImportHasTheReasonOfItsGrade) {
+  CaptureRecord record = AView().record;
+  record.imported.source = "rank0.json.gz";
+  record.graded = {
+      .grade = "B",
+      .checks = {{.name = "loss", .grade = 'B', .sentence = "imported trace: event loss unknown"}}};
+  EXPECT_EQ(RenderQuality(ViewOf(record, {}), Style{}),
+            "Quality B: imported trace: event loss unknown\n");
+  record.graded.grade = "D";
+  record.graded.checks.push_back(
+      {.name = "silent_launches", .grade = 'D', .sentence = "60 of 60 launches have no GPU work"});
+  record.graded.checks.push_back(
+      {.name = "inversions", .grade = 'C', .sentence = "3 kernels begin before their launch"});
+  EXPECT_EQ(RenderQuality(ViewOf(record, {}), Style{}),
+            "Quality D: 60 of 60 launches have no GPU work\n"
+            "  3 kernels begin before their launch\n");
+}
+
 TEST(RenderQualityTest, TheStoredGradeIsShownWithItsReasons) {
   CaptureRecord record = AView().record;
   record.graded = {.grade = "C",
