@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "proto/wire/event.h"
+#include "proto/wire/long_names.h"
 
 namespace profd::client {
 
@@ -31,7 +32,8 @@ class NameTable {
  public:
   constexpr NameTable() = default;
 
-  // The id of `length` bytes at `text`, cut at wire::kMaxNameBytes. Never 0.
+  // The id of `length` bytes at `text`, shortened beyond wire::kMaxNameBytes (long_names.h). Never
+  // 0.
   uint32_t Intern(const char* text, size_t length);
 
   // Every id in use is below this.
@@ -59,6 +61,7 @@ class NameTable {
 
   Storage* GetStorage();
   uint32_t NewEntry(Storage* storage, const char* text, uint32_t length, uint32_t hash);
+  uint32_t InternLong(const char* text, size_t length);
   uint32_t TakeId(Storage* storage);
   void GiveBackId(Storage* storage, uint32_t id);
   bool ReserveBytes(uint32_t length, uint32_t* offset);

@@ -246,6 +246,7 @@ class RecordDecoder {
   // Copies up to `capacity` bytes of the string at `text`, which may not be there at all.
   // Returns how many; -1: nothing can be read.
   ptrdiff_t CopyText(const char* text, char* into, size_t capacity);
+  ptrdiff_t EndLongName(const char* text, char* name);
   uint32_t KernelNameId(const char* text, EventSink* sink);
   uint32_t ReadKernelName(KernelName* entry, const char* text, EventSink* sink);
   const ApiName& ApiNameOf(const cupti::ApiRecord& record, EventSink* sink);

@@ -5,6 +5,7 @@
 #include "client_lib/core/hot_state.h"
 #include "client_lib/core/safe_memory.h"
 #include "client_lib/cupti/record_decoder.h"
+#include "proto/wire/long_names.h"
 
 namespace profd::client {
 namespace {
@@ -41,11 +42,29 @@ ptrdiff_t RecordDecoder::CopyText(const char* text, char* into, size_t capacity)
   return static_cast<ptrdiff_t>(have);
 }
 
+// `name` has the first wire::kMaxNameBytes of `text`, which may be all of it.
+PROFD_NOINLINE ptrdiff_t RecordDecoder::EndLongName(const char* text, char* name) {
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  wire::LongNameHash hash;
+  hash.Add(name, wire::kMaxNameBytes);
+  char more[512];
+  size_t have = wire::kMaxNameBytes;
+  while (have < kMostBytes) {
+    const ptrdiff_t length = CopyText(text + have, more, sizeof(more));
+    if (length <= 0) break;
+    hash.Add(more, static_cast<size_t>(length));
+    have += static_cast<size_t>(length);
+    if (length < static_cast<ptrdiff_t>(sizeof(more))) break;
+  }
+  return have == wire::kMaxNameBytes ? wire::kMaxNameBytes : wire::MarkLongName(name, hash);
+}
+
 uint32_t RecordDecoder::ReadKernelName(KernelName* entry, const char* text, EventSink* sink) {
   char name[wire::kMaxNameBytes];
   entry->batch = batch_;
   if (text == nullptr) return entry->name_id = sink->intern(sink, kNoName, sizeof(kNoName) - 1);
-  const ptrdiff_t length = CopyText(text, name, sizeof(name));
+  ptrdiff_t length = CopyText(text, name, sizeof(name));
+  if (length == sizeof(name)) length = EndLongName(text, name);
   if (length > 0) {
     entry->name_id = sink->intern(sink, name, static_cast<size_t>(length));
   } else if (length == 0) {

@@ -59,7 +59,11 @@ uint32_t InternIn(uint16_t stack, const char* text, size_t length) {
   const size_t room = sizeof(name) - used;
   const size_t taken = length < room ? length : room;
   memcpy(name + used, text, taken);
-  return InternName(name, used + taken);
+  if (taken == length) return InternName(name, used + taken);
+  wire::LongNameHash hash;
+  hash.Add(name, used);
+  hash.Add(text, length);
+  return InternName(name, wire::MarkLongName(name, hash));
 }
 
 PROFD_NOINLINE uint32_t MeetText(uint16_t stack, const char* text) {

@@ -66,7 +66,7 @@ template <typename Word>
 }
 
 PROFD_NOINLINE uint32_t MeetName(const char* name, uint32_t length, KnownName* place) {
-  const uint32_t id = InternName(name, strnlen(name, wire::kMaxNameBytes));
+  const uint32_t id = InternName(name, strlen(name));
   uint32_t free = 0;
   if (place == nullptr || id == wire::kOtherNameId ||
       !place->word.compare_exchange_strong(free, kBeingWritten, std::memory_order_relaxed)) {

@@ -211,12 +211,18 @@ TEST(OperatorsTest, NamesInTheSamePlaceAreToldApart) {
 TEST(OperatorsTest, ANameOfAnyLengthIsCutAtTheMost) {
   const std::string longest(wire::kMaxNameBytes, 'x');
   const CaptureContents contents = Capture({}, [&](const Program& program) {
-    const std::string longer = longest + "y";
-    program.Run({.name = longest.c_str()});
-    program.Run({.name = longer.c_str()});
+    for (const char* const end : {"", "y", "z", "y"}) {
+      program.Run({.name = (longest + end).c_str()});
+    }
     program.Run({.name = ""});
   });
-  EXPECT_THAT(NamesOf(contents.ranges), ElementsAre(longest, longest, ""));
+  const std::vector<std::string> names = NamesOf(contents.ranges);
+  ASSERT_THAT(names, SizeIs(5));
+  EXPECT_TRUE(names[0] == longest);
+  EXPECT_TRUE(names[1].starts_with(longest.substr(0, 4079) + "~"));
+  EXPECT_EQ(names[1].size(), wire::kMaxNameBytes);
+  EXPECT_TRUE(names[1] != names[2] && names[1] == names[3]);
+  EXPECT_EQ(names[4], "");
 }
 
 // ---- Inputs without room, and such as are none.

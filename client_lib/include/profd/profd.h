@@ -55,7 +55,7 @@ typedef enum profd_result {
 /* A name, interned at its first use in a capture. Make it static, one per place. */
 typedef struct profd_name {
   const char* text; /* Not copied before first use; must stay valid and unchanged. */
-  uint32_t length;  /* Bytes; 0: strlen(text). Names over 4096 bytes are cut. */
+  uint32_t length;  /* Bytes; 0: strlen(text). Over 4096 bytes they are cut, and end with a hash. */
   uint32_t id;      /* 0 until interned. Set by the library, by relaxed atomic stores. */
 } profd_name;
 #define PROFD_NAME_INIT(literal) \

@@ -52,7 +52,7 @@ TEST(NamesTest, AnyBytesAreAName) {
   });
 }
 
-TEST(NamesTest, LongNamesAreCut) {
+TEST(NamesTest, LongNamesAreCutAndStayDifferent) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [](Parent& parent) {
     profd_init();
@@ -60,7 +60,10 @@ TEST(NamesTest, LongNamesAreCut) {
     WaitRecording();
     const std::string longest(wire::kMaxNameBytes, 'x');
     RangeById(Intern(longest + "tail"));
-    CHILD_EXPECT(Intern(longest) == Intern(longest + "tail"));
+    RangeById(Intern(longest));
+    CHILD_EXPECT(Intern(longest + "tail") == Intern(longest + "tail"));
+    CHILD_EXPECT(Intern(longest + "tail") != Intern(longest + "tale"));
+    CHILD_EXPECT(Intern(longest + "tail") != Intern(longest));
     parent.Tell('d');
     parent.Await('x');
   });
@@ -69,8 +72,10 @@ TEST(NamesTest, LongNamesAreCut) {
   capture->Fire(ByTime());
   child.Await('d');
   const CaptureContents contents = capture->Finish();
-  ASSERT_EQ(contents.ranges.size(), 1u);
-  EXPECT_EQ(contents.ranges[0].name, std::string(wire::kMaxNameBytes, 'x'));
+  ASSERT_EQ(contents.ranges.size(), 2u);
+  EXPECT_EQ(contents.ranges[0].name.size(), wire::kMaxNameBytes);
+  EXPECT_TRUE(contents.ranges[0].name.starts_with(std::string(4079, 'x') + "~"));
+  EXPECT_EQ(contents.ranges[1].name, std::string(wire::kMaxNameBytes, 'x'));
   child.Tell('x');
   child.ExpectSuccess();
 }

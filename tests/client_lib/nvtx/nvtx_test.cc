@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "proto/wire/long_names.h"
 #include "tests/client_lib/nvtx/nvtx_fixture.h"
 
 namespace profd::testing {
@@ -101,7 +102,7 @@ TEST(NvtxRangeTest, ABufferThatIsUsedAgainHasItsNewName) {
               ElementsAre("first", "second", "sec", "first", "second and longer"));
 }
 
-TEST(NvtxRangeTest, NamesTooLongAreCut) {
+TEST(NvtxRangeTest, NamesTooLongAreCutAndStayDifferent) {
   const CaptureContents contents = Recorded([] {
     const std::string text(wire::kMaxNameBytes + 10, 'n');
     const std::wstring wide(wire::kMaxNameBytes, L'\u20ac');
@@ -112,12 +113,21 @@ TEST(NvtxRangeTest, NamesTooLongAreCut) {
     nvtx::Domain domain = Nvtx::CreateA("domain");
     Nvtx::DomainPush(domain, &event);
     Nvtx::DomainPop(domain);
+    const std::string other_text = text + "!";
+    const nvtx::EventAttributes other = AnEvent(other_text.c_str());
+    Nvtx::DomainPush(domain, &other);
+    Nvtx::DomainPop(domain);
+    PushPop(other_text.c_str());
   });
-  ASSERT_EQ(contents.ranges.size(), 4u);
-  EXPECT_EQ(contents.ranges[0].name, std::string(wire::kMaxNameBytes, 'n'));
+  ASSERT_EQ(contents.ranges.size(), 6u);
+  const std::string begin(wire::kMaxNameBytes - wire::kLongNameMarkBytes, 'n');
+  EXPECT_TRUE(contents.ranges[0].name.starts_with(begin + "~")) << contents.ranges[0].name;
+  EXPECT_EQ(contents.ranges[0].name.size(), wire::kMaxNameBytes);
   EXPECT_EQ(contents.ranges[1].name, contents.ranges[0].name);
   EXPECT_EQ(contents.ranges[2].name.size(), wire::kMaxNameBytes / 3 * 3);  // No half characters.
-  EXPECT_EQ(contents.ranges[3].name, "domain:" + std::string(wire::kMaxNameBytes - 7, 'n'));
+  EXPECT_TRUE(contents.ranges[3].name.starts_with("domain:" + begin.substr(7) + "~"));
+  EXPECT_NE(contents.ranges[4].name, contents.ranges[3].name);
+  EXPECT_NE(contents.ranges[5].name, contents.ranges[0].name);
 }
 
 TEST(NvtxRangeTest, ADomainStandsBeforeTheName) {
