@@ -77,8 +77,8 @@ ARROWS = {
     "daemon/report/time": ["proto/wire", "daemon/base", "daemon/store/file",
                            "daemon/report/index", "daemon/report/gpu", "daemon/report/ranks"],
     "daemon/report/findings": ["daemon/base", "daemon/store/file", "daemon/report/index",
-        "daemon/report/memory", "daemon/report/gpu", "daemon/report/ranks", "daemon/report/time",
-        TYPES, EVENTS, QUALITY],
+        "daemon/report/memory", "daemon/report/gpu", "daemon/report/ops", "daemon/report/ranks",
+        "daemon/report/time", TYPES, EVENTS, QUALITY],
     # What the catalog keeps of a capture.
     "daemon/report": ["daemon/base", "daemon/store/file", "daemon/report/index",
                       "daemon/report/ops", "daemon/report/gpu", "daemon/report/ranks",

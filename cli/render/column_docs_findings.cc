@@ -89,9 +89,16 @@ constexpr ColumnDoc kDocs[] = {
      "Kernels of attention that is written out: between its two products, and of the softmax's "
      "backward pass",
      ""},
+    {kReport, "CASTS",
+     "Conversions of tensors to another type or memory format (aten::_to_copy), as autocast makes "
+     "them",
+     ""},
     {kReport, "LOW_WAVES", "Kernels whose blocks leave many multiprocessors of the GPU empty", ""},
     {kReport, "GRAPH_BREAKS", "Places at which torch.compile leaves compiled code", ""},
     {kReport, "RECOMPILES", "Time of steps that torch.compile compiles in", ""},
+    {kReport, "RECOMPILE_LIMIT",
+     "Lookups of compiled code that found none to run, so that the code runs without torch.compile",
+     "(lookups - compiled regions that ran) / lookups"},
     {kReport, "STEP_OUTLIER", "Steps far above the median, counted in median absolute deviations",
      ""},
     {kReport, "WARMUP_INCLUDED", "A first step that took much longer than the others", ""},

@@ -144,6 +144,21 @@ UnrecordedStep UnrecordedStepOf(const Facts& facts) {
           .idle_ns = std::max<int64_t>(step_ns - busy_ns, 0)};
 }
 
+// By all names of the file, not by what ran in the steps that count: such a step may be one of
+// gradient accumulation, or of evaluation.
+void RecognizeTorch(const store::CaptureReader& reader, ProgramFacts& program) {
+  program.uses_torch = !reader.record().torch.version.empty();
+  for (const std::string& name : reader.names()) {
+    const bool backward = name.starts_with("autograd::") || name.ends_with("Backward0");
+    const bool updates = name.starts_with("Optimizer.step#");
+    if (backward || updates) program.trains = true;
+    if (backward || updates || name.starts_with("aten::") ||
+        name.find("at::native::") != std::string::npos || name.starts_with("_ZN2at6native")) {
+      program.uses_torch = true;
+    }
+  }
+}
+
 }  // namespace
 
 bool Facts::LooksIdlerThanItIs() const {
@@ -167,11 +182,14 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
   std::vector<bool> is_wait;
   std::vector<bool> is_gloo;
   std::vector<bool> is_data_parallel;
+  std::vector<bool> is_operator;
   for (const std::string& name : names) {
     is_wait.push_back(IsDataLoaderWait(name));
     is_gloo.push_back(name.starts_with("gloo:"));
     is_data_parallel.push_back(name == "DataParallel.forward");
+    is_operator.push_back(name.starts_with("aten::"));
   }
+  RecognizeTorch(sources.reader, program);
   const int64_t step_thread = sources.reader.step_thread();
   EvidenceSums gloo;
   RETURN_IF_ERROR(sources.reader.ForEach<RangeRow>(
@@ -184,6 +202,7 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
           if (position < 0) continue;
           ++sources.calls_of_name[sources.first_ids[name]];
           if (is_data_parallel[name]) program.data_parallel = true;
+          if (is_operator[name]) program.has_operators = true;
           if (!is_gloo[name] && !is_wait[name]) continue;
           const int64_t end_ns =
               std::min(EndOf(start_ns, batch.duration_ns[i]),
@@ -337,12 +356,14 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
                    ExplainSlowestStep(reader, facts.scope, facts.time, facts.host.outliers));
   if (!facts.has_gpu()) {
     AddLoaderWaits(sources, IntervalSet(), facts.gaps);
+    RETURN_IF_ERROR(GatherCasts(sources, false, facts.casts));
     return facts;
   }
   RETURN_IF_ERROR(GatherKernelsAndCopies(sources, facts.device(), facts.kernels, facts.copies));
   FindFusible(sources, facts.kernels);
   FindWrittenOutAttention(sources, facts.kernels);
   RETURN_IF_ERROR(FindTinyKernels(sources, facts.kernels));
+  RETURN_IF_ERROR(GatherCasts(sources, true, facts.casts));
   FindHottestOperator(sources, facts.kernels);
   return facts;
 }

@@ -93,8 +93,26 @@ struct KernelFacts {
   // The innermost operator whose kernels take the most time; empty: none is known.
   std::string hottest_op;
   int64_t hottest_op_ns = 0;
+  // DescribeHottest(): of its calls with the inputs that take most of that time. Negative: unknown.
+  std::string hottest_inputs;  // "[[4096, 4096], [4096, 4096]]"
+  double hottest_flops_per_s = -1;
+  double hottest_peak_share = -1;  // Of what the GPU can do with that type; 0..1.
+  std::string hottest_type;        // "bf16"
+  // The innermost modules, with their numbers left out, whose work takes the most time.
+  std::string hottest_module;       // "layers.*.mlp"
+  double hottest_module_share = 0;  // Of all GPU work.
   // Steps that launched the same kernels as most other steps.
   int64_t alike_steps = 0;
+};
+
+// Conversions of tensors to another type or memory format: their kernels, or in a program without a
+// GPU, their operators.
+struct CastFacts {
+  bool is_known = false;
+  bool of_gpu = false;
+  int64_t count = 0;
+  int64_t total_ns = 0;
+  std::vector<Evidence> around;  // By the operator or range that needs the other type.
 };
 
 struct CopyFacts {
@@ -143,6 +161,9 @@ struct CpuFacts {
 CpuFacts CpuFactsOf(store::CaptureReader& reader);
 
 struct ProgramFacts {
+  bool uses_torch = false;     // PyTorch was recorded, or operators or kernels have its names.
+  bool has_operators = false;  // Operators of it ran in the steps that count.
+  bool trains = false;         // A backward pass or the step of an optimizer is recorded.
   bool data_parallel = false;  // torch.nn.DataParallel
   bool gloo = false;           // Collectives of gloo, ...
   int64_t gloo_ns = 0;         // ... and their time in the steps that count.
@@ -175,6 +196,7 @@ struct Facts {
   GapFacts gaps;
   KernelFacts kernels;
   CopyFacts copies;
+  CastFacts casts;
   CallFacts calls;
   CpuFacts cpu;
   ProgramFacts program;

@@ -8,6 +8,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/facts.h"
+#include "daemon/report/findings/gather.h"
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/findings/verdict.h"
 
@@ -91,12 +92,19 @@ struct FindingPair {
 constexpr std::array kFindingPairs = {
     FindingPair{"RECOMPILES", "HOST_BOUND"},
     FindingPair{"RECOMPILES", "STEP_OUTLIER", true},
+    // Their advice is to compile, which the program tries to do.
+    FindingPair{"RECOMPILE_LIMIT", "HOST_BOUND"},
+    FindingPair{"RECOMPILE_LIMIT", "IDLE_HOST_WAIT"},
+    FindingPair{"RECOMPILE_LIMIT", "SMALL_KERNELS"},
+    FindingPair{"RECOMPILE_LIMIT", "CUDA_GRAPH"},
+    FindingPair{"RECOMPILE_LIMIT", "IDLE_KERNEL_WAIT"},
     FindingPair{"INPUT_BOUND", "STEP_OUTLIER", true},
     FindingPair{"MEMCPY_PAGEABLE_ASYNC", "COPY_EXPOSED", true},
     FindingPair{"MEMCPY_SYNC", "COPY_EXPOSED", true},
     FindingPair{"SYNC_API", "SMALL_KERNELS"},
     FindingPair{"SYNC_API", "CUDA_GRAPH"},
     FindingPair{"UNFUSED_ATTENTION", "MISSING_FUSION", true},
+    FindingPair{"CASTS", "MISSING_FUSION", true},
     // An optimizer that is not fused has a remedy of its own.
     FindingPair{"TINY_KERNELS_OF_OP", "SMALL_KERNELS", true, "Optimizer."},
     FindingPair{"TINY_KERNELS_OF_OP", "CUDA_GRAPH", true, "Optimizer."},
@@ -271,6 +279,9 @@ absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,
     report.unrecorded_idle_ns = facts.unrecorded.idle_ns;
   }
   report.bound = BoundOf(facts);
+  if (report.bound == BoundBy::kCompute) {
+    RETURN_IF_ERROR(DescribeHottest(reader, facts.kernels));
+  }
   report.verdict = WriteVerdict(facts, report);
   return report;
 }

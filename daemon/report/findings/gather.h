@@ -66,7 +66,11 @@ void FindFusible(FactSources& sources, KernelFacts& kernels);
 void FindWrittenOutAttention(const FactSources& sources, KernelFacts& kernels);
 // Call after the gaps, because it counts their idle time.
 absl::Status FindTinyKernels(FactSources& sources, KernelFacts& kernels);
+// Call after the kernels; `has_gpu`: their work is known.
+absl::Status GatherCasts(const FactSources& sources, bool has_gpu, CastFacts& facts);
 void FindHottestOperator(const FactSources& sources, KernelFacts& kernels);
+// Call after it, where the operator matters.
+absl::Status DescribeHottest(store::CaptureReader& reader, KernelFacts& kernels);
 CallFacts GatherCalls(const FactSources& sources);
 
 // Returns the GB/s between host and device that a GPU's generation allows; 0: unknown.

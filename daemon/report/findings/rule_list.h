@@ -42,8 +42,12 @@ RuleResult CudaGraph(const Facts&, const FindingThresholds&);
 RuleResult MissingFusion(const Facts&, const FindingThresholds&);
 RuleResult UnfusedAttention(const Facts&, const FindingThresholds&);
 RuleResult LowWaves(const Facts&, const FindingThresholds&);
+RuleResult Casts(const Facts&, const FindingThresholds&);  // conversions of dtype (casts.cc)
+
+// ---- torch.compile (rules_compile.cc) ----
 RuleResult GraphBreaks(const Facts&, const FindingThresholds&);
 RuleResult Recompiles(const Facts&, const FindingThresholds&);
+RuleResult RecompileLimit(const Facts&, const FindingThresholds&);  // looked up, but never run
 
 // ---- memory (rules_memory.cc) ----
 RuleResult OutOfMemorySeen(const Facts&, const FindingThresholds&);

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_format.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/findings/advice.h"
 #include "daemon/report/findings/rule_list.h"
 
 namespace profd::report {
@@ -17,11 +18,13 @@ RuleResult CopyShare(const Facts& facts, int64_t ns, double threshold) {
   return result;
 }
 
-std::string CopyAdvice(const CopyFacts& copies, bool can_hide) {
+std::string CopyAdvice(const Facts& facts, bool can_hide) {
+  const CopyFacts& copies = facts.copies;
+  const bool torch = KindOf(facts) != ProgramKind::kWithoutTorch;
   const bool to_host = copies.to_host_ns > copies.to_device_ns;
   if (copies.to_host_ns + copies.to_device_ns == 0) {
-    return "Avoid copies within the GPU: contiguous(), clone(), and zero-filling of buffers that "
-           "are overwritten anyway.";
+    return StrCat("Avoid copies within the GPU", torch ? ": contiguous(), clone()," : "",
+                  " and zero-filling of buffers that are overwritten anyway.");
   }
   if (!can_hide) {
     return to_host ? "Keep results on the GPU, or reduce them there and copy less: metrics, "
@@ -29,19 +32,23 @@ std::string CopyAdvice(const CopyFacts& copies, bool can_hide) {
                    : "Keep data that is used again on the GPU, or copy less: lower precision, "
                      "only what changed.";
   }
+  const std::string_view how = torch ? "non_blocking=True" : "cudaMemcpyAsync()";
   return to_host
-             ? "Copy to pinned memory with non_blocking=True on a separate stream, and read the "
-               "result later. Keep or reduce on the GPU what the host does not need."
-             : "Copy the next batch while the GPU computes this one: use pinned memory, "
-               "non_blocking=True, and a separate stream. Keep data that is used again on the "
-               "GPU.";
+             ? StrCat("Copy to pinned memory with ", how,
+                      " on a separate stream, and read the result later. Keep or reduce on the "
+                      "GPU what the host does not need.")
+             : StrCat("Copy the next batch while the GPU computes this one: use pinned memory, ",
+                      how, ", and a separate stream. Keep data that is used again on the GPU.");
 }
 
 // For copies that the host waits for, if more of their time is to the host.
-constexpr std::string_view kKeepOnGpu =
-    "Keep results on the GPU, or reduce them there (a mean, an argmax) and copy less, or less "
-    "often. "
-    "What the host needs whole goes to pinned memory with non_blocking=True, and is read later.";
+std::string KeepOnGpu(const Facts& facts) {
+  return StrCat(
+      "Keep results on the GPU, or reduce them there (a mean, an argmax) and copy less, or less "
+      "often. What the host needs whole goes to pinned memory with ",
+      KindOf(facts) == ProgramKind::kWithoutTorch ? "cudaMemcpyAsync()" : "non_blocking=True",
+      ", and is read later.");
+}
 
 // Copies cost at most the time in which nothing overlapped them.
 int64_t AtMostExposed(const Facts& facts, int64_t ns) {
@@ -59,7 +66,7 @@ RuleResult CopyExposed(const Facts& facts, const FindingThresholds& thresholds) 
                             PercentText(finding.value), ").");
   const bool can_hide = CapByFreeCompute(facts, facts.sum.exposed_copy_ns,
                                          facts.sum.copy_ns - facts.sum.exposed_copy_ns, finding);
-  finding.advice = CopyAdvice(facts.copies, can_hide);
+  finding.advice = CopyAdvice(facts, can_hide);
   finding.evidence = facts.copies.pageable.empty() ? facts.copies.blocking : facts.copies.pageable;
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = "a copy that the next kernel waits for cannot be overlapped";
@@ -78,8 +85,9 @@ RuleResult MemcpyPageable(const Facts& facts, const FindingThresholds& threshold
                             PercentText(finding.value),
                             "). CUDA stages them, so they are slower and not asynchronous.");
   finding.advice =
-      2 * facts.copies.pageable_to_host_ns > facts.copies.pageable_ns
-          ? std::string(kKeepOnGpu)
+      2 * facts.copies.pageable_to_host_ns > facts.copies.pageable_ns ? KeepOnGpu(facts)
+      : KindOf(facts) == ProgramKind::kWithoutTorch
+          ? "Pin the memory: cudaMallocHost(), or cudaHostRegister() for memory that exists."
           : "Pin the memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with "
             "non_blocking=True.";
   finding.evidence = facts.copies.pageable;
@@ -104,7 +112,7 @@ RuleResult MemcpyBlocking(const Facts& facts, const FindingThresholds& threshold
       StrCat("The program waits in copies for ", TimeText(facts.PerStep(facts.copies.blocking_ns)),
              " a step (", PercentText(finding.value), ").");
   finding.advice = 2 * facts.copies.blocking_to_host_ns > facts.copies.blocking_ns
-                       ? std::string(kKeepOnGpu)
+                       ? KeepOnGpu(facts)
                        : "Use cudaMemcpyAsync from pinned memory (non_blocking=True in PyTorch).";
   finding.evidence = facts.copies.blocking;
   finding.confidence = Confidence::kMedium;

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "daemon/base/str_cat.h"
+#include "daemon/report/findings/advice.h"
 #include "daemon/report/findings/rule_list.h"
 
 namespace profd::report {
@@ -95,9 +96,7 @@ RuleResult SmallKernels(const Facts& facts, const FindingThresholds& thresholds)
                             " of launch calls take longer than their work on the GPU. The GPU is "
                             "idle between them for ",
                             TimeText(facts.PerStep(idle_ns)), " a step.");
-  finding.advice =
-      "Do more work per launch: torch.compile(mode=\"reduce-overhead\"), CUDA graphs, fused or "
-      "foreach optimizers, larger batches.";
+  finding.advice = LaunchAdvice(facts);
   finding.evidence = LateLaunchers(facts);
   finding.saving_ns_per_step = facts.PerStep(idle_ns);
   finding.confidence = Confidence::kMedium;
@@ -157,10 +156,7 @@ RuleResult CudaGraph(const Facts& facts, const FindingThresholds& thresholds) {
       facts.kernels.alike_steps, " of ", facts.scope.count,
       " steps launch the same kernels with the same grids. The GPU is idle between them for ",
       TimeText(facts.PerStep(ns)), " a step (", PercentText(finding.value), ").");
-  finding.advice =
-      "Record the step once and replay it: torch.cuda.graphs, torch.cuda.make_graphed_callables or "
-      "torch.compile(mode=\"reduce-overhead\"). Move calls that wait for the GPU out of the step "
-      "first.";
+  finding.advice = GraphAdvice(facts);
   finding.evidence = LateLaunchers(facts);
   finding.saving_ns_per_step = facts.PerStep(ns);
   finding.confidence = Confidence::kMedium;
@@ -179,8 +175,7 @@ RuleResult MissingFusion(const Facts& facts, const FindingThresholds& thresholds
   finding.measured = StrCat(
       "In runs of consecutive elementwise kernels, all but the longest kernel of each run take ",
       PercentText(finding.value), " of kernel time.");
-  finding.advice =
-      "Fuse them: torch.compile, or fused activations, dropout, norms, and optimizers.";
+  finding.advice = FusionAdvice(facts);
   finding.evidence = facts.kernels.fusible;
   finding.confidence = Confidence::kLow;
   finding.confidence_reason = "the saving assumes that half of that time goes away";
@@ -239,76 +234,6 @@ RuleResult LowWaves(const Facts& facts, const FindingThresholds& thresholds) {
   SetDeviceSaving(facts,
                   PerStepAtMostBusy(facts, static_cast<double>(facts.kernels.low_wave_lost_ns)),
                   finding);
-  return result;
-}
-
-RuleResult GraphBreaks(const Facts& facts, const FindingThresholds&) {
-  const CompileReport& compile = facts.time.compile;
-  if (!compile.has_compiled) return Needs("code compiled by torch.compile");
-  RuleResult result;
-  Finding& finding = result.finding;
-  int64_t after_breaks = 0;
-  for (const CompileStepRow& row : compile.steps) after_breaks += row.after_breaks;
-  finding.unit = FindingUnit::kCount;
-  finding.value = static_cast<double>(after_breaks);
-  finding.threshold = 0;
-  result.fired = after_breaks > 0 || !compile.graph_breaks.empty();
-  finding.measured = StrCat(
-      CountText(after_breaks, "compiled region"), " ran after a graph break; torch reported ",
-      CountText(static_cast<int64_t>(compile.graph_breaks.size()), "location"), ".");
-  finding.advice =
-      "Remove code that Dynamo cannot trace (print, .item(), data-dependent branches, unsupported "
-      "calls). `profctl compile` lists where and why; torch.compile(fullgraph=True) turns breaks "
-      "into errors.";
-  for (const GraphBreakRow& row : compile.graph_breaks) {
-    if (finding.evidence.size() == kMostEvidence) break;
-    Evidence evidence;
-    evidence.kind = EvidenceKind::kCode;
-    evidence.name = row.where;
-    evidence.detail = row.reason;
-    evidence.count = row.count;
-    finding.evidence.push_back(std::move(evidence));
-  }
-  finding.confidence = Confidence::kHigh;
-  finding.confidence_reason = "reported by torch";
-  return result;
-}
-
-RuleResult Recompiles(const Facts& facts, const FindingThresholds& thresholds) {
-  const CompileReport& compile = facts.time.compile;
-  if (!compile.has_compiled) return Needs("code compiled by torch.compile");
-  int64_t ns = 0;
-  for (const CompileStepRow& row : compile.steps) {
-    const auto counts = [&](const FindingScope::Stretch& at) { return at.step == row.step; };
-    // Compilation takes milliseconds, so there are few of these.
-    if (row.compile_ns > 0 &&
-        std::any_of(facts.scope.stretches.begin(), facts.scope.stretches.end(), counts)) {
-      ns += row.compile_ns;
-    }
-  }
-  RuleResult result;
-  Finding& finding = result.finding;
-  finding.value = facts.ShareOfSteps(ns);
-  finding.threshold = thresholds.compile_share;
-  result.fired = finding.value > finding.threshold;
-  finding.saving_ns_per_step = facts.PerStep(ns);
-  finding.measured = StrCat("Compilation takes ", TimeText(facts.PerStep(ns)), " a step (",
-                            PercentText(finding.value), ") in steps that should not compile.");
-  finding.advice =
-      "Keep shapes and types constant, or mark what changes: torch._dynamo.mark_dynamic, "
-      "torch.compile(dynamic=True). `profctl compile` shows the reason of each recompilation.";
-  for (const RecompileRow& row : compile.recompiles) {
-    if (finding.evidence.size() == kMostEvidence) break;
-    Evidence evidence;
-    evidence.kind = EvidenceKind::kCode;
-    evidence.name = row.where;
-    evidence.detail = row.reason;
-    evidence.count = row.count;
-    evidence.duration_ns = row.compile_ns;
-    finding.evidence.push_back(std::move(evidence));
-  }
-  finding.confidence = Confidence::kHigh;
-  finding.confidence_reason = "measured";
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_format.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/findings/advice.h"
 #include "daemon/report/findings/rule_list.h"
 
 namespace profd::report {
@@ -282,7 +283,11 @@ RuleResult AllocationChurn(const Facts& facts, const FindingThresholds& threshol
   }
   // A cache asks for memory now and then; it does not give memory back in each step.
   finding.advice =
-      2 * facts.calls.free_ns >= facts.calls.allocation_ns
+      KindOf(facts) == ProgramKind::kWithoutTorch
+          ? "Allocate once and keep the memory from step to step, or allocate from a pool: "
+            "cudaMallocAsync() with a release threshold (cudaMemPoolSetAttribute). cudaFree() "
+            "waits for the GPU."
+      : 2 * facts.calls.free_ns >= facts.calls.allocation_ns
           ? "Use an allocator that caches: memory goes back to the driver and is allocated again. "
             "Unset PYTORCH_NO_CUDA_MEMORY_CACHING and PYTORCH_NO_HIP_MEMORY_CACHING, do not call "
             "torch.cuda.empty_cache() in the step, and give libraries a workspace that they keep."

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "daemon/base/median.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/findings/advice.h"
 #include "daemon/report/findings/rule_list.h"
 
 namespace profd::report {
@@ -258,9 +259,7 @@ RuleResult IdleHostWait(const Facts& facts, const FindingThresholds& thresholds)
   Finding& finding = result.finding;
   finding.measured = StrCat("The GPU idles ", OfStep(facts, ns),
                             " while operators dispatch the next launch: the host is too slow.");
-  finding.advice =
-      "Launch fewer kernels, or launch them faster: torch.compile, CUDA graphs, fused optimizers, "
-      "larger batches.";
+  finding.advice = LaunchAdvice(facts);
   finding.evidence = LateLaunchers(facts);
   SetConfidence(facts, Confidence::kHigh, finding);
   DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
@@ -323,9 +322,13 @@ RuleResult IdleKernelWait(const Facts& facts, const FindingThresholds& threshold
       StrCat("Gaps shorter than 30 us between kernels that were already launched take ",
              OfStep(facts, ns), ".");
   finding.advice =
-      "Use fewer and longer kernels: fuse them (torch.compile, fused optimizers), or launch them "
-      "as "
-      "one CUDA graph, whose kernels follow each other within about a microsecond.";
+      ReplaysGraphs(facts)
+          ? "Use fewer and longer kernels in the graphs that the program replays: fuse them."
+      : KindOf(facts) == ProgramKind::kWithoutTorch
+          ? "Use fewer and longer kernels: fuse them, or launch them as one CUDA graph, whose "
+            "kernels follow each other within about a microsecond."
+          : "Use fewer and longer kernels: fuse them (torch.compile, fused optimizers), or launch "
+            "them as one CUDA graph, whose kernels follow each other within about a microsecond.";
   finding.evidence = facts.gaps.longest;
   SetConfidence(facts, Confidence::kMedium, finding);
   return result;
@@ -389,11 +392,9 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
   finding.advice =
       has_places
           ? "Look at the code that runs in the gaps below: logging, checkpoints, evaluation, "
-            "garbage "
-            "collection, locks, files, sleeping. Move it out of the step, to another thread, or to "
-            "every N-th step."
-          : "Spend less Python per operator: torch.compile, fused or foreach optimizers, larger "
-            "batches, fewer small operators.";
+            "garbage collection, locks, files, sleeping. Move it out of the step, to another "
+            "thread, or to every N-th step."
+          : OverheadAdvice(facts);
   for (const HostGapRow& row : gaps.rows) {
     if (finding.evidence.size() == kMostEvidence) break;
     Evidence evidence;
@@ -478,10 +479,7 @@ RuleResult SyncApi(const Facts& facts, const FindingThresholds& thresholds) {
       "Calls that wait for the GPU keep the host from launching ahead, which leaves the GPU "
       "idle for ",
       OfStep(facts, facts.gaps.parts.waiting_calls_ns), ".");
-  finding.advice =
-      "Avoid .item(), .cpu(), print(tensor), bool(tensor), nonzero(), and torch.cuda.synchronize() "
-      "in the step. Keep metrics on the GPU and read them every N steps. Copy with "
-      "non_blocking=True from pinned memory.";
+  finding.advice = WaitingAdvice(facts);
   finding.evidence = facts.gaps.after_sync;
   SetConfidence(facts, Confidence::kHigh, finding);
   DoubtIfWithoutCpu(facts, thresholds, facts.PerStep(facts.gaps.parts.waiting_calls_ns), finding);

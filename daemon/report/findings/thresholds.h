@@ -49,12 +49,15 @@ struct FindingThresholds {
   double link_gb_per_s = 0;               // 0: by the GPU's generation.
   double tensor_core_share = 0.05;        // Work fit for tensor cores, of all kernel time.
   double small_kernel_ns = 10e3;
-  double launch_bound_share = 0.50;   // Kernels shorter than their launch, of all.
-  double launch_idle_share = 0.10;    // Idle time between such kernels.
-  double kernels_per_call = 50;       // Tiny ones, of one call of one operator.
-  double cuda_graph_share = 0.10;     // Idle time that a graph would close.
-  double fusible_share = 0.15;        // Of kernel time.
-  double attention_share = 0.05;      // Likewise, what a fused attention does not have.
+  double launch_bound_share = 0.50;  // Kernels shorter than their launch, of all.
+  double launch_idle_share = 0.10;   // Idle time between such kernels.
+  double kernels_per_call = 50;      // Tiny ones, of one call of one operator.
+  double cuda_graph_share = 0.10;    // Idle time that a graph would close.
+  double fusible_share = 0.15;       // Of kernel time.
+  double attention_share = 0.05;     // Likewise, what a fused attention does not have.
+  // Of kernel time (without a GPU, of a step). Autocast converts each weight once a step, which is
+  // little next to the products that it enters; above this, something is converted again and again.
+  double cast_share = 0.10;
   double wave_efficiency = 0.50;      // Below it; weighted by time.
   double wave_share = 0.20;           // Such kernels, of kernel time.
   double memory_limit_share = 0.90;   // Of the device's memory.
@@ -67,6 +70,9 @@ struct FindingThresholds {
   double first_step_ratio = 2;         // Over the median of the others.
   double straggler_score = 3.5;        // As kStragglerScore of group_reports.h.
   double compile_share = 0.01;
+  // Of lookups of compiled code, those after which none runs. A function that is rarely called with
+  // something new has a few; one that reached the limit has most.
+  double unused_lookup_share = 0.25;
   double lost_share = 0.001;   // Of all events.
   double orphan_share = 0.01;  // Of GPU work.
   double perturbation_share = 0.05;

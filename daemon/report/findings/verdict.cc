@@ -4,7 +4,9 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/index/recorded_time.h"
 
@@ -16,6 +18,7 @@ constexpr double kBusy = 0.80;  // Of a step. Below it, what leaves the GPU idle
 constexpr double kMuchElse = 0.25;
 // Of kernel time: an operator that stands out.
 constexpr double kHot = 0.25;
+constexpr size_t kLongestInputs = 80;
 
 // After "the program is"; empty: not known.
 std::string_view WordsFor(BoundBy bound) {
@@ -46,14 +49,37 @@ std::string_view WordsFor(BoundBy bound) {
   return {};
 }
 
-// ", most of all by aten::mm (62% of kernel time)"; empty: no operator stands out.
+// "; [[64, 64], [64, 64]] takes most of it, at 31 TFLOP/s, 3.1% of the GPU's bf16 peak"; empty: the
+// inputs are not known.
+std::string HottestInputs(const KernelFacts& kernels) {
+  if (kernels.hottest_inputs.empty()) return {};
+  std::string text =
+      StrCat("; ", ForDisplay(kernels.hottest_inputs, kLongestInputs), " takes most of it");
+  if (kernels.hottest_flops_per_s <= 0) return text;
+  StrAppend(&text, ", at ", absl::StrFormat("%.3g", kernels.hottest_flops_per_s / 1e12),
+            " TFLOP/s");
+  if (kernels.hottest_peak_share > 0) {
+    StrAppend(&text, ", ", PercentText(kernels.hottest_peak_share), " of the GPU's ",
+              kernels.hottest_type, " peak");
+  }
+  return text;
+}
+
+// ", most of all by aten::mm (62% of kernel time) and in layers.*.mlp (71%)"; empty: none stands
+// out.
 std::string HottestOp(const Facts& facts) {
   if (facts.kernels.hottest_op.empty() || facts.kernels.total_ns <= 0) return {};
   const double share = static_cast<double>(facts.kernels.hottest_op_ns) /
                        static_cast<double>(facts.kernels.total_ns);
   if (share < kHot) return {};
-  return StrCat(", most of all by ", facts.kernels.hottest_op, " (", PercentText(share),
-                " of kernel time)");
+  std::string text = StrCat(", most of all by ", facts.kernels.hottest_op, " (", PercentText(share),
+                            " of kernel time", HottestInputs(facts.kernels), ")");
+  if (facts.kernels.hottest_module_share >= kHot) {
+    StrAppend(&text, ", and in the modules ",
+              ForDisplay(facts.kernels.hottest_module, kLongestInputs), " (",
+              PercentText(facts.kernels.hottest_module_share), " of GPU work)");
+  }
+  return text;
 }
 
 std::string WhatLimits(const Facts& facts, BoundBy bound) {

@@ -32,8 +32,8 @@ namespace {
 
 constexpr std::string_view kRegionPrefix = "Torch-Compiled Region: ";
 // In the order in which they lie in each other; the names of the first that a capture has are
-// regions.
-constexpr std::string_view kRegionPrefixes[] = {kRegionPrefix, "CompiledFunction",
+// regions. Older torch opens regions without a number.
+constexpr std::string_view kRegionPrefixes[] = {"Torch-Compiled Region", "CompiledFunction",
                                                 "## Call CompiledFxGraph "};
 constexpr std::string_view kCacheLookupName = "TorchDynamo Cache Lookup";
 // How Dynamo names the rest of a function: torch_dynamo_resume_in_forward_at_19.

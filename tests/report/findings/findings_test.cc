@@ -7,6 +7,7 @@
 #include <array>
 #include <limits>
 
+#include "daemon/base/str_cat.h"
 #include "daemon/report/findings/quality.h"
 #include "daemon/report/findings/rules.h"
 #include "tests/report/findings/findings_fixture.h"
@@ -327,6 +328,36 @@ TEST_F(FindingsTest, AComputeBoundProgramHasItsHottestOperatorNamed) {
   EXPECT_THAT(Report().verdict,
               HasSubstr("The program is compute-bound, most of all by aten::mm (100% of kernel "
                         "time)."));
+}
+
+TEST_F(FindingsTest, WithInputsTheHottestOperatorHasItsSpeed) {
+  Steps(5);
+  reader_.mutable_record().gpu.devices.front().name = "NVIDIA H100 80GB HBM3";
+  const uint32_t inputs =
+      reader_.Inputs("[[4000,1000],[1000,1000]]", R"(["c10::BFloat16","c10::BFloat16"])");
+  for (int step = 0; step < 5; ++step) {
+    for (int i = 0; i < 100; ++i) {
+      const int64_t start_ns = step * kStepNs + i * 100 * kUs;
+      Launch({.start_ns = start_ns, .count = 1, .op = ""});
+      reader_.Operator(main_, "aten::mm", start_ns - 201 * kUs, start_ns - 190 * kUs,
+                       {.inputs = inputs});
+    }
+  }
+  // 8 GFLOP in 100 us, of 989.4 TFLOP/s.
+  EXPECT_THAT(Report().verdict,
+              HasSubstr("most of all by aten::mm (100% of kernel time; [[4000,1000],[1000,1000]] "
+                        "takes most of it, at 80 TFLOP/s, 8.09% of the GPU's bf16 peak)."));
+}
+
+TEST_F(FindingsTest, ModulesThatDifferByTheirNumberAreHotTogether) {
+  Healthy();
+  for (int step = 0; step < 5; ++step) {
+    for (int i = 0; i < 8; ++i) {
+      const int64_t at = step * kStepNs + i * kMs - 300 * kUs;
+      reader_.Range(main_, StrCat("nn.Module: Linear_", i), at, at + 900 * kUs);
+    }
+  }
+  EXPECT_THAT(Report().verdict, HasSubstr("and in the modules Linear_* ("));
 }
 
 }  // namespace

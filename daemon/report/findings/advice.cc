@@ -1,0 +1,102 @@
+#include "daemon/report/findings/advice.h"
+
+namespace profd::report {
+
+ProgramKind KindOf(const Facts& facts) {
+  const ProgramFacts& program = facts.program;
+  if (!program.uses_torch) return ProgramKind::kWithoutTorch;
+  return program.has_operators && !program.trains ? ProgramKind::kInference
+                                                  : ProgramKind::kTraining;
+}
+
+bool ReplaysGraphs(const Facts& facts) {
+  return facts.kernels.graph_count > 0 && 2 * facts.kernels.graph_count >= facts.kernels.count;
+}
+
+std::string LaunchAdvice(const Facts& facts) {
+  if (ReplaysGraphs(facts)) {
+    return "The program replays CUDA graphs already, so look between the replays: capture more of "
+           "the step in one graph, fill its inputs ahead on another stream, and launch the next "
+           "graph before this one ends.";
+  }
+  switch (KindOf(facts)) {
+    case ProgramKind::kWithoutTorch:
+      return "Launch fewer kernels, or launch them faster: fuse kernels that follow each other, "
+             "record the step as a CUDA graph (cudaStreamBeginCapture, cudaGraphLaunch), and give "
+             "each launch more work.";
+    case ProgramKind::kInference:
+      return "Launch fewer kernels, or launch them faster: torch.compile(mode=\"reduce-overhead\") "
+             "or CUDA graphs for the sizes that are served, and several requests in one batch.";
+    case ProgramKind::kTraining:
+      break;
+  }
+  if (!facts.time.compile.regions.empty()) {
+    return "Part of the program is compiled already: compile the rest of the step as well, use "
+           "torch.compile(mode=\"reduce-overhead\"), which replays CUDA graphs, fused optimizers, "
+           "and larger batches.";
+  }
+  return "Launch fewer kernels, or launch them faster: torch.compile, CUDA graphs, fused "
+         "optimizers, larger batches.";
+}
+
+std::string WaitingAdvice(const Facts& facts) {
+  switch (KindOf(facts)) {
+    case ProgramKind::kWithoutTorch:
+      return "Do not wait for the GPU in the step: order work with streams and events instead of "
+             "cudaDeviceSynchronize() and cudaStreamSynchronize(), copy with cudaMemcpyAsync() "
+             "from and to pinned memory (cudaMallocHost()), and read results every N steps.";
+    case ProgramKind::kInference:
+      return "Wait once for each batch, at its end: keep what decides about the next step on the "
+             "GPU, copy results to pinned memory with non_blocking=True, and launch the next batch "
+             "before reading them. Avoid .item(), .cpu(), bool(tensor), and nonzero() in between.";
+    case ProgramKind::kTraining:
+      break;
+  }
+  return "Avoid .item(), .cpu(), print(tensor), bool(tensor), nonzero(), and "
+         "torch.cuda.synchronize() in the step. Keep metrics on the GPU and read them every N "
+         "steps. Copy with non_blocking=True from pinned memory.";
+}
+
+std::string OverheadAdvice(const Facts& facts) {
+  const bool compiled = !facts.time.compile.regions.empty();
+  switch (KindOf(facts)) {
+    case ProgramKind::kWithoutTorch:
+      return "Do less between the ranges below, or move it to another thread.";
+    case ProgramKind::kInference:
+      return compiled ? "Spend less Python per request: compile the code around the compiled "
+                        "regions as well, and serve several requests in one batch."
+                      : "Spend less Python per request: torch.compile, several requests in one "
+                        "batch, fewer small operators.";
+    case ProgramKind::kTraining:
+      break;
+  }
+  return compiled ? "Spend less Python per operator: compile the rest of the step as well, fused "
+                    "or foreach optimizers, larger batches, fewer small operators."
+                  : "Spend less Python per operator: torch.compile, fused or foreach optimizers, "
+                    "larger batches, fewer small operators.";
+}
+
+std::string FusionAdvice(const Facts& facts) {
+  switch (KindOf(facts)) {
+    case ProgramKind::kWithoutTorch:
+      return "Fuse them: one kernel for the whole chain, or the epilogue of the product before it "
+             "(cuBLASLt, CUTLASS, cuDNN).";
+    case ProgramKind::kInference:
+      return "Fuse them: torch.compile, or fused activations and norms.";
+    case ProgramKind::kTraining:
+      break;
+  }
+  return "Fuse them: torch.compile, or fused activations, dropout, norms, and optimizers.";
+}
+
+std::string GraphAdvice(const Facts& facts) {
+  if (KindOf(facts) == ProgramKind::kWithoutTorch) {
+    return "Record the step once and replay it: cudaStreamBeginCapture(), cudaGraphInstantiate(), "
+           "cudaGraphLaunch(). Move calls that wait for the GPU out of the step first.";
+  }
+  return "Record the step once and replay it: torch.cuda.graphs, "
+         "torch.cuda.make_graphed_callables or torch.compile(mode=\"reduce-overhead\"). Move calls "
+         "that wait for the GPU out of the step first.";
+}
+
+}  // namespace profd::report

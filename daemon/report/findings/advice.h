@@ -1,0 +1,37 @@
+// Advice that depends on what kind of program it is: torch.compile is no remedy for a C++ program,
+// a fused optimizer none for a server, and CUDA graphs none for one that replays them already.
+//
+// Threads: any.
+#ifndef PROFD_DAEMON_REPORT_FINDINGS_ADVICE_H_
+#define PROFD_DAEMON_REPORT_FINDINGS_ADVICE_H_
+
+#include <string>
+
+#include "daemon/report/findings/facts.h"
+
+namespace profd::report {
+
+enum class ProgramKind {
+  kTraining,      // PyTorch, with backward passes or optimizer steps, or unknown operators.
+  kInference,     // PyTorch, and operators were recorded, but none of training.
+  kWithoutTorch,  // No sign of PyTorch: no operators, no kernels of it.
+};
+ProgramKind KindOf(const Facts& facts);
+
+// Most of its kernels come from CUDA graphs.
+bool ReplaysGraphs(const Facts& facts);
+
+// What to do about kernels that are launched too slowly, or are too many.
+std::string LaunchAdvice(const Facts& facts);
+// About calls that wait for the GPU.
+std::string WaitingAdvice(const Facts& facts);
+// About many short gaps of the host between operators.
+std::string OverheadAdvice(const Facts& facts);
+// About elementwise kernels that follow each other.
+std::string FusionAdvice(const Facts& facts);
+// About steps that launch the same kernels, with gaps.
+std::string GraphAdvice(const Facts& facts);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_FINDINGS_ADVICE_H_

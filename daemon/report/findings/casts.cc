@@ -1,0 +1,167 @@
+// Conversions of tensors to another type: torch makes them in aten::_to_copy, whoever asks for them
+// (.to(), .float(), autocast). Copies between host and device are made there as well; they are no
+// kernels, so with a GPU only kernels count, and without its records only a program that has none.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/report/findings/evidence_sums.h"
+#include "daemon/report/findings/gather.h"
+#include "daemon/report/findings/rule_list.h"
+#include "daemon/report/index/end_of.h"
+
+namespace profd::report {
+namespace {
+
+constexpr std::string_view kCast = "aten::_to_copy";
+// What a program calls to convert; who needs the other type is around it.
+constexpr std::string_view kAskedFor = "aten::to";
+// Of a step. A batch that is converted when it arrives is a few.
+constexpr int64_t kFewestCasts = 4;
+
+class CastSums {
+ public:
+  CastSums(const FactSources& sources, CastFacts& facts) : sources_(sources), facts_(facts) {
+    for (const std::string& name : sources.reader.names()) {
+      is_cast_.push_back(name == kCast);
+      asks_.push_back(name == kAskedFor);
+      any_ = any_ || is_cast_.back();
+    }
+  }
+
+  // Kernels inside of casts.
+  void AddKernels() {
+    facts_.of_gpu = true;
+    if (!any_) return;
+    const RangePaths& paths = sources_.attribution.paths();
+    for (uint32_t path = 1; path < sources_.launches.size(); ++path) {
+      const PathLaunches& launches = sources_.launches[path];
+      if (launches.kernels == 0) continue;
+      uint32_t cast = RangePaths::kNone;
+      for (uint32_t at = path; at != RangePaths::kNone; at = paths[at].parent) {
+        if (is_cast_[paths[at].name]) cast = at;
+      }
+      if (cast == RangePaths::kNone) continue;
+      uint32_t around = paths[cast].parent;
+      while (around != RangePaths::kNone && asks_[paths[around].name]) {
+        around = paths[around].parent;
+      }
+      Add(around == RangePaths::kNone ? kNobody : paths[around].name, launches.kernels,
+          static_cast<int64_t>(launches.kernel_ns), Evidence::kNoTime);
+    }
+  }
+
+  // Casts of a program without a GPU: how long they run.
+  absl::Status AddRanges() {
+    if (!any_) return absl::OkStatus();
+    struct Open {
+      int64_t start_ns;
+      int64_t ns;
+    };
+    std::vector<std::vector<Open>> open(sources_.reader.threads().size());
+    RETURN_IF_ERROR(sources_.reader.ForEach<RangeRow>(
+        kRangeStart | kRangeDuration | kRangeName, {}, [&](const RangeBatch& batch) {
+          if (batch.thread >= open.size()) open.resize(batch.thread + size_t{1});
+          std::vector<Open>& casts = open[batch.thread];
+          for (size_t i = 0; i < batch.size; ++i) {
+            // Ranges come in order of their end, so casts wait for the range around them.
+            const uint32_t name = batch.name[i];
+            const int64_t start_ns = batch.start_ns[i];
+            if (asks_[name]) continue;
+            while (!casts.empty() && casts.back().start_ns >= start_ns) {
+              // One within another is part of it.
+              if (!is_cast_[name]) Add(name, 1, casts.back().ns, casts.back().start_ns);
+              casts.pop_back();
+            }
+            if (!is_cast_[name]) continue;
+            const int64_t ns =
+                sources_.scope.MeasureIn(start_ns, EndOf(start_ns, batch.duration_ns[i]));
+            if (ns > 0) casts.push_back({start_ns, ns});
+          }
+          return absl::OkStatus();
+        }));
+    for (const std::vector<Open>& casts : open) {
+      for (const Open& cast : casts) Add(kNobody, 1, cast.ns, cast.start_ns);
+    }
+    return absl::OkStatus();
+  }
+
+  void Finish() {
+    facts_.around = sums_.Take(EvidenceKind::kOp, [&](uint32_t id, uint32_t, Evidence& row) {
+      row.name = id == kNobody ? "(no range)" : sources_.Name(id);
+      row.detail = "needs, or asks for, another type";
+      row.count = counts_[id];
+    });
+  }
+
+ private:
+  static constexpr uint32_t kNobody = UINT32_MAX;
+
+  void Add(uint32_t around, int64_t count, int64_t ns, int64_t start_ns) {
+    const uint32_t id = around == kNobody ? kNobody : sources_.first_ids[around];
+    facts_.count += count;
+    facts_.total_ns += ns;
+    counts_[id] += count;
+    sums_.Add({.name = id, .duration_ns = ns, .start_ns = start_ns});
+  }
+
+  const FactSources& sources_;
+  CastFacts& facts_;
+  std::vector<bool> is_cast_;  // By name, as `asks_`.
+  std::vector<bool> asks_;
+  bool any_ = false;
+  absl::flat_hash_map<uint32_t, int64_t> counts_;  // By what is around.
+  EvidenceSums sums_;
+};
+
+}  // namespace
+
+absl::Status GatherCasts(const FactSources& sources, bool has_gpu, CastFacts& facts) {
+  CastSums sums(sources, facts);
+  const CaptureRecord& record = sources.reader.record();
+  facts.is_known = has_gpu || record.gpu.outcome == GpuOutcome::kNoCuda;
+  if (has_gpu) {
+    sums.AddKernels();
+  } else if (facts.is_known) {
+    RETURN_IF_ERROR(sums.AddRanges());
+  }
+  sums.Finish();
+  return absl::OkStatus();
+}
+
+RuleResult Casts(const Facts& facts, const FindingThresholds& thresholds) {
+  const CastFacts& casts = facts.casts;
+  if (!casts.is_known) return Needs("kernels, or a program without a GPU");
+  const int64_t of_ns = casts.of_gpu ? facts.kernels.total_ns : facts.scope.total_ns;
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = of_ns <= 0 ? 0 : static_cast<double>(casts.total_ns) / static_cast<double>(of_ns);
+  finding.threshold = thresholds.cast_share;
+  result.fired = finding.value > finding.threshold && facts.PerStep(casts.count) >= kFewestCasts;
+  finding.measured = StrCat(
+      facts.scope.has_steps ? "A step converts tensors " : "The program converts tensors ",
+      CountText(facts.PerStep(casts.count), "time"),
+      " to another type or memory format, which takes ", TimeText(facts.PerStep(casts.total_ns)),
+      " (", PercentText(finding.value), casts.of_gpu ? " of kernel time)." : " of the step).");
+  finding.advice =
+      "Convert once, and keep the result: hold weights in the type that the products need "
+      "(model.to(torch.bfloat16), or autocast with its cache), enter autocast once around the "
+      "whole forward pass, and keep what stands between products in one type instead of going "
+      "back to float32 each time. torch.compile fuses conversions with what follows.";
+  finding.evidence = casts.around;
+  finding.confidence = Confidence::kMedium;
+  finding.confidence_reason = "the saving is all of them; some conversions may be needed";
+  if (casts.of_gpu) {
+    SetDeviceSaving(facts, facts.PerStep(std::min(casts.total_ns, facts.sum.compute_ns)), finding);
+  } else {
+    finding.saving_ns_per_step = facts.PerStep(casts.total_ns);
+  }
+  return result;
+}
+
+}  // namespace profd::report

@@ -1,0 +1,119 @@
+// Conversions between types are found where they take a real part of the step, and only there.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string_view>
+
+#include "tests/report/findings/findings_fixture.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CastsTest : public FindingsFixture {
+ protected:
+  static constexpr int64_t kEachNs = 100 * kUs;
+  static constexpr int kSteps = 5;
+
+  // Full steps of kernels in aten::linear, of which the first `casts` convert its inputs.
+  void CastsOnTheGpu(int casts) {
+    Steps(kSteps);
+    for (int step = 0; step < kSteps; ++step) {
+      for (int i = 0; i < kStepNs / kEachNs; ++i) {
+        const int64_t start_ns = step * kStepNs + i * kEachNs;
+        const int64_t call_ns = start_ns - 200 * kUs;
+        reader_.Range(main_, "aten::linear", call_ns - 900, call_ns + 9'000);
+        if (i < casts) {
+          reader_.Range(main_, "aten::to", call_ns - 800, call_ns + 8'000)
+              .Range(main_, "aten::_to_copy", call_ns - 700, call_ns + 7'000);
+        }
+        Launch({.start_ns = start_ns,
+                .count = 1,
+                .kernel_ns = kEachNs,
+                .kernel = i < casts ? kElementwise : kTensorKernel,
+                .op = i < casts ? "aten::copy_" : "aten::mm"});
+      }
+    }
+  }
+  // Steps without a GPU: `casts` conversions in aten::linear, each 500 us.
+  void CastsOnTheCpu(int casts) {
+    Steps(kSteps);
+    reader_.mutable_record().gpu.outcome = GpuOutcome::kNoCuda;
+    reader_.mutable_record().gpu.devices.clear();
+    for (int step = 0; step < kSteps; ++step) {
+      const int64_t at = step * kStepNs;
+      reader_.Operator(main_, "aten::linear", at, at + kStepNs);
+      for (int i = 0; i < casts; ++i) {
+        const int64_t start_ns = at + kMs + i * 600 * kUs;
+        reader_.Operator(main_, "aten::to", start_ns, start_ns + 510 * kUs)
+            .Operator(main_, "aten::_to_copy", start_ns + 5 * kUs, start_ns + 505 * kUs)
+            .Operator(main_, "aten::copy_", start_ns + 10 * kUs, start_ns + 500 * kUs);
+      }
+    }
+  }
+};
+
+TEST_F(CastsTest, TheirKernelsAreFoundWithWhoNeedsThem) {
+  CastsOnTheGpu(30);
+  const Finding finding = Find("CASTS");
+  EXPECT_NEAR(finding.value, 0.3, 0.001);
+  EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 0.3 * kStepNs, 0.005 * kStepNs);
+  EXPECT_THAT(finding.measured, HasSubstr("30 times"));
+  ASSERT_EQ(finding.evidence.size(), 1u);
+  EXPECT_EQ(finding.evidence[0].name, "aten::linear");
+  EXPECT_EQ(finding.evidence[0].count, 30 * kSteps);
+}
+
+TEST_F(CastsTest, AFewAreWhatAutocastNeeds) {
+  CastsOnTheGpu(8);
+  EXPECT_THAT(Fired(), Not(Contains("CASTS")));
+}
+
+TEST_F(CastsTest, OneThatTakesLongIsNoStorm) {
+  CastsOnTheCpu(3);
+  EXPECT_THAT(Fired(), Not(Contains("CASTS")));
+}
+
+TEST_F(CastsTest, WithoutAGpuTheirOperatorsCount) {
+  CastsOnTheCpu(10);
+  const Finding finding = Find("CASTS");
+  EXPECT_NEAR(finding.value, 0.5, 0.001);
+  EXPECT_EQ(finding.saving_ns_per_step, 5 * kMs);
+  EXPECT_EQ(finding.confidence, Confidence::kMedium);
+  ASSERT_EQ(finding.evidence.size(), 1u);
+  EXPECT_EQ(finding.evidence[0].name, "aten::linear");
+  EXPECT_EQ(finding.evidence[0].count, 10 * kSteps);
+}
+
+TEST_F(CastsTest, CopiesToADeviceAreNoConversions) {
+  Healthy(kSteps);
+  for (int step = 0; step < kSteps; ++step) {
+    for (int i = 0; i < 8; ++i) {
+      const int64_t at = step * kStepNs + i * kMs;
+      reader_.Range(main_, "aten::_to_copy", at + 85 * kUs, at + 98 * kUs);
+      Copy({.start_ns = at + 100 * kUs, .duration_ns = 500 * kUs, .bytes = 1 << 20});
+    }
+  }
+  EXPECT_THAT(Fired(), Not(Contains("CASTS")));
+}
+
+TEST_F(CastsTest, WithoutGpuRecordsAProgramMayCopyToADevice) {
+  CastsOnTheCpu(10);
+  reader_.mutable_record().gpu.outcome = GpuOutcome::kOff;
+  EXPECT_THAT(NeedsOf("CASTS"), HasSubstr("kernels"));
+}
+
+TEST_F(CastsTest, OtherCopiesAreNone) {
+  Steps(kSteps);
+  for (int step = 0; step < kSteps; ++step) {
+    Launch({.start_ns = step * kStepNs, .count = 50, .op = "aten::copy_"});
+    Launch({.start_ns = step * kStepNs + 5 * kMs, .count = 50});
+  }
+  EXPECT_THAT(Fired(), Not(Contains("CASTS")));
+}
+
+}  // namespace
+}  // namespace profd::report
