@@ -60,7 +60,7 @@ class WrittenOutAttention {
       Follow(chain, part, {op, activity.end_ns - activity.start_ns, activity.start_ns});
     }
     if (facts_.attention_count == 0) return;
-    facts_.attention_ns += backward_ns;
+    facts_.attention_ns = facts_.OfAll(facts_.attention_ns + backward_ns);
     facts_.attention = sums_.Take(EvidenceKind::kOp, [&](uint32_t op, uint32_t, Evidence& row) {
       row.name = sources_.Name(op);
       row.detail = "between two products of batches";

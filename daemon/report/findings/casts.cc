@@ -137,17 +137,19 @@ absl::Status GatherCasts(const FactSources& sources, bool has_gpu, CastFacts& fa
 RuleResult Casts(const Facts& facts, const FindingThresholds& thresholds) {
   const CastFacts& casts = facts.casts;
   if (!casts.is_known) return Needs("kernels, or a program without a GPU");
+  const int64_t ns = casts.of_gpu ? facts.kernels.OfAll(casts.total_ns) : casts.total_ns;
+  const int64_t count = casts.of_gpu ? facts.kernels.OfAll(casts.count) : casts.count;
   const int64_t of_ns = casts.of_gpu ? facts.kernels.total_ns : facts.scope.total_ns;
   RuleResult result;
   Finding& finding = result.finding;
-  finding.value = of_ns <= 0 ? 0 : static_cast<double>(casts.total_ns) / static_cast<double>(of_ns);
+  finding.value = of_ns <= 0 ? 0 : static_cast<double>(ns) / static_cast<double>(of_ns);
   finding.threshold = thresholds.cast_share;
-  result.fired = finding.value > finding.threshold && facts.PerStep(casts.count) >= kFewestCasts;
-  finding.measured = StrCat(
-      facts.scope.has_steps ? "A step converts tensors " : "The program converts tensors ",
-      CountText(facts.PerStep(casts.count), "time"),
-      " to another type or memory format, which takes ", TimeText(facts.PerStep(casts.total_ns)),
-      " (", PercentText(finding.value), casts.of_gpu ? " of kernel time)." : " of the step).");
+  result.fired = finding.value > finding.threshold && facts.PerStep(count) >= kFewestCasts;
+  finding.measured =
+      StrCat(facts.scope.has_steps ? "A step converts tensors " : "The program converts tensors ",
+             CountText(facts.PerStep(count), "time"),
+             " to another type or memory format, which takes ", TimeText(facts.PerStep(ns)), " (",
+             PercentText(finding.value), casts.of_gpu ? " of kernel time)." : " of the step).");
   finding.advice =
       "Convert once, and keep the result: hold weights in the type that the products need "
       "(model.to(torch.bfloat16), or autocast with its cache), enter autocast once around the "
@@ -157,9 +159,9 @@ RuleResult Casts(const Facts& facts, const FindingThresholds& thresholds) {
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = "the saving is all of them; some conversions may be needed";
   if (casts.of_gpu) {
-    SetDeviceSaving(facts, facts.PerStep(std::min(casts.total_ns, facts.sum.compute_ns)), finding);
+    SetDeviceSaving(facts, facts.PerStep(std::min(ns, facts.sum.compute_ns)), finding);
   } else {
-    finding.saving_ns_per_step = facts.PerStep(casts.total_ns);
+    finding.saving_ns_per_step = facts.PerStep(ns);
   }
   return result;
 }

@@ -66,6 +66,9 @@ struct GapFacts {
 struct KernelFacts {
   int64_t count = 0;     // Kernels that are not communication.
   int64_t total_ns = 0;  // Of them, summed.
+  // The part launched in the window. Only of these the operator is known; a host that is ahead of
+  // the GPU launched the rest before.
+  int64_t launched_ns = 0;
   int64_t median_ns = 0;
   int64_t graph_count = 0;  // Of CUDA graphs: nodes, and whole graphs.
   // Work launched by matrix multiplications, convolutions, and attention, by operator.
@@ -103,6 +106,10 @@ struct KernelFacts {
   double hottest_module_share = 0;  // Of all GPU work.
   // Steps that launched the same kernels as most other steps.
   int64_t alike_steps = 0;
+
+  // What `ns` of the launched kernels are of all kernels, if the others are alike. Unchanged if
+  // those are the most.
+  int64_t OfAll(int64_t ns) const;
 };
 
 // Conversions of tensors to another type or memory format: their kernels, or in a program without a

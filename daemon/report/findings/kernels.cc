@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -147,6 +148,9 @@ class KernelPass {
       : sources_(sources),
         device_(device),
         facts_(kernels),
+        window_start_ns_(sources.reader.record().windows.empty()
+                             ? std::numeric_limits<int64_t>::min()
+                             : sources.reader.record().windows.front().start_ns),
         copies_(sources, device, copies),
         kernel_names_(sources.reader.names().size(), &Classify),
         eligible_names_(sources.reader.names().size(), &IsEligible),
@@ -161,6 +165,7 @@ class KernelPass {
       return absl::OkStatus();
     }));
     facts_.median_ns = Median(durations_);
+    facts_.eligible_ns = facts_.OfAll(facts_.eligible_ns);
     CountAlikeSteps();
     const auto with_kernel = [&](uint32_t name, uint32_t, Evidence& row) {
       row.name = sources_.demangler.Demangle(sources_.Name(name));
@@ -209,6 +214,9 @@ class KernelPass {
     const bool is_node = batch.graph_id[i] != 0 || batch.graph_node_id[i] != 0;
     if (is_node) ++facts_.graph_count;
     if (call != nullptr) {
+      if (call->path != RangePaths::kNone || call->start_ns >= window_start_ns_) {
+        facts_.launched_ns += duration_ns;
+      }
       PathLaunches& launches = sources_.launches[call->path];
       ++launches.kernels;
       launches.kernel_ns += static_cast<uint64_t>(duration_ns);
@@ -272,6 +280,8 @@ class KernelPass {
   FactSources& sources_;
   const GpuDevice* const device_;
   KernelFacts& facts_;
+  // Of calls before it no ranges are known, though CUPTI may have recorded the calls.
+  const int64_t window_start_ns_;
   CopyPass copies_;
   ByName<KernelName> kernel_names_;
   ByName<bool> eligible_names_;
@@ -356,6 +366,12 @@ bool IsOneOperation(std::string_view name) {
 }
 
 }  // namespace
+
+int64_t KernelFacts::OfAll(int64_t ns) const {
+  if (launched_ns <= 0 || 2 * launched_ns < total_ns) return ns;
+  return static_cast<int64_t>(static_cast<double>(ns) * static_cast<double>(total_ns) /
+                              static_cast<double>(launched_ns));
+}
 
 absl::Status GatherKernelsAndCopies(FactSources& sources, const GpuDevice* device,
                                     KernelFacts& kernels, CopyFacts& copies) {
@@ -456,7 +472,7 @@ void FindHottestOperator(const FactSources& sources, KernelFacts& kernels) {
       });
   if (hottest == ns_by_op.end()) return;
   kernels.hottest_op = sources.Name(hottest->first);
-  kernels.hottest_op_ns = static_cast<int64_t>(hottest->second);
+  kernels.hottest_op_ns = kernels.OfAll(static_cast<int64_t>(hottest->second));
 }
 
 }  // namespace profd::report
