@@ -406,6 +406,26 @@ TEST_F(RecordsTest, AllocationsAndTheirPoolsAreRecorded) {
   EXPECT_EQ(pools[1].As<MemoryPoolRecord>().size, 100U);
 }
 
+TEST_F(RecordsTest, CallsThatAllocateTakeAsLongAsAsked) {
+  Trace({kRuntime});
+  ASSERT_EQ(cupti_.sgpu_set("allocation_us", "2000"), 0);
+  uint64_t plain = 0;
+  uint64_t pooled = 0;
+  ASSERT_EQ(cupti_.sgpu_malloc(stream_, 1000, 0, &plain), 0);
+  ASSERT_EQ(cupti_.sgpu_free(stream_, plain, 0), 0);
+  ASSERT_EQ(cupti_.sgpu_malloc(stream_, 1000, 1, &pooled), 0);
+  ASSERT_EQ(cupti_.sgpu_set("allocation_us", "0"), 0);
+  FlushAll();
+  const std::vector<Seen> calls = Records(kRuntime);
+  ASSERT_THAT(calls, SizeIs(3));
+  const auto took_ns = [&](size_t i) {
+    return calls[i].As<ApiRecord>().end - calls[i].As<ApiRecord>().start;
+  };
+  EXPECT_GE(took_ns(0), 2'000'000U);
+  EXPECT_GE(took_ns(1), 2'000'000U);
+  EXPECT_LT(took_ns(2), 2'000'000U) << "it comes from a pool";
+}
+
 TEST_F(RecordsTest, WhatIsThereAlreadyCanBeDumped) {
   uint32_t context = 0;
   ASSERT_EQ(cupti_.sgpu_ctx_create(1, &context), 0);

@@ -49,6 +49,7 @@ namespace sgpu {
   X(hidden_devices, 0)     \
   X(call_tax_ns, 0)        \
   X(record_tax_ns, 0)      \
+  X(allocation_us, 0)      \
   X(keep_file, 0)          \
   X(keep_buffers, 0)       \
   X(teardown_ms, 0)        \

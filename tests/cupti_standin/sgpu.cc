@@ -156,6 +156,12 @@ int SubmitAndWait(ApiCall& call, uint32_t stream, const Work& work) {
   return call.Finish(0);
 }
 
+// How long a call takes that allocates or frees without a pool.
+uint64_t AllocationNs(bool async) {
+  const int64_t us = settings().allocation_us;
+  return async || us < 0 ? 0 : static_cast<uint64_t>(us) * 1000;
+}
+
 }  // namespace
 }  // namespace sgpu
 
@@ -355,7 +361,7 @@ int sgpu_malloc(uint32_t stream, uint64_t bytes, int async, uint64_t* address) {
     sgpu::RecordMemory(call, 1, *memory, *info, nullptr);
   }
   *address = memory->address;
-  return call.Finish(0);
+  return call.Finish(sgpu::AllocationNs(async != 0));
 }
 
 int sgpu_free(uint32_t stream, uint64_t address, int async) {
@@ -371,7 +377,7 @@ int sgpu_free(uint32_t stream, uint64_t address, int async) {
   } else {
     sgpu::RecordMemory(call, 2, *memory, *info, nullptr);
   }
-  return call.Finish(0);
+  return call.Finish(sgpu::AllocationNs(async != 0));
 }
 
 int sgpu_pool_trim(uint32_t stream, uint64_t min_bytes_to_keep) {
