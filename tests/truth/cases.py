@@ -16,6 +16,10 @@ def value(finding):
     return finding['value']
 
 
+def per_traced_step(finding):
+    return finding['value'] / 20  # As many steps as `trace` has unless a case says otherwise.
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     name: str
@@ -28,8 +32,10 @@ class Case:
     slow: Tuple[int, ...] = ()              # The ranks that have the cause; empty: none.
     bytes: bool = False                     # The size is in bytes.
     share: bool = False                     # The size is a share, 0..1.
+    number: bool = False                    # The size is a number.
     short: bool = False                     # Also in the short form.
     known_miss: str = ''                    # What is reported instead of what is right.
+    torch: Tuple[int, int] = (0, 0)         # The oldest PyTorch that it runs on.
 
     @property
     def is_control(self):
@@ -47,6 +53,8 @@ OUTLIER = ('STEP_OUTLIER',)
 LAUNCHES = ('SMALL_KERNELS', 'IDLE_HOST_WAIT', 'CUDA_GRAPH')
 # What follows from an idle GPU: how much, in which pieces, and that the host launches late.
 IDLE = ('GPU_UNDERUSED', 'GPU_GAP', 'IDLE_OTHER', 'IDLE_HOST_WAIT')
+# Before this, torch.compile's functions are named otherwise.
+COMPILES = (2, 6)
 # True of every program that runs next to busy processes.
 AROUND = ('CPU_CONTENTION',)
 PAGEABLE = ('MEMCPY_PAGEABLE_ASYNC', 'COPY_EXPOSED')
@@ -75,6 +83,18 @@ CASES = (
     Case('healthy: gradient clipping', 'training.py clipping'),
     Case('healthy: GPU saturated, memory', 'gpu.py saturated', trace='--steps 20 --with memory',
          allowed=AHEAD),
+    Case('healthy: autocast', 'training.py autocast'),
+    Case('healthy: GPU, fused attention', 'gpu.py fused-attention', allowed=AHEAD),
+    Case('healthy: GPU, a few conversions', 'gpu.py casts --ms 0.03', allowed=AHEAD),
+    Case('healthy: compiled', 'compiled.py none', torch=COMPILES),
+    Case('healthy: compiled for two sizes', 'compiled.py two-sizes', torch=COMPILES),
+    # ---- torch.compile ----
+    Case('recompile storm', 'compiled.py recompile-storm', ('RECOMPILES',), allowed=OUTLIER,
+         torch=COMPILES),
+    Case('recompile limit', 'compiled.py recompile-limit', ('RECOMPILE_LIMIT',), size=value,
+         share=True, allowed=OUTSIDE + OUTLIER, torch=COMPILES),
+    Case('graph breaks', 'compiled.py graph-breaks', ('GRAPH_BREAKS',), size=per_traced_step,
+         number=True, allowed=OUTSIDE + OUTLIER, torch=COMPILES),
     # ---- between operators, on the CPU ----
     Case('Python between operators', 'training.py python --ms 40', OUTSIDE,
          allowed=OUTLIER, short=True),
@@ -143,8 +163,7 @@ CASES = (
     Case('synchronization per step', 'gpu.py step-sync --ms 4', ('SYNC_API',),
          allowed=IDLE + OUTSIDE + OUTLIER),
     Case('.item() per step', 'gpu.py item --ms 4', ('SYNC_API',),
-         allowed=IDLE + OUTSIDE + OUTLIER,
-         known_miss='HOST_BOUND first; SYNC_API, which is smaller, after it'),
+         allowed=IDLE + OUTSIDE + OUTLIER),
     Case('device synchronization per layer', 'gpu.py device-sync --ms 1', ('SYNC_API',),
          allowed=IDLE + OUTSIDE + OUTLIER),
     Case('sleep before launches', 'gpu.py sleep --ms 2.5', ('IDLE_HOST_WAIT',) + OUTSIDE,
@@ -160,6 +179,14 @@ CASES = (
          allowed=IDLE + LAUNCHES + ('TINY_KERNELS_OF_OP', 'IDLE_KERNEL_WAIT') + OUTSIDE + OUTLIER),
     Case('launch-bound, long step', 'gpu.py launch-bound --ms 15', LAUNCHES,
          allowed=IDLE + LAUNCHES + ('TINY_KERNELS_OF_OP', 'IDLE_KERNEL_WAIT') + OUTSIDE + OUTLIER),
+    # ---- kernels ----
+    Case('conversions', 'gpu.py casts --ms 0.5', ('CASTS',), allowed=AHEAD),
+    Case('conversions, a longer step', 'gpu.py casts --ms 1.5', ('CASTS',), allowed=AHEAD),
+    Case('conversions on the CPU', 'training.py casts --ms 24', ('CASTS',), allowed=OUTLIER),
+    Case('attention written out', 'gpu.py written-out-attention --ms 1', ('UNFUSED_ATTENTION',),
+         allowed=AHEAD),
+    Case('attention written out, long', 'gpu.py written-out-attention --ms 3',
+         ('UNFUSED_ATTENTION',), allowed=AHEAD),
     # ---- copies and communication ----
     Case('blocking copies to the host', 'gpu.py blocking-dtoh --ms 1',
          ('MEMCPY_SYNC', 'COPY_EXPOSED'), allowed=IDLE + ('MEMCPY_SYNC', 'COPY_EXPOSED', 'SYNC_API')),
@@ -189,7 +216,11 @@ CASES = (
          trace='--steps 20 --with memory', allowed=AHEAD, short=True),
     Case('CPU memory leak', 'training.py leak --ms 2', ('MEM_LEAK',), size=value, bytes=True,
          trace='--steps 20 --with memory'),
+    Case('allocations in each layer', 'gpu.py allocation-churn --ms 2', ('ALLOC_CHURN',),
+         allowed=IDLE + AHEAD + OUTLIER),
     # ---- other processes ----
+    Case('more threads than CPUs', 'training.py oversubscription --threads 8',
+         ('CPU_CONTENTION',), allowed=OUTLIER, trace='--steps 100'),
     Case('CPU shared with another process', 'training.py contention', ('CPU_CONTENTION',),
          allowed=OUTLIER, short=True),
     Case('CPU shared with three processes', 'training.py contention --others 3',

@@ -126,6 +126,9 @@ def run_case(daemon, case, load, verbose):
     """Captures the program of `case` once, and judges what is reported."""
     if case.needs_torch and harness_torch.VERSION is None:
         raise Skipped(f'{harness_torch.PYTHON} has no torch')
+    if case.needs_torch and harness_torch.VERSION[0] < case.torch:
+        raise Skipped(f'it needs PyTorch {case.torch[0]}.{case.torch[1]}; '
+                      f'{harness_torch.PYTHON} has {harness_torch.VERSION[1]}')
     if not case.needs_torch and not CUPTI.exists():
         raise Skipped(f'{CUPTI} is not built')
     folder = pathlib.Path(tempfile.mkdtemp(prefix='profd_truth_'))
@@ -195,6 +198,8 @@ def amount(case, number):
         return f'{number / (1 << 20):.2f} MiB'
     if case.share:
         return f'{number:.0%}'
+    if case.number:
+        return f'{number:.1f}'
     return f'{number / 1e6:.2f} ms'
 
 

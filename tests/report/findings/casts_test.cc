@@ -18,10 +18,14 @@ class CastsTest : public FindingsFixture {
   static constexpr int64_t kEachNs = 100 * kUs;
   static constexpr int kSteps = 5;
 
-  // Full steps of kernels in aten::linear, of which the first `casts` convert its inputs.
-  void CastsOnTheGpu(int casts) {
+  // Full steps of kernels in aten::linear, of which the first `casts` convert its inputs. Those of
+  // the first `unknown` steps were launched before the window.
+  void CastsOnTheGpu(int casts, int unknown = 0) {
     Steps(kSteps);
-    for (int step = 0; step < kSteps; ++step) {
+    for (int64_t at = 0; at < unknown * kStepNs; at += kEachNs) {
+      reader_.Kernel(kElementwise, at, at + kEachNs, 900'000);
+    }
+    for (int step = unknown; step < kSteps; ++step) {
       for (int i = 0; i < kStepNs / kEachNs; ++i) {
         const int64_t start_ns = step * kStepNs + i * kEachNs;
         const int64_t call_ns = start_ns - 200 * kUs;
@@ -65,6 +69,18 @@ TEST_F(CastsTest, TheirKernelsAreFoundWithWhoNeedsThem) {
   ASSERT_EQ(finding.evidence.size(), 1u);
   EXPECT_EQ(finding.evidence[0].name, "aten::linear");
   EXPECT_EQ(finding.evidence[0].count, 30 * kSteps);
+}
+
+TEST_F(CastsTest, KernelsLaunchedBeforeTheWindowAreLikeTheOthers) {
+  CastsOnTheGpu(30, 1);
+  const Finding finding = Find("CASTS");
+  EXPECT_NEAR(finding.value, 0.3, 0.001);
+  EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 0.3 * kStepNs, 0.005 * kStepNs);
+}
+
+TEST_F(CastsTest, IfMostKernelsAreNotKnownOnlyThoseThatAreCount) {
+  CastsOnTheGpu(30, 3);
+  EXPECT_NEAR(Find("CASTS").value, 0.12, 0.001);
 }
 
 TEST_F(CastsTest, AFewAreWhatAutocastNeeds) {

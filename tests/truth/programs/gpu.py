@@ -40,7 +40,7 @@ class Gpu:
                 'malloc': [u32, u64, i32, pointer(u64)], 'free': [u32, u64, i32],
                 'event_record': [u32, pointer(u32)], 'event_sync': [u32],
                 'stream_wait_event': [u32, u32], 'stream_sync': [u32],
-                'device_sync': [u32],
+                'device_sync': [u32], 'set': [ctypes.c_char_p, ctypes.c_char_p],
                 'graph_begin': [u32], 'graph_end': [u32, pointer(u32)],
                 'graph_instantiate': [u32, pointer(u32)], 'graph_launch': [u32, u32, u64]}.items():
             function = library['sgpu_' + name]
@@ -391,14 +391,75 @@ class Checkpoint(Training):
 
 
 class AllocationChurn(Training):
-    """Allocates and frees device memory in each layer; freeing waits for the GPU."""
+    """Allocates and frees device memory in each layer, --ms each time. The cause is the time beyond
+    the layer's kernel, in which the GPU has nothing to do."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.gpu.call('set', b'allocation_us', b'%d' % int(self.arguments.ms * 1000))
 
     def layer(self, name):
-        with self.measurement.cause():
-            address = self.gpu.made('malloc', self.gpu.stream, 64 << 20, 0, integer=ctypes.c_uint64)
+        start_ns = time.time_ns()
+        address = self.gpu.made('malloc', self.gpu.stream, 64 << 20, 0, integer=ctypes.c_uint64)
         super().layer(name)
-        with self.measurement.cause():
-            self.gpu.call('free', self.gpu.stream, address, 0)
+        self.gpu.call('free', self.gpu.stream, address, 0)
+        self.measurement.add(start_ns, max(0, time.time_ns() - start_ns - self.LAYER_NS))
+
+
+class Casts(Training):
+    """Converts the inputs and the result of each layer to another type, as autocast does; --ms each
+    time. The cause is the conversions' time."""
+
+    PRODUCT = 'sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64'
+    CONVERSION = ('void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda'
+                  '(at::TensorIteratorBase&)::{lambda()#3}>')
+
+    def convert(self):
+        start_ns = time.time_ns()
+        with profd.annotate('aten::to'), profd.annotate('aten::_to_copy'), \
+                profd.annotate('aten::copy_'):
+            self.gpu.launch(self.CONVERSION, self.arguments.ms * MS)
+        self.measurement.add(start_ns, self.arguments.ms * MS)
+
+    def layer(self, name):
+        with profd.annotate('aten::linear'):
+            for _ in range(3):
+                self.convert()
+            with profd.annotate('aten::addmm'):
+                self.gpu.launch(self.PRODUCT, self.LAYER_NS)
+
+
+class WrittenOutAttention(Training):
+    """Attention as its formula is written: two products, and between them scaling and a softmax,
+    --ms together, which a fused kernel does not have. The cause is what is between."""
+
+    def between(self, op, kernel, ms):
+        start_ns = time.time_ns()
+        with profd.annotate(op):
+            self.gpu.launch(kernel, ms * MS)
+        self.measurement.add(start_ns, ms * MS)
+
+    def product(self):
+        with profd.annotate('aten::bmm'):
+            self.gpu.launch(Casts.PRODUCT, self.LAYER_NS // 2)
+
+    def layer(self, name):
+        self.product()
+        self.between('aten::div', 'void at::native::vectorized_elementwise_kernel<4, '
+                     'at::native::BUnaryFunctor<float, float, float, DivFunctor<float>>>',
+                     self.arguments.ms / 2)
+        self.between('aten::_softmax', 'void softmax_warp_forward<float, float, float, 10, false>',
+                     self.arguments.ms / 2)
+        self.product()
+
+
+class FusedAttention(Training):
+    """Healthy: one kernel for each attention."""
+
+    def layer(self, name):
+        with profd.annotate('aten::_scaled_dot_product_flash_attention'):
+            self.gpu.launch('void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 64, '
+                            '64, 4, false, false, cutlass::bfloat16_t>>', self.LAYER_NS)
 
 
 class Leak(Training):
@@ -477,7 +538,8 @@ CAUSES = {
     'slow-replay': SlowReplay, 'replay-loader': ReplayLoader, 'unfused': Unfused,
     'blocking-dtoh': BlockingDtoh, 'exposed-dtoh': ExposedDtoh, 'pageable': PageableCopies,
     'all-gather': ExposedAllGather, 'reduce-scatter': ExposedReduceScatter,
-    'all-reduce-at-end': CommunicationAtEnd,
+    'all-reduce-at-end': CommunicationAtEnd, 'casts': Casts,
+    'written-out-attention': WrittenOutAttention, 'fused-attention': FusedAttention,
 }
 
 

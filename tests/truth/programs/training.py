@@ -387,6 +387,59 @@ class Leak(Training):
         self.measurement.add(start_ns, kept.numel() * 4)
 
 
+class Autocast(Training):
+    """A healthy program: autocast converts each weight once a step."""
+
+    def run(self):
+        with torch.autocast('cpu', dtype=torch.bfloat16):
+            super().run()
+
+
+class Convert(torch.autograd.Function):
+    """Converts forward, and the gradient backward; both are the cause."""
+
+    measurement = None
+
+    @staticmethod
+    def forward(ctx, x, dtype):
+        ctx.dtype = x.dtype
+        with Convert.measurement.cause():
+            return x.to(dtype)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        with Convert.measurement.cause():
+            return gradient.to(ctx.dtype), None
+
+
+class Converting(torch.nn.Module):
+    """Computes in two types in turn, as code does that is half converted to a smaller one."""
+
+    COPIES = 32  # Of a batch: its activations are large, so that converting them takes a while.
+
+    def __init__(self, times):
+        super().__init__()
+        self._times = times
+        self._linear = torch.nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        h = self._linear(x).repeat(self.COPIES, 1)
+        for _ in range(self._times):
+            h = Convert.apply(h, torch.bfloat16)
+            h = Convert.apply(h, torch.float32)
+        return h.view(self.COPIES, BATCH, WIDTH).mean(0)
+
+
+class Casts(Training):
+    """Converts its activations to another type and back, --ms times."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        Convert.measurement = self.measurement
+        self.model = Converting(int(self.arguments.ms))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+
+
 class Contention(Training):
     """Shares one CPU with other processes that compute, --others of them. Measures how long the
     training thread was ready to run and did not run."""
@@ -417,6 +470,14 @@ class Contention(Training):
         self._waited_ns, self._start_ns = waited_ns, time.time_ns()
 
 
+class Oversubscription(Contention):
+    """Runs each operator on --threads threads that share one CPU. Measures the same."""
+
+    def __init__(self, arguments, measurement):
+        arguments.others = 0
+        super().__init__(arguments, measurement)
+
+
 CAUSES = {
     'none': None_, 'fast-loader': HealthyLoader, 'enough-workers': EnoughWorkers,
     'python': Python, 'sleep': Sleep, 'metrics': Metrics, 'lock': Lock, 'disk': Disk,
@@ -424,6 +485,7 @@ CAUSES = {
     'slow-batches': SlowBatches, 'accumulation': Accumulation, 'clipping': Clipping,
     'too-few-workers': TooFewWorkers, 'gc': Heap, 'checkpoint': Checkpoint,
     'evaluation': Evaluation, 'logging': Logging, 'leak': Leak, 'contention': Contention,
+    'autocast': Autocast, 'casts': Casts, 'oversubscription': Oversubscription,
 }
 
 
