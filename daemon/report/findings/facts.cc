@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -45,11 +46,26 @@ TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time, const D
   return BreakdownOf(row);
 }
 
+// The stream of the device that works for longest; none without work.
+std::optional<uint32_t> BusiestStream(const DeviceWork& work, uint32_t device) {
+  std::vector<int64_t> ns(work.streams().size());
+  for (const Activity& activity : work.activities()) {
+    if (work.DeviceOf(activity) != device) continue;
+    ns[activity.stream] = Sum(ns[activity.stream], Difference(activity.end_ns, activity.start_ns));
+  }
+  const auto most = std::max_element(ns.begin(), ns.end());
+  if (most == ns.end() || *most <= 0) return std::nullopt;
+  return static_cast<uint32_t>(most - ns.begin());
+}
+
+// Of all streams, or of one.
 std::vector<LaunchedWork> LaunchedWorkOf(const FindingScope& scope, const DeviceWork& work,
-                                         uint32_t device) {
+                                         uint32_t device,
+                                         std::optional<uint32_t> only_stream = std::nullopt) {
   std::vector<LaunchedWork> launched(scope.stretches.size());
   for (const Activity& activity : work.activities()) {  // By start.
     if (activity.call == nullptr || work.DeviceOf(activity) != device) continue;
+    if (activity.stream != only_stream.value_or(activity.stream)) continue;
     const int64_t position = scope.PositionAt(activity.call->start_ns);
     if (position < 0) continue;
     LaunchedWork& of_step = launched[static_cast<size_t>(position)];
@@ -322,7 +338,9 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
   if (device != devices.end()) {
     LeaveOutEarlierWork(EndOfEarlierWork(facts.scope, work, position), facts.scope);
     LeaveOutQueueFilling(LaunchedWorkOf(facts.scope, work, position), facts.scope);
-    TakeDeviceTimes(LaunchedWorkOf(facts.scope, work, position), facts.scope);
+    // Other streams may be ahead of the one that computes, by as many steps as the host is.
+    TakeDeviceTimes(LaunchedWorkOf(facts.scope, work, position, BusiestStream(work, position)),
+                    facts.scope);
   }
   if (facts.scope.stretches.empty()) {
     facts.scope = ScopeWithoutSteps(reader.record(), work, position, device != devices.end());

@@ -345,5 +345,30 @@ TEST_F(IdleCausesTest, AStepOfAProgramThatNeverWaitsTakesAsLongAsItsGpuWork) {
                                         "the host runs ahead)"));
 }
 
+TEST_F(IdleCausesTest, AStreamThatIsAheadOfTheOneThatComputesMakesNoStepLonger) {
+  for (int step = 0; step < 8; ++step) {
+    reader_.Step(step, step * kMs, kMs);
+    for (int i = 0; i < 4; ++i) {
+      const int64_t call_ns = step * kMs + i * 100 * kUs;
+      const int64_t start_ns = step * 4 * kMs + i * kMs + 50 * kUs;
+      Operator("aten::mm", call_ns, call_ns + 50 * kUs);
+      Kernel({call_ns + kUs, call_ns + 5 * kUs, start_ns, start_ns + kMs});
+    }
+    // Runs at once, while its step's kernels wait behind those of the steps before.
+    ++correlation_;
+    const int64_t copy_ns = step * kMs + 500 * kUs;
+    reader_.ApiCall(main_, "cudaMemcpyAsync", copy_ns, copy_ns + 5 * kUs, correlation_)
+        .Copy(copy_ns + 10 * kUs, copy_ns + 110 * kUs, correlation_,
+              {.stream = 12,
+               .bytes = 1 << 20,
+               .copy_kind = 1,
+               .source_kind = 2,
+               .destination_kind = 3});
+  }
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.mean_step_ns, 4 * kMs);
+  EXPECT_THAT(Fired(), Not(Contains("STEP_OUTLIER")));
+}
+
 }  // namespace
 }  // namespace profd::report
