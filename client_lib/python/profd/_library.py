@@ -57,6 +57,11 @@ class _StatusStruct(ctypes.Structure):
     ]
 
 
+class RangeHandle(ctypes.c_uint64):
+    """What profd_range_open_id() returns. As a class of its own it stays what it is: turning it
+    into an int and back would take as long as the call."""
+
+
 _PROTOTYPES = {
     "profd_init": (ctypes.c_int, []),
     "profd_set_metadata": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_char_p]),
@@ -65,8 +70,8 @@ _PROTOTYPES = {
     "profd_intern": (ctypes.c_uint32, [ctypes.c_char_p, ctypes.c_size_t]),
     # Its argument is always an id of ours, which fits an int: undeclared, as the check of a
     # declared type makes the call twice as long.
-    "profd_range_open_id": (ctypes.c_uint64, None),
-    "profd_range_close": (None, [ctypes.c_uint64]),
+    "profd_range_open_id": (RangeHandle, None),
+    "profd_range_close": (None, None),  # Its argument is always such a handle.
     "profd_instant_id": (None, [ctypes.c_uint32]),
     "profd_counter_id": (None, [ctypes.c_uint32, ctypes.c_double]),
     "profd_alloc": (None, [ctypes.POINTER(MemoryEvent)]),

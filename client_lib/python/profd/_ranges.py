@@ -4,9 +4,9 @@ import functools
 import inspect
 import threading
 import types
-from typing import Any, Callable, Dict, List, TypeVar
+from typing import Any, Callable, Dict, Tuple, TypeVar
 
-from profd._library import flag, intern_name, lib, namer, require_name
+from profd._library import RangeHandle, flag, intern_name, lib, namer, require_name
 
 # Ranges kept by name. Names made up as one goes ("batch 17") must not grow this without
 # bound: it is emptied when full, which is always safe: whoever has a Range keeps it.
@@ -34,16 +34,17 @@ class Range:
     def __init__(self, name: str) -> None:
         self.name = name
         self._id = 0  # Interned at its first use in a capture.
-        # By thread: what the library knows the open ranges by. A thread uses its own list only.
-        self._entered: Dict[int, List[int]] = {}
+        # By thread: the open range that it entered last, and the same of the others. A thread uses
+        # its own only.
+        self._entered: Dict[int, Tuple[RangeHandle, Any]] = {}
 
     # The two methods below are the hot path: two reads while nothing records.
 
     def __enter__(self) -> "Range":
         if flag[0]:
             namer.named
-            opened = _open(self._id or self.name_id())
-            self._entered.setdefault(_thread_id(), []).append(opened)
+            entered, thread = self._entered, _thread_id()
+            entered[thread] = (_open(self._id or self.name_id()), entered.get(thread))
         return self
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
@@ -52,13 +53,12 @@ class Range:
             self._leave()
 
     def _leave(self) -> None:
-        thread = _thread_id()
-        entered = self._entered.get(thread)
-        if entered is None:
+        opened = self._entered.pop(_thread_id(), None)
+        if opened is None:
             return
-        _close(entered.pop())
-        if not entered:
-            del self._entered[thread]
+        _close(opened[0])
+        if opened[1] is not None:
+            self._entered[_thread_id()] = opened[1]
 
     def name_id(self) -> int:
         """The library's id of the name. Only while something records."""
@@ -108,19 +108,21 @@ class _Block(Range):
     __slots__ = ("_opened",)
 
     def __init__(self, shared: Range) -> None:
-        super().__init__(shared.name)
+        self.name = shared.name
         self._id = shared._id or shared.name_id()
-        self._opened: List[int] = []
+        self._opened: Any = None  # As the values of _entered.
 
     def __enter__(self) -> "Range":
         if flag[0]:
             namer.named
-            self._opened.append(_open(self._id or self.name_id()))
+            self._opened = (_open(self._id), self._opened)
         return self
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
-        if self._opened:
-            _close(self._opened.pop())
+        opened = self._opened
+        if opened is not None:
+            self._opened = opened[1]
+            _close(opened[0])
 
     def _decorate(self, function: Any) -> Any:
         # Of a function's calls, which may be many at once, each thread ends its own.
@@ -185,7 +187,7 @@ def _wrap_async_generator(range_, function):
 def annotate(name: str) -> Range:
     """A range of this thread's time: `with annotate("forward"):` or `@annotate("forward")`.
 
-    `name` is any str; of its UTF-8 the first 4096 bytes count. Ranges nest per thread,
+    `name` is any str; beyond 4096 bytes of UTF-8 it is cut, and ends with a hash. Ranges nest per thread,
     128 deep; deeper ones are dropped and counted. A process may use 65,536 names; the
     rest become "(other)". An exception passes through and ends the range.
 
@@ -195,8 +197,12 @@ def annotate(name: str) -> Range:
 
     Raises TypeError if `name` is not a str.
     """
-    known = _shared(name)
-    return _Block(known) if flag[0] else known
+    if flag[0]:
+        return _Block(_shared(name))
+    try:
+        return _ranges[name]
+    except KeyError:
+        return _add_range(name)
 
 
 def _shared(name: str) -> Range:
