@@ -3,7 +3,6 @@
 #include <sys/types.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "client_lib/include/profd/profd.h"
 #include "client_lib/torch/torch_api.h"
@@ -47,8 +46,6 @@ extern "C" PROFD_API int profd_torch_instances(void* get_objects, void* const* c
                                                size_t count, void* found) {
   Functions python;
   if (!python.Find() || python.has_lock() == 0) return -1;
-  std::vector<Object> wanted(classes, classes + count);
-  std::sort(wanted.begin(), wanted.end());
   // From here to the list's end no code of Python's runs, so that its lock stays with us.
   const Object objects = python.call(get_objects, nullptr);
   if (objects == nullptr) return -1;
@@ -61,7 +58,7 @@ extern "C" PROFD_API int profd_torch_instances(void* get_objects, void* const* c
     const Object type = python.type_of(object);
     if (type != last) {
       last = type;
-      is_wanted = std::binary_search(wanted.begin(), wanted.end(), type);
+      is_wanted = std::binary_search(classes, classes + count, type);
     }
     if (is_wanted) result = python.append(found, object);
     python.drop(type);  // Not the last reference: the object has one.

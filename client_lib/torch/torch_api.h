@@ -104,9 +104,9 @@ void profd_torch_module(uint64_t address, uint64_t root, const char* path, const
 /* Appends to the list `found` each object of the list that `get_objects` returns (gc.get_objects)
  * whose class is one of `classes` itself. That list is dropped before Python's lock is given up: no
  * other thread can find that we hold an object, or leave us as its last holder. `get_objects` and
- * `found` are PyObject *; `classes` has the addresses of `count` classes. Returns 0, or -1:
- * Python's functions are hidden, its lock is not ours, or its error is set, and `found` may have
- * some. Any thread of Python's. */
+ * `found` are PyObject *; `classes` has the addresses of `count` classes, in order. Returns 0, or
+ * -1: Python's functions are hidden, its lock is not ours, or its error is set, and `found` may
+ * have some. Any thread of Python's. */
 int profd_torch_instances(void* get_objects, void* const* classes, size_t count, void* found);
 
 /* All that COLLECT asked for was said. */

@@ -10,13 +10,21 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
-#include "daemon/import/names.h"
 #include "daemon/import/trace_import.h"
+#include "proto/wire/long_names.h"
 
 namespace profd::report {
 namespace {
 
 using Json = nlohmann::json;
+
+// As captures hold it.
+std::string AsStored(const std::string& name) {
+  if (name.size() <= wire::kMaxNameBytes) return name;
+  std::string stored(wire::kMaxNameBytes, '\0');
+  stored.resize(wire::ShortenName(name.data(), name.size(), stored.data()));
+  return stored;
+}
 
 Json ReadJson(const std::filesystem::path& path) {
   std::string text;
@@ -107,8 +115,7 @@ TorchFacts ReadTorchFacts(const std::filesystem::path& trace) {
     }
     if (Category(event) != "kernel") continue;
     const int64_t percent = Arg(event, "est. achieved occupancy %", -1);
-    const std::string name =
-        event["name"].get<std::string>().substr(0, importer::NameTable::kMaxNameBytes);
+    const std::string name = AsStored(event["name"]);
     auto& [least, greatest] =
         facts.occupancy_percent.try_emplace(name, std::pair(percent, percent)).first->second;
     least = std::min(least, percent);

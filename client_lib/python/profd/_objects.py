@@ -33,7 +33,7 @@ def find_objects(*bases: type) -> Tuple[List[Any], ...]:
     families = [_family(base) for base in bases]
     # By id, as a metaclass may have made its classes unhashable.
     kinds = [{id(kind) for kind in family} for family in families]
-    wanted = set().union(*kinds)
+    wanted = sorted(set().union(*kinds))
     found: List[Any] = []
     if look(gc.get_objects, (ctypes.c_void_p * len(wanted))(*wanted), len(wanted), found) != 0:
         raise NotLooked("this Python hides its functions")
