@@ -208,7 +208,7 @@ class DaemonClient {
   // The daemon's part of a capture on many nodes (group_capture.h). PrepareGroup() waits until
   // the group is settled, or until `keep_waiting`, asked about every 100 ms with what is known so
   // far, says no. With `lease_without_caller` set, `presence` gets what tells the daemon that we
-  // are still there, until it is destroyed: behind the commit, and before this client.
+  // are still there, until it is destroyed: behind the commit. It may outlive this client.
   class Presence;
   absl::StatusOr<GroupPreparation> PrepareGroup(
       const GroupRequest& request, absl::FunctionRef<bool(const GroupPreparation&)> keep_waiting,
@@ -262,7 +262,7 @@ class DaemonClient {
  private:
   class Impl;
   explicit DaemonClient(std::unique_ptr<Impl> impl);
-  const std::unique_ptr<Impl> impl_;
+  const std::shared_ptr<Impl> impl_;  // Also of the Presences that it gave out.
 };
 
 }  // namespace profd::cli

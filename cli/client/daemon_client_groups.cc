@@ -19,11 +19,12 @@ constexpr std::chrono::seconds kAbortDeadline(5);
 // The stream of PrepareGroup().
 class DaemonClient::Presence {
  public:
-  Presence(Impl& impl, const GroupRequest& request)
-      : impl_(impl),
-        call_(impl, std::nullopt),
-        reader_(impl.captures_->AsyncPrepareGroup(call_.context(), ToProto(request), &queue_,
-                                                  nullptr)) {}
+  // Keeps the client's channel: a fleet drops clients that have failed.
+  Presence(std::shared_ptr<Impl> impl, const GroupRequest& request)
+      : impl_(std::move(impl)),
+        call_(*impl_, std::nullopt),
+        reader_(impl_->captures_->AsyncPrepareGroup(call_.context(), ToProto(request), &queue_,
+                                                    nullptr)) {}
   ~Presence() { Cancel().IgnoreError(); }
   Presence(const Presence&) = delete;
   Presence& operator=(const Presence&) = delete;
@@ -37,7 +38,7 @@ class DaemonClient::Presence {
       }
       if (!ok_) return false;
       if (is_begun) {
-        RETURN_IF_ERROR(impl_.Check(message_));
+        RETURN_IF_ERROR(impl_->Check(message_));
         preparation_ = FromProto(message_);
         is_heard_ = true;
       }
@@ -84,7 +85,7 @@ class DaemonClient::Presence {
     return true;
   }
 
-  Impl& impl_;
+  const std::shared_ptr<Impl> impl_;
   grpc::CompletionQueue queue_;
   Impl::Call call_;
   v1::GroupPreparation message_;
@@ -99,7 +100,7 @@ class DaemonClient::Presence {
 absl::StatusOr<GroupPreparation> DaemonClient::PrepareGroup(
     const GroupRequest& request, absl::FunctionRef<bool(const GroupPreparation&)> keep_waiting,
     std::shared_ptr<Presence>* presence) {
-  auto stream = std::make_shared<Presence>(*impl_, request);
+  auto stream = std::make_shared<Presence>(impl_, request);
   ASSIGN_OR_RETURN(const bool is_open, stream->Read(keep_waiting));
   if (!is_open) {
     RETURN_IF_ERROR(stream->Finish());

@@ -282,7 +282,10 @@ class ResetsOverTcp:
 
         def is_relieved():
             start = time.monotonic()
-            self.assertEqual(self.daemon.ctl('node').status, DONE)
+            answer = self.daemon.ctl('node')
+            self.assertEqual(answer.status, DONE, f'{answer.err}\nprofd ended with '
+                             f'{self.daemon.process.poll()}; {self.memory.oom_kill_count()} killed for '
+                             f'memory\n{self.daemon.log()[-3000:]}')
             self.slowest = max(self.slowest, time.monotonic() - start)
             return self.CLOSED in self.daemon.log() and start - begin > ATTACK_SECONDS
         harness.until(is_relieved, 'a connection is closed')
