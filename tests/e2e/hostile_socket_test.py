@@ -330,7 +330,17 @@ class RapidResetOverMutualTlsTest(ResetsOverTcp, remote_test.RemoteTest):
         self.attack(self.port.number, *(self.pki / 'site' / name
                                         for name in ('ca.crt', 'bob.crt', 'bob.key')))
         # Several tries: the attackers have the CPUs, and a handshake may time out.
-        harness.until(lambda: self.is_known(self.remote('node')), 'alice is served')
+        tries = []
+
+        def is_served():
+            begin = time.monotonic()
+            result = self.remote('node')
+            tries.append(f'{time.monotonic() - begin:.1f} s: {result.status} {result.err.strip()}')
+            return self.is_known(result)
+        try:
+            harness.until(is_served, 'alice is served')
+        except AssertionError as error:
+            raise AssertionError('\n'.join([str(error), *tries, self.daemon.log()[-3000:]])) from error
         self.assert_survived()
 
 
