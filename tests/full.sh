@@ -9,6 +9,8 @@
 #   asan, tsan            all tests with ASan and UBSan; those of folders with threads with TSan
 #   campaign, truth       the long forms of tests/e2e/target_campaign and tests/truth
 #   stops, sessions       500 stops of a busy profd; 200 hostile sessions with a PyTorch job
+#   coordinators          profctl killed at 20 moments while it prepares a group of processes
+#   aarch64               the client library below qemu-user, with every version of the simulated CUPTI
 #   fuzz                  the clang build with its thread-safety analysis, then each fuzzer
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -59,6 +61,9 @@ test_phase tsan --preset tsan "${threaded_folders[@]}"
 phase tidy .ci/tidy "$empty_tree" 0
 phase campaign python3 tests/e2e/target_campaign/target_campaign_test.py --runs 1000
 phase stops env PROFD_LONG_STOPS=500 python3 tests/e2e/stop_test.py
+phase coordinators env PROFD_KILLED_COORDINATORS=20 python3 tests/e2e/group_test.py \
+  GroupTest.test_a_coordinator_that_is_killed_at_any_moment_leaves_nothing_armed
+phase aarch64 env PROFD_LONG_AARCH64=1 python3 tests/other/aarch64_test.py
 phase sessions env PROFD_LONG_HOSTILE_SESSIONS=200 \
   tests/torch/with_torch.sh current python3 tests/torch/hostile_test.py
 phase truth python3 tests/truth/run.py

@@ -207,8 +207,8 @@ class DaemonClient {
 
   // The daemon's part of a capture on many nodes (group_capture.h). PrepareGroup() waits until
   // the group is settled, or until `keep_waiting`, asked about every 100 ms with what is known so
-  // far, says no. With `lease_without_caller` set, `presence` gets what tells the daemon that we
-  // are still there, until it is destroyed: behind the commit. It may outlive this client.
+  // far, says no. With `lease_without_caller` set, `presence` keeps the stream open, which tells
+  // the daemon that this process is alive. Destroy it after the commit. It may outlive this client.
   class Presence;
   absl::StatusOr<GroupPreparation> PrepareGroup(
       const GroupRequest& request, absl::FunctionRef<bool(const GroupPreparation&)> keep_waiting,

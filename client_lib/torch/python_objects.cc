@@ -1,3 +1,5 @@
+// The look at the program's Python objects (profd_torch_instances() in torch_api.h). In C++,
+// because Python code may lose Python's lock between any two of its operations, and this must not.
 #include <dlfcn.h>
 #include <string.h>
 #include <sys/types.h>

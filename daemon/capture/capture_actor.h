@@ -84,7 +84,7 @@ struct HeldGroup {
   // Set by CommitGroup, which may be repeated.
   std::optional<GroupStart> start;
   std::vector<MemberStart> started;
-  // Whoever hears how far it is, until it is settled, and what is left of the lease without them.
+  // The caller's watch, until the group is settled; what is left of the lease once it ends.
   CaptureManager::WatchId watch = 0;
   absl::Duration lease_without_caller = absl::InfiniteDuration();
   CaptureManager::OnPreparation on_change;
@@ -203,7 +203,7 @@ class CaptureManager::Actor {
   void TellPreparation(HeldGroup& group);
   void LeaveGroup(const CaptureRecord& record);
   void RenewLease(const HeldGroup& group, absl::Duration lease);
-  // Whoever asked has gone before the commit.
+  // The caller's stream has ended before the commit.
   void ShortenLease(const HeldGroup& group);
   MemberStart StartMember(const HeldGroup::Member& member, const FirePlan& plan,
                           const GroupStart& start);

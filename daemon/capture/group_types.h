@@ -58,7 +58,7 @@ struct GroupRequest {
   std::vector<TargetNumber> targets;
   CaptureSpec spec;  // Without start_step.
   absl::Duration lease = kDefaultGroupLease;
-  // What is left of the lease when whoever asked stops watching before the commit. Infinite: all.
+  // What is left of the lease when the caller stops watching before the commit. Infinite: all.
   absl::Duration lease_without_caller = absl::InfiniteDuration();
 };
 

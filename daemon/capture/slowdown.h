@@ -20,8 +20,9 @@
 //      are the only side. What remains is the shift of the steps after against those before, with
 //      the drift of the steps before.
 // Where the corrected sizes cannot bound the ratio, the interval is the range of all pairs if that
-// contains 0, so that recording is not blamed. Otherwise nothing is told but the reason. The same
-// holds of an interval that contains 0 and reaches beyond kMuchSlower: it excludes nothing.
+// contains 0, so that recording is not blamed. Otherwise the slow-down is unknown, with a reason.
+// It is unknown, too, if the interval contains 0 and reaches beyond kMuchSlower: nothing is
+// excluded.
 //
 // Threads: any. Errors: none; any numbers are safe.
 #ifndef PROFD_DAEMON_CAPTURE_SLOWDOWN_H_
@@ -43,7 +44,7 @@ struct StepTimes {
   std::vector<int64_t> after;
 };
 
-// A share of the step time that nobody would overlook: the grade of such a capture is low.
+// A share of the step time. A capture that slows its program down by more is graded C or lower.
 inline constexpr double kMuchSlower = 0.25;
 
 SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays = false);

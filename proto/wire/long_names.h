@@ -31,8 +31,8 @@ class LongNameHash {
   uint64_t value_ = 0xcbf29ce484222325;
 };
 
-// Ends the first kMaxNameBytes of a longer name, in `name`, with its mark, behind a whole character
-// of UTF-8. Returns how many bytes it has then.
+// Writes the mark of a longer name over the end of its first kMaxNameBytes, in `name`, after a
+// whole character of UTF-8. Returns how many bytes it has then.
 inline uint32_t MarkLongName(char* name, const LongNameHash& hash) {
   uint32_t end = kMaxNameBytes - kLongNameMarkBytes;
   while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;

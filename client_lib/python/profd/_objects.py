@@ -18,8 +18,8 @@ def find_objects(*bases: type) -> Tuple[List[Any], ...]:
     The library goes through the objects without giving up the GIL. So no other thread notices that
     all of them are held for a moment, and none dies here. (Before torch 2.10, a thread without the GIL
     may be releasing a tensor; if anyone holds its object when that thread gets the GIL, torch warns.)
-    Holds the GIL for some 60 ms for 330,000 objects, a fifth of what a full garbage collection of
-    them takes. Objects behind gc.freeze() are not seen.
+    Holds the GIL for some 60 ms for 330,000 objects; a full garbage collection of them holds it
+    longer. Objects behind gc.freeze() are not seen.
     Raises NotLooked in a free-threaded Python, also where its lock is on, which may be for a moment:
     there the program's threads change what we read, a tensor's gradient or storage, while we do.
     """

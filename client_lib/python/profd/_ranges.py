@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Tuple, TypeVar
 from profd._library import RangeHandle, flag, intern_name, lib, namer, require_name
 
 # Ranges kept by name. Names made up as one goes ("batch 17") must not grow this without
-# bound: it is emptied when full, which is always safe: whoever has a Range keeps it.
+# bound: it is emptied when full, which is always safe: the program keeps the Ranges it has.
 _MAX_CACHED_RANGES = 8192
 _ranges: Dict[str, "Range"] = {}
 

@@ -1,5 +1,5 @@
-// Conversions of tensors to another type: torch makes them in aten::_to_copy, whoever asks for them
-// (.to(), .float(), autocast). Copies between host and device are made there as well; they are no
+// Conversions of tensors to another type: torch makes all of them in aten::_to_copy, also those of
+// .to(), .float(), and autocast. Copies between host and device are made there as well; they are no
 // kernels, so with a GPU only kernels count, and without its records only a program that has none.
 #include <algorithm>
 #include <cstdint>

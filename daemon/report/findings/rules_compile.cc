@@ -49,6 +49,15 @@ int64_t BetweenOperatorsPerStep(const Facts& facts) {
   return facts.host.PerUsualStep(facts.host.gaps.short_ns);
 }
 
+Evidence CodeEvidence(std::string where, std::string detail, int64_t count) {
+  Evidence evidence;
+  evidence.kind = EvidenceKind::kCode;
+  evidence.name = std::move(where);
+  evidence.detail = std::move(detail);
+  evidence.count = count;
+  return evidence;
+}
+
 }  // namespace
 
 RuleResult GraphBreaks(const Facts& facts, const FindingThresholds&) {
@@ -79,12 +88,7 @@ RuleResult GraphBreaks(const Facts& facts, const FindingThresholds&) {
       "into errors.";
   for (const GraphBreakRow& row : compile.graph_breaks) {
     if (finding.evidence.size() == kMostEvidence) break;
-    Evidence evidence;
-    evidence.kind = EvidenceKind::kCode;
-    evidence.name = row.where;
-    evidence.detail = row.reason;
-    evidence.count = row.count;
-    finding.evidence.push_back(std::move(evidence));
+    finding.evidence.push_back(CodeEvidence(row.where, row.reason, row.count));
   }
   finding.confidence = Confidence::kHigh;
   finding.confidence_reason =
@@ -109,13 +113,8 @@ RuleResult Recompiles(const Facts& facts, const FindingThresholds& thresholds) {
       "torch.compile(dynamic=True). `profctl compile` shows the reason of each recompilation.";
   for (const RecompileRow& row : compile.recompiles) {
     if (finding.evidence.size() == kMostEvidence) break;
-    Evidence evidence;
-    evidence.kind = EvidenceKind::kCode;
-    evidence.name = row.where;
-    evidence.detail = row.reason;
-    evidence.count = row.count;
-    evidence.duration_ns = row.compile_ns;
-    finding.evidence.push_back(std::move(evidence));
+    finding.evidence.push_back(CodeEvidence(row.where, row.reason, row.count));
+    finding.evidence.back().duration_ns = row.compile_ns;
   }
   finding.confidence = Confidence::kHigh;
   finding.confidence_reason = "measured";
@@ -133,26 +132,22 @@ RuleResult RecompileLimit(const Facts& facts, const FindingThresholds& threshold
   finding.value = static_cast<double>(sums.unused_lookups) / static_cast<double>(sums.lookups);
   finding.threshold = thresholds.unused_lookup_share;
   result.fired = finding.value > finding.threshold;
-  finding.measured =
-      StrCat("After ", sums.unused_lookups, " of ", CountText(sums.lookups, "lookup"),
-             " of compiled code (", PercentText(finding.value),
-             ") none ran: no version of it fits, and the code runs without torch.compile. torch "
-             "compiles no more versions of a function that reached config.recompile_limit. "
-             "Checking the versions takes ",
-             TimeText(facts.PerStep(sums.lookup_ns)), facts.scope.has_steps ? " a step." : ".");
+  finding.measured = StrCat(
+      sums.unused_lookups, " of ", CountText(sums.lookups, "lookup"), " of compiled code (",
+      PercentText(finding.value),
+      ") found no version that fits, so the code ran without torch.compile. torch compiles "
+      "no more versions of a function that reached config.recompile_limit. The lookups take ",
+      TimeText(facts.PerStep(sums.lookup_ns)), facts.scope.has_steps ? " a step." : ".");
   finding.advice =
       "Find the value that differs from call to call (TORCH_LOGS=recompiles lists it as the "
       "program starts), and keep it constant, pass it as a tensor, or mark it as dynamic "
       "(torch._dynamo.mark_dynamic, torch.compile(dynamic=True)). Raise "
       "torch._dynamo.config.recompile_limit (before torch 2.6: cache_size_limit) only if a few "
       "more versions cover all values.";
-  Evidence evidence;
-  evidence.kind = EvidenceKind::kCode;
-  evidence.name = "TorchDynamo Cache Lookup";
-  evidence.detail = StrCat(sums.regions, " compiled regions ran");
-  evidence.count = sums.lookups;
-  evidence.duration_ns = sums.lookup_ns;
-  finding.evidence.push_back(std::move(evidence));
+  finding.evidence.push_back(CodeEvidence("TorchDynamo Cache Lookup",
+                                          CountText(sums.regions, "compiled region") + " ran",
+                                          sums.lookups));
+  finding.evidence.back().duration_ns = sums.lookup_ns;
   // Compiled code computes faster, too; by how much cannot be seen.
   finding.saving_ns_per_step = facts.PerStep(sums.lookup_ns) + BetweenOperatorsPerStep(facts);
   finding.severity = Severity::kWarning;

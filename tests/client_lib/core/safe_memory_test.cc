@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 
-// A page with a text at its end, so that whoever reads on leaves it.
+// A page with a text at its end: to read on is to leave the page.
 class Page {
  public:
   Page()

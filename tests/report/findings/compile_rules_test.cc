@@ -54,7 +54,7 @@ TEST_F(CompileRulesTest, CodeThatIsLookedUpAndNeverRunIsFound) {
   EXPECT_DOUBLE_EQ(finding.value, 1);
   EXPECT_EQ(finding.confidence, Confidence::kHigh);
   EXPECT_GE(finding.severity, Severity::kWarning);
-  EXPECT_THAT(finding.measured, HasSubstr("After 12 of 12 lookups"));
+  EXPECT_THAT(finding.measured, HasSubstr("12 of 12 lookups of compiled code"));
   EXPECT_THAT(finding.advice, HasSubstr("recompile_limit"));
   EXPECT_EQ(finding.saving_ns_per_step, 200 * kUs);  // Two lookups; the GPU is busy all the time.
   ASSERT_EQ(finding.evidence.size(), 1u);

@@ -280,7 +280,7 @@ TEST_F(CollectiveTableTest, WhereItLaunchedKernelsTheirTimeIsIts) {
   EXPECT_EQ(table.steps[0].exposed_ns, 30);
 }
 
-// The last one of a step mostly ends behind it.
+// The last one of a step mostly ends after it.
 TEST_F(CollectiveTableTest, AKernelIsOfTheStepThatMostOfItRanIn) {
   reader_.Kernel("ncclDevKernel_AllReduce_A", 50, 102, 1)
       .Kernel("ncclDevKernel_AllReduce_B", 98, 180, 2)
