@@ -148,6 +148,13 @@ class DaemonSource final : public CaptureSource {
 
 }  // namespace
 
+absl::StatusOr<table::Report> DemandingReport(CaptureSource& source,
+                                              const report::ReportRequest& request) {
+  if (source.view().record.file_bytes <= kMostBytesForDaemon) return source.Report(request);
+  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
+  return report::MakeReport(*reader, request);
+}
+
 bool NamesFile(std::string_view text) {
   return text.ends_with(".profd") ||
          (text.find('/') != std::string_view::npos && !text.starts_with(kCapturesPrefix) &&

@@ -7,6 +7,7 @@
 #ifndef PROFD_CLI_CAPTURES_CAPTURE_SOURCE_H_
 #define PROFD_CLI_CAPTURES_CAPTURE_SOURCE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -42,6 +43,12 @@ class CaptureSource {
   // Export() and ToFile() in progress, and later ones, end CANCELLED.
   virtual void Abort() = 0;
 };
+
+// The report of reports.h, for one that reads the events several times: made by the daemon, which
+// answers in kilobytes, from captures of at most kMostBytesForDaemon; larger ones are copied here.
+inline constexpr int64_t kMostBytesForDaemon = int64_t{64} << 20;
+absl::StatusOr<table::Report> DemandingReport(CaptureSource& source,
+                                              const report::ReportRequest& request);
 
 // True for what means a file and not an id: it has a slash, or ends in ".profd".
 bool NamesFile(std::string_view text);

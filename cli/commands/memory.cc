@@ -7,7 +7,9 @@
 #include "cli/render/capture.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/table/table.h"
 #include "daemon/base/text.h"
+#include "daemon/report/reports.h"
 
 namespace profd::cli {
 namespace {
@@ -37,6 +39,20 @@ absl::Status KeepDevice(const std::string& name, report::MemoryReport& report) {
   return absl::OkStatus();
 }
 
+// The daemon's answer, where there are few samples; all samples are as much as the capture itself.
+absl::StatusOr<report::MemoryReport> MemoryOf(CaptureSource& source,
+                                              const report::MemoryOptions& options) {
+  if (options.max_points > 0) {
+    ASSIGN_OR_RETURN(
+        const table::Report report,
+        DemandingReport(
+            source, {.report = "memory", .options = {{"max_points", StrCat(options.max_points)}}}));
+    return report::MemoryFrom(report);
+  }
+  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
+  return report::ReportMemory(*reader, options);
+}
+
 absl::StatusOr<int> RunMemory(Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
   const bool csv = flags.Has("csv");
@@ -54,8 +70,7 @@ absl::StatusOr<int> RunMemory(Invocation& invocation) {
 
   ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
                    OpenCaptureSource(invocation, invocation.arguments().front()));
-  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source->Reader());
-  ASSIGN_OR_RETURN(report::MemoryReport report, report::ReportMemory(*reader, options));
+  ASSIGN_OR_RETURN(report::MemoryReport report, MemoryOf(*source, options));
   const std::optional<std::string> device = flags.Get("device");
   if (device.has_value()) RETURN_IF_ERROR(KeepDevice(*device, report));
   if (csv) {

@@ -7,6 +7,7 @@
 
 #include "cli/base/errors.h"
 #include "cli/captures/capture_set.h"
+#include "cli/captures/capture_source.h"
 #include "cli/captures/one_run.h"
 #include "cli/captures/output_file.h"
 #include "cli/captures/set_collectives.h"
@@ -16,8 +17,10 @@
 #include "cli/render/group_reports.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/table/table.h"
 #include "daemon/base/text.h"
 #include "daemon/report/findings/findings.h"
+#include "daemon/report/reports.h"
 
 namespace profd::cli {
 namespace {
@@ -92,14 +95,21 @@ std::string MemberName(const CaptureSet::Member& member) {
   return StrCat(member.rank >= 0 ? "rank " : "", LabelOf(member));
 }
 
+// As the capture's daemon finds them.
+absl::StatusOr<report::FindingsReport> FindingsOf(CaptureSource& source,
+                                                  const ReportOptions& options) {
+  report::ReportRequest request = {.report = "findings"};
+  if (options.thresholds != report::FindingThresholds()) {
+    request.options["thresholds"] = report::FormatFindingThresholds(options.thresholds);
+  }
+  ASSIGN_OR_RETURN(const table::Report report, DemandingReport(source, request));
+  return report::FindingsFrom(report);
+}
+
 // `of`: nullptr: the capture was asked for by itself.
-absl::Status Report(Invocation& invocation, CaptureSource& source, const ReportOptions& options,
-                    const ReportedMember* of) {
-  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
-  ASSIGN_OR_RETURN(
-      const report::FindingsReport findings,
-      report::SummarizeFindings(*reader, options.thresholds, of == nullptr ? nullptr : &of->ranks));
-  if (options.html.has_value()) return WriteHtml(invocation, *reader, findings, *options.html);
+void PrintFindings(Invocation& invocation, const CaptureSource& source,
+                   const report::FindingsReport& findings, const FindingsView& shown,
+                   const ReportedMember* of) {
   CaptureView view = source.view();
   view.quality = findings.quality.grade;  // The events were looked at, too.
   if (invocation.json()) {
@@ -112,7 +122,7 @@ absl::Status Report(Invocation& invocation, CaptureSource& source, const ReportO
     WriteFindingsJson(view, findings, json);
     json.EndObject();
     invocation.Print(json.TakeLine());
-    return absl::OkStatus();
+    return;
   }
   if (of != nullptr) {
     invocation.Print(RenderSetHeader(of->set, invocation.style()));
@@ -124,8 +134,30 @@ absl::Status Report(Invocation& invocation, CaptureSource& source, const ReportO
   }
   invocation.Print(RenderReportHeader(view, invocation.style()));
   invocation.Print("\n");
-  invocation.Print(RenderFindings(findings, options.view, invocation.style()));
+  invocation.Print(RenderFindings(findings, shown, invocation.style()));
+}
+
+absl::Status ReportOnMember(Invocation& invocation, CaptureSource& source,
+                            const ReportOptions& options, const ReportedMember& of) {
+  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
+  ASSIGN_OR_RETURN(const report::FindingsReport findings,
+                   report::SummarizeFindings(*reader, options.thresholds, &of.ranks));
+  if (options.html.has_value()) return WriteHtml(invocation, *reader, findings, *options.html);
+  PrintFindings(invocation, source, findings, options.view, &of);
   return absl::OkStatus();
+}
+
+absl::Status ReportOnOne(Invocation& invocation, CaptureSource& source,
+                         const ReportOptions& options) {
+  if (!options.html.has_value()) {
+    ASSIGN_OR_RETURN(const report::FindingsReport findings, FindingsOf(source, options));
+    PrintFindings(invocation, source, findings, options.view, nullptr);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
+  ASSIGN_OR_RETURN(const report::FindingsReport findings,
+                   report::SummarizeFindings(*reader, options.thresholds));
+  return WriteHtml(invocation, *reader, findings, *options.html);
 }
 
 absl::StatusOr<int> ReportOnGroup(Invocation& invocation, CaptureSet& set,
@@ -145,7 +177,7 @@ absl::StatusOr<int> ReportOnGroup(Invocation& invocation, CaptureSet& set,
   of.member = ranking.front().member;
   absl::Status status;
   RETURN_IF_ERROR(set.ForEach([&](size_t member, CaptureSource& source) -> absl::Status {
-    if (member == of.member) status = Report(invocation, source, options, &of);
+    if (member == of.member) status = ReportOnMember(invocation, source, options, of);
     return absl::OkStatus();
   }));
   RETURN_IF_ERROR(status);
@@ -163,7 +195,7 @@ absl::StatusOr<int> RunReport(Invocation& invocation) {
   }
   ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
   if (set.is_group()) return ReportOnGroup(invocation, set, options);
-  RETURN_IF_ERROR(Report(invocation, set.Only(), options, nullptr));
+  RETURN_IF_ERROR(ReportOnOne(invocation, set.Only(), options));
   return 0;
 }
 

@@ -18,14 +18,17 @@ namespace {
 
 std::vector<std::string_view> Names() {
   std::vector<std::string_view> names;
-  for (const report::ReportKind& kind : report::ReportKinds()) names.push_back(kind.name);
+  for (const report::ReportKind& kind : report::ReportKinds()) {
+    if (!kind.has_other_json) names.push_back(kind.name);
+  }
   for (const ListKind& kind : ListKinds()) names.push_back(kind.name);
   return names;
 }
 
 // False: it has none.
 bool WriteSchemaOf(std::string_view name, JsonWriter& json) {
-  if (const report::ReportKind* const kind = report::FindReportKind(name)) {
+  if (const report::ReportKind* const kind = report::FindReportKind(name);
+      kind != nullptr && !kind->has_other_json) {
     WriteReportSchema(kind->shape(), json);
     return true;
   }

@@ -27,6 +27,11 @@ bool IsOneOf(std::string_view item, std::string_view list, char separator) {
   }
 }
 
+// The command that shows a report of reports.h.
+std::string_view CommandOf(std::string_view report) {
+  return report == "findings" ? "report" : report;
+}
+
 }  // namespace
 
 bool IsOfTable(const ColumnDoc& doc, std::string_view table) {
@@ -58,7 +63,7 @@ std::span<const ColumnDoc> DescribedColumnDocs() {
     for (const table::Report& shape : shapes) {
       for (const table::Table& table : shape.tables) {
         for (const table::Column& column : table.columns) {
-          all.push_back({shape.name, column.title, column.doc, column.formula});
+          all.push_back({CommandOf(shape.name), column.title, column.doc, column.formula});
         }
       }
     }

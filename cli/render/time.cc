@@ -393,12 +393,10 @@ void AddHostLines(const TimeReport& report, const Style& style, std::string* tex
     }
     StrAppend(&lines, "\n");
   }
-  if (report.compile.has_compiled) {
-    int64_t breaks = 0;
-    for (const report::GraphBreakRow& row : report.compile.graph_breaks) breaks += row.count;
-    StrAppend(&lines, "torch.compile: ",
-              FormatCountOf(std::ssize(report.compile.regions), "region", "regions"), ", ",
-              FormatCountOf(breaks, "graph break", "graph breaks"),
+  if (report.compiled_region_count > 0 || report.graph_break_count > 0) {
+    StrAppend(&lines,
+              "torch.compile: ", FormatCountOf(report.compiled_region_count, "region", "regions"),
+              ", ", FormatCountOf(report.graph_break_count, "graph break", "graph breaks"),
               "; `profctl compile` has more\n");
   }
   if (!lines.empty()) StrAppend(text, "\n", lines);

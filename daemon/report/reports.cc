@@ -7,15 +7,19 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/report/findings/findings.h"
+#include "daemon/report/findings/thresholds.h"
 #include "daemon/report/gpu/copy_table.h"
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/gpu/kernel_table.h"
 #include "daemon/report/gpu/sync_table.h"
 #include "daemon/report/index/step_table.h"
+#include "daemon/report/memory/memory_report.h"
 #include "daemon/report/ops/module_tree.h"
 #include "daemon/report/ops/profile.h"
 #include "daemon/report/ranks/collectives.h"
 #include "daemon/report/time/compile_report.h"
+#include "daemon/report/time/time_report.h"
 
 namespace profd::report {
 namespace {
@@ -25,6 +29,21 @@ constexpr ReportOption kKernelOptions[] = {kStepOption};
 
 constexpr ReportOption kModuleOptions[] = {
     {"step", "K", "Only step K, and GPU work that was launched in it"}};
+
+constexpr ReportOption kMemoryOptions[] = {
+    {"max_points", "N",
+     "At most N samples per device, at least 4; each time bucket keeps its lowest and highest; 0: "
+     "all"}};
+
+constexpr ReportOption kTimeOptions[] = {
+    {"device", "N", "The GPU whose time it is; else the one with the most work"},
+    {"as", "TOOL", "Figures as another tool has them: hta"},
+    {"launched_only", "0|1", "Only work whose launch is in the capture"},
+};
+
+constexpr ReportOption kThresholdsOption = {
+    "thresholds", "TEXT", "Lines `key = value`: when a measurement becomes a finding"};
+constexpr ReportOption kFindingOptions[] = {kThresholdsOption};
 
 constexpr ReportOption kOpOptions[] = {
     {"group_by", "WHAT",
@@ -129,7 +148,51 @@ absl::StatusOr<table::Report> MakeCollectives(store::CaptureReader& reader,
   return ToReport(rows);
 }
 
+absl::StatusOr<table::Report> MakeFindings(store::CaptureReader& reader,
+                                           const ReportRequest& request) {
+  FindingThresholds thresholds;
+  if (const std::string_view text = OptionOf(request, kThresholdsOption.name); !text.empty()) {
+    ASSIGN_OR_RETURN(thresholds, ParseFindingThresholds(text));
+  }
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, NumberOf(request, "limit"));
+  ASSIGN_OR_RETURN(FindingsReport findings, SummarizeFindings(reader, thresholds));
+  if (const auto most = static_cast<size_t>(limit.value_or(0));
+      most > 0 && findings.findings.size() > most) {
+    findings.findings.resize(most);
+  }
+  return ToReport(findings);
+}
+
+absl::StatusOr<table::Report> MakeMemory(store::CaptureReader& reader,
+                                         const ReportRequest& request) {
+  MemoryOptions options;
+  ASSIGN_OR_RETURN(const std::optional<int64_t> max_points, NumberOf(request, "max_points"));
+  options.max_points = max_points.value_or(0);
+  ASSIGN_OR_RETURN(const MemoryReport memory, ReportMemory(reader, options));
+  return ToReport(memory);
+}
+
+absl::StatusOr<table::Report> MakeTime(store::CaptureReader& reader, const ReportRequest& request) {
+  TimeOptions options;
+  ASSIGN_OR_RETURN(options.device, NumberOf(request, "device"));
+  const std::string_view as = OptionOf(request, "as");
+  if (!as.empty() && as != "hta") {
+    return absl::InvalidArgumentError(StrCat("as must be hta, and is '", ForDisplay(as, 80), "'"));
+  }
+  options.as_hta = as == "hta";
+  ASSIGN_OR_RETURN(options.launched_only, FlagOf(request, "launched_only"));
+  ASSIGN_OR_RETURN(const TimeReport time, SummarizeTime(reader, options));
+  return ToReport(time);
+}
+
 constexpr ReportKind kKinds[] = {
+    {.name = "findings",
+     .doc = "What to change first, with estimated savings and evidence, and how far to trust it",
+     .options = kFindingOptions,
+     .limits_itself = true,
+     .has_other_json = true,
+     .shape = &ShapeOf<FindingsReport>,
+     .make = &MakeFindings},
     {.name = "ops",
      .doc = "Operators, ranges, and CUDA calls: calls, self and total time on CPU and GPU",
      .options = kOpOptions,
@@ -161,6 +224,17 @@ constexpr ReportKind kKinds[] = {
      .doc = "Busy and idle time of each GPU per step, with idle causes",
      .shape = &ShapeOf<IdleTable>,
      .make = &MakePlain<&SummarizeIdle>},
+    {.name = "memory",
+     .doc = "Memory over time by category, the peak and what was alive at it, growth",
+     .options = kMemoryOptions,
+     .has_other_json = true,
+     .shape = &ShapeOf<MemoryReport>,
+     .make = &MakeMemory},
+    {.name = "time",
+     .doc = "Where the time went: the GPU, the host, launches, collectives, waits",
+     .options = kTimeOptions,
+     .shape = &ShapeOf<TimeReport>,
+     .make = &MakeTime},
     {.name = "compile",
      .doc = "torch.compile activity: regions, graph breaks, recompilations, per step",
      .shape = &ShapeOf<CompileReport>,
@@ -168,6 +242,7 @@ constexpr ReportKind kKinds[] = {
     {.name = "collectives",
      .doc = "Collective operations, and their share of each step",
      .limits_itself = true,
+     .has_other_json = true,
      .shape = &ShapeOf<CollectiveTable>,
      .make = &MakeCollectives},
 };

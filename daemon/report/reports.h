@@ -39,6 +39,8 @@ struct ReportKind {
   std::string_view doc;  // A sentence without its full stop.
   std::span<const ReportOption> options;
   bool limits_itself;  // It counts what is beyond "limit"; else the limit is applied to its rows.
+  // The command that shows it prints JSON of another shape, if there is one: it has no JSON Schema.
+  bool has_other_json = false;
   // The report of no events: its columns.
   table::Report (*shape)();
   absl::StatusOr<table::Report> (*make)(store::CaptureReader& reader, const ReportRequest& request);

@@ -11,7 +11,6 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/export/trace_export.h"
-#include "daemon/report/memory/timeline.h"
 #include "daemon/report/reports.h"
 #include "daemon/report_worker/abandonable_reader.h"
 #include "daemon/rpc/convert/convert.h"
@@ -69,22 +68,13 @@ absl::StatusOr<Message> Parse(std::string_view bytes) {
   return absl::InternalError("the options of the report cannot be read");
 }
 
-absl::Status Memory(store::CaptureReader& reader, std::string_view options, Answer& answer) {
-  ASSIGN_OR_RETURN(const auto request, Parse<v1::GetMemoryTimelineRequest>(options));
-  ASSIGN_OR_RETURN(const report::MemoryOptions parsed, rpc::MemoryOptionsFromProto(request));
-  ASSIGN_OR_RETURN(const report::MemoryTimeline timeline, report::SummarizeMemory(reader, parsed));
-  v1::GetMemoryTimelineResponse response;
-  rpc::MemoryTimelineToProto(timeline, response);
-  return Send(response, "ask for fewer points (max_points)", answer);
-}
-
 absl::Status AnyReport(store::CaptureReader& reader, std::string_view options, Answer& answer) {
   ASSIGN_OR_RETURN(const auto request, Parse<v1::GetReportRequest>(options));
   ASSIGN_OR_RETURN(const table::Report report, report::MakeReport(reader, rpc::FromProto(request)));
   v1::Report response;
   rpc::ReportToProto(report, response);
   response.set_simulated(reader.record().gpu.simulated);
-  return Send(response, "limit the rows", answer);
+  return Send(response, "limit the rows, or the samples of memory (max_points)", answer);
 }
 
 absl::Status Export(store::CaptureReader& reader, std::string_view options, Answer& answer) {
@@ -99,7 +89,6 @@ struct Table {
 };
 constexpr Table kTables[] = {
     {"GetReport", AnyReport},
-    {"GetMemoryTimeline", Memory},
     {"ExportTrace", Export},
 };
 

@@ -210,11 +210,6 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     return grpc::Status::OK;
   }
 
-  grpc::Status GetMemoryTimeline(grpc::ServerContext* context, const v1::GetMemoryTimelineRequest*,
-                                 v1::GetMemoryTimelineResponse* response) override {
-    *response = fake_.memory;
-    return Answer(context, fake_.on_report);
-  }
   grpc::Status GetReport(grpc::ServerContext* context, const v1::GetReportRequest* request,
                          v1::Report* response) override {
     {

@@ -66,7 +66,6 @@ class FakeProfd {
   std::map<std::string, v1::Capture> captures;  // By id; created ones are added.
   std::vector<std::string> newest_first;        // Their ids, as ListCaptures gives them.
   std::string group_name;                       // Of the answer of GetCaptureGroup, if not empty.
-  v1::GetMemoryTimelineResponse memory;
   // What GetReport answers, by the report's name; others are empty.
   std::map<std::string, table::Report, std::less<>> reports;
   void Set(table::Report report) { reports[report.name] = std::move(report); }

@@ -247,18 +247,21 @@ class AllowedTest(RemoteTest):
         env = self.tls(**kept)
         trace = write_trace(self.folder / 'trace.json', name='small')
         capture = self.remote('import', trace, '--json').json['captures'][0]['id']
-        here = self.daemon.ctl('report', capture, env=kept)
+        here = self.daemon.ctl('report', capture, '--html', '-', env=kept)
         self.assertEqual(here.status, DONE, here.err)
         self.assertFalse(cache.exists())
-        first = self.remote('report', capture, '--json', env=env)
+        first = self.remote('report', capture, '--html', '-', env=env)
         self.assertEqual(first.status, DONE, first.err)
         [copy] = (cache / 'profd/captures').iterdir()
         self.assertTrue(copy.name.startswith(capture))
         with open(copy, 'r+b') as damaged:
             damaged.write(b'?')
-        self.assertEqual(self.remote('report', capture, '--json', env=env).json, first.json)
+        self.assertEqual(self.remote('report', capture, '--html', '-', env=env).out, first.out)
         self.assertEqual(copy.read_bytes()[:6], b'SQLite')
-        self.assertEqual(self.remote('time', capture, env=env).status, DONE)
+        self.assertEqual(self.remote('memory', capture, '--csv', env=env).status, DONE)
+        # The daemon makes these, and answers in kilobytes.
+        for report in 'report', 'time', 'memory', 'ops':
+            self.assertEqual(self.remote(report, capture).status, DONE)
         downloads = [entry for entry in self.daemon.ctl('audit', '--json').json['entries']
                      if entry['method'] == 'DownloadCapture' and entry['principal'] == 'cn:alice']
         self.assertEqual(sum(1 + entry['repeat_count'] for entry in downloads), 2)

@@ -42,7 +42,6 @@ print(json.dumps({
 
 def ours(capture):
     report = json.loads(output(PROFCTL, "time", capture, "--as", "hta", "--json"))
-    launches = report["launches"]
     return {
         "kernel_time": report["kernel_time_ns"] / 1000,
         "idle": report["idle_ns"] / 1000,
@@ -50,8 +49,8 @@ def ours(capture):
         "streams": {f"{row['stream']} {cause}": row[cause + "_ns"] / 1000
                     for row in report["streams"]
                     for cause in ("host_wait", "kernel_wait", "other")},
-        "launches": [launches["count"], launches["call_ns"] / 1000, launches["device_ns"] / 1000,
-                     launches["delay_ns"] / 1000],
+        "launches": [report["launch_count"], report["launch_call_ns"] / 1000,
+                     report["launched_ns"] / 1000, report["launch_delay_ns"] / 1000],
         "queues": {str(row["stream"]): [row["change_count"], row["p50"], row["max"]]
                    for row in report["queues"]}}
 

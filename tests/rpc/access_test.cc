@@ -163,11 +163,6 @@ class AccessTest : public RpcTest {
            return AskStream(*me_->captures, &Captures::DownloadCapture,
                             Naming<v1::DownloadCaptureRequest>(stored));
          }},
-        {"GetMemoryTimeline", Verb::kRead,
-         [=, this] {
-           return Ask(*me_->reports, &Reports::GetMemoryTimeline,
-                      Of<v1::GetMemoryTimelineRequest>(stored));
-         }},
         {"GetReport", Verb::kRead,
          [=, this] {
            auto request = Of<v1::GetReportRequest>(stored);

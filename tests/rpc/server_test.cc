@@ -456,14 +456,9 @@ TEST_F(ServerTest, StepsOfAStoredCapture) {
 }
 
 TEST_F(ServerTest, MemoryOfAStoredCapture) {
-  v1::GetMemoryTimelineRequest request;
-  request.set_capture(NameOf(StoreCapture(uid_)));
-  v1::GetMemoryTimelineResponse response;
-  ASSERT_THAT(Do(*me_->reports, &Reports::GetMemoryTimeline, request, &response), Succeeds());
-  ASSERT_EQ(response.devices_size(), 1);
-  EXPECT_EQ(response.devices(0).peak_bytes(), 4096);
-  EXPECT_EQ(response.devices(0).point_time_ns_size(),
-            response.devices(0).point_allocated_bytes_size());
+  const v1::Report memory = ReportOf(NameOf(StoreCapture(uid_)), "memory");
+  EXPECT_THAT(IntsOf(TableOf(memory, "devices"), "peak_bytes"), ElementsAre(4096));
+  EXPECT_THAT(IntsOf(TableOf(memory, "samples"), "allocated_bytes"), testing::Contains(4096));
 }
 
 TEST_F(ServerTest, GpuReportsOfAStoredCapture) {

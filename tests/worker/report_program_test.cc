@@ -87,6 +87,9 @@ class ReportProgramTest : public store::StoreFixture {
   Clock& real_clock_ = Clock::Real();
 };
 
+// GetReportRequest.report = "memory"
+constexpr char kMemory[] = "\x12\x06memory";
+
 // The value of a line of /proc/PID/status.
 std::string StatusLine(pid_t pid, std::string_view name) {
   std::ifstream file(StrCat("/proc/", pid, "/status"));
@@ -101,11 +104,11 @@ TEST_F(ReportProgramTest, ReadsACaptureThroughItsDescriptorAlsoAfterItsRemoval) 
   const UniqueFd capture = OpenReadOnly(path);
   std::filesystem::remove(path);
   SpawnedProcess process({.program = Program()}, real_clock_);
-  const auto answer = Ask(process, "GetMemoryTimeline", "", capture.get());
+  const auto answer = Ask(process, "GetReport", kMemory, capture.get());
   ASSERT_THAT(answer, IsOk());
-  v1::GetMemoryTimelineResponse response;
+  v1::Report response;
   ASSERT_TRUE(response.ParseFromString(*answer));
-  ASSERT_EQ(response.devices_size(), 1);
+  ASSERT_EQ(response.tables(0).row_count(), 1) << "one device";
   const pid_t first = process.pid();
   EXPECT_THAT(Ask(process, "CheckImport", "", capture.get()), IsOk());
   EXPECT_EQ(process.pid(), first);
@@ -114,7 +117,6 @@ TEST_F(ReportProgramTest, ReadsACaptureThroughItsDescriptorAlsoAfterItsRemoval) 
 TEST_F(ReportProgramTest, EveryTableAndFormatIsMadeInsideTheSandbox) {
   const UniqueFd capture = OpenReadOnly(MakeCapture(1, 100));
   SpawnedProcess process({.program = Program()}, real_clock_);
-  EXPECT_THAT(Ask(process, "GetMemoryTimeline", "", capture.get()), IsOk());
   for (const report::ReportKind& kind : report::ReportKinds()) {
     v1::GetReportRequest request;
     request.set_report(std::string(kind.name));
@@ -148,27 +150,26 @@ TEST_F(ReportProgramTest, HostileFilesAreRefusedAndTheProgramLives) {
     }
     file.close();
     const UniqueFd capture = OpenReadOnly(copy);
-    for (const char* table : {"GetMemoryTimeline", "CheckImport"}) {
-      const absl::Status status = Ask(process, table, "", capture.get()).status();
+    for (const char* table : {"GetReport", "CheckImport"}) {
+      const absl::Status status = Ask(process, table, kMemory, capture.get()).status();
       EXPECT_NE(ReasonOf(status), kCrashed) << status;
     }
   }
   EXPECT_EQ(process.pid(), pid);
   const UniqueFd nothing = OpenReadOnly("/dev/null");
-  EXPECT_THAT(Ask(process, "GetMemoryTimeline", "", nothing.get()),
-              StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(Ask(process, "GetReport", kMemory, nothing.get()), StatusIs(StatusCode::kDataLoss));
 }
 
 TEST_F(ReportProgramTest, AReportThatNeedsTooMuchMemorySaysSo) {
   if (kSanitized) GTEST_SKIP() << "sanitizers map more than any limit on the address space";
   const UniqueFd capture = OpenReadOnly(MakeCapture(1, 300'000));
   SpawnedProcess process({.program = Program(), .max_memory_bytes = 6 << 20}, real_clock_);
-  const absl::Status status = Ask(process, "GetMemoryTimeline", "", capture.get()).status();
+  const absl::Status status = Ask(process, "GetReport", kMemory, capture.get()).status();
   EXPECT_THAT(status, StatusIs(StatusCode::kResourceExhausted, HasSubstr("6 MiB")));
   EXPECT_EQ(ReasonOf(status), kTooLarge);
   // The next request gets another program.
   const UniqueFd small = OpenReadOnly(MakeCapture(2, 10));
-  EXPECT_THAT(Ask(process, "GetMemoryTimeline", "", small.get()), IsOk());
+  EXPECT_THAT(Ask(process, "GetReport", kMemory, small.get()), IsOk());
 }
 
 TEST_F(ReportProgramTest, AProgramThatIsKilledEndsItsRequestOnly) {
@@ -176,17 +177,17 @@ TEST_F(ReportProgramTest, AProgramThatIsKilledEndsItsRequestOnly) {
   SpawnedProcess process({.program = Program()}, real_clock_);
   ASSERT_THAT(process.EnsureStarted(IsWanted), IsOk());
   process.Pause();
-  ASSERT_THAT(process.Send({.table = "GetMemoryTimeline", .options = "", .capture = capture.get()}),
+  ASSERT_THAT(process.Send({.table = "GetReport", .options = kMemory, .capture = capture.get()}),
               IsOk());
   kill(process.pid(), SIGKILL);
   const absl::Status status = process.Receive(absl::InfiniteDuration()).status();
   EXPECT_THAT(status, StatusIs(StatusCode::kUnavailable));
   EXPECT_EQ(ReasonOf(status), kKilled);
-  EXPECT_THAT(Ask(process, "GetMemoryTimeline", "", capture.get()), IsOk());
+  EXPECT_THAT(Ask(process, "GetReport", kMemory, capture.get()), IsOk());
   // So does one that died while it had nothing to do.
   kill(process.pid(), SIGKILL);
   waitid(P_PID, static_cast<id_t>(process.pid()), nullptr, WEXITED | WNOWAIT);
-  EXPECT_THAT(Ask(process, "GetMemoryTimeline", "", capture.get()), IsOk());
+  EXPECT_THAT(Ask(process, "GetReport", kMemory, capture.get()), IsOk());
 }
 
 TEST_F(ReportProgramTest, ACancelEndsARequestEarly) {
@@ -194,7 +195,7 @@ TEST_F(ReportProgramTest, ACancelEndsARequestEarly) {
   SpawnedProcess process({.program = Program()}, real_clock_);
   ASSERT_THAT(process.EnsureStarted(IsWanted), IsOk());
   process.Pause();
-  ASSERT_THAT(process.Send({.table = "GetMemoryTimeline", .options = "", .capture = capture.get()}),
+  ASSERT_THAT(process.Send({.table = "GetReport", .options = kMemory, .capture = capture.get()}),
               IsOk());
   process.RequestCancel();
   process.Resume();
@@ -202,7 +203,7 @@ TEST_F(ReportProgramTest, ACancelEndsARequestEarly) {
   ASSERT_THAT(frame, IsOk());
   EXPECT_EQ((*frame)->kind, FrameKind::kEnd);
   EXPECT_THAT(DecodeStatus((*frame)->payload), StatusIs(StatusCode::kCancelled));
-  EXPECT_THAT(Ask(process, "GetMemoryTimeline", "", capture.get()), IsOk());
+  EXPECT_THAT(Ask(process, "GetReport", kMemory, capture.get()), IsOk());
 }
 
 TEST_F(ReportProgramTest, HasNoRights) {

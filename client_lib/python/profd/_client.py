@@ -157,17 +157,15 @@ class Report:
     def table(self, report: str, part: str = "", **options: Any) -> "DescribedTable":
         """A report by its name, with the columns of `profctl REPORT ID --json`.
 
-        report   "ops", "modules", "steps", "kernels", "copies", "syncs", "idle", "compile",
-                 "collectives".
+        report   "findings" (of `profctl report`), "ops", "modules", "steps", "memory", "time",
+                 "kernels", "copies", "syncs", "idle", "compile", "collectives".
         part     which of its tables: "streams" of "idle", "graph_breaks" of "compile"; default:
                  its first.
         options  "sort", "limit", and the report's own: step=120.
 
         What is not known is None. `profctl explain --table REPORT` says what the columns mean.
         """
-        self.wait()
-        answer = self._api.call("ReportService", "GetReport", capture=self._name(), report=report,
-                                options={name: str(value) for name, value in options.items()})
+        answer = self._answer(report, **options)
         found = [table for table in answer.tables if table.key == (part or answer.tables[0].key)]
         if not found:
             raise ValueError("part must be one of %s, not %r" %
@@ -185,14 +183,18 @@ class Report:
 
     def memory(self) -> "Table":
         """Memory by device and category. Raises ProfdError, reason NO_MEMORY, without any."""
-        devices = self._report("GetMemoryTimeline", max_points=4).devices
-        if not devices:
+        answer = self._answer("memory", max_points=4)
+        tables = {table.key: table for table in answer.tables}
+        if not tables["devices"].row_count:
             raise ProfdError("FAILED_PRECONDITION", "capture %s recorded no memory; record it with "
                              "profd.capture(memory=True) or `profctl trace --with memory`" %
                              self.id, "NO_MEMORY")
-        return _frame(MemoryRow, [
-            MemoryRow(device.device, use.name, use.peak_bytes, use.byte_seconds, use.block_count)
-            for device in devices for use in device.categories])
+        uses = tables["categories"]
+        cells = {column.key: _cells(column, values)
+                 for column, values in zip(uses.columns, uses.cells)}
+        return _frame(MemoryRow, [MemoryRow(*row) for row in zip(
+            cells["device"], cells["name"], cells["peak_bytes"], cells["byte_seconds"],
+            cells["block_count"])])
 
     def export(self, path: Union[str, "os.PathLike[str]"], format: Optional[str] = None) -> None:
         """Writes a trace file: "chrome" (JSON), "chrome.gz" or "perfetto".
@@ -233,9 +235,10 @@ class Report:
         known = states.get(self._capture.state)
         return known.name if known is not None else str(self._capture.state)
 
-    def _report(self, method: str, **fields: Any) -> Any:
+    def _answer(self, report: str, **options: Any) -> Any:
         self.wait()
-        return self._api.call("ReportService", method, capture=self._name(), **fields)
+        return self._api.call("ReportService", "GetReport", capture=self._name(), report=report,
+                              options={name: str(value) for name, value in options.items()})
 
     def _watch(self, until: Iterable[str], timeout_s: Optional[float] = None) -> None:
         if self._state() in until:

@@ -7,6 +7,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/table/description.h"
 #include "daemon/report/findings/facts.h"
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/findings/rules.h"
@@ -47,20 +48,20 @@ void AddFinding(const Rule& rule, const Facts& facts, Finding finding, FindingsR
 void Look(const Rule& rule, const Facts& facts, const FindingThresholds& thresholds,
           FindingsReport& report) {
   if (thresholds.disabled.contains(rule.id)) {
-    report.skipped.push_back(
-        {rule.id, rule.title, "the rule to be enabled: the thresholds disable it"});
+    report.skipped.push_back({std::string(rule.id), std::string(rule.title),
+                              "the rule to be enabled: the thresholds disable it"});
     return;
   }
   if (rule.uses_shares && facts.quality.shares == ShareTrust::kWithheld) {
     report.skipped.push_back(
-        {rule.id, rule.title,
+        {std::string(rule.id), std::string(rule.title),
          StrCat("a capture that lost less than ", PercentText(kWithholdSharesFrom),
                 " of its events; this one lost ", PercentText(facts.quality.lost_share))});
     return;
   }
   if (rule.of_gpu && facts.gpu_withheld) {
     report.skipped.push_back(
-        {rule.id, rule.title,
+        {std::string(rule.id), std::string(rule.title),
          StrCat("all GPU work, at its right time; in this capture, ", facts.gpu_doubt)});
     return;
   }
@@ -73,12 +74,13 @@ void Look(const Rule& rule, const Facts& facts, const FindingThresholds& thresho
         PercentText(facts.unrecorded.IdleShare()));
   }
   if (!result.needs.empty()) {
-    report.skipped.push_back({rule.id, rule.title, std::move(result.needs)});
+    report.skipped.push_back(
+        {std::string(rule.id), std::string(rule.title), std::move(result.needs)});
   } else if (result.fired) {
     AddFinding(rule, facts, std::move(result.finding), report);
   } else {
-    report.passed.push_back(
-        {rule.id, rule.title, result.finding.unit, result.finding.value, result.finding.threshold});
+    report.passed.push_back({std::string(rule.id), std::string(rule.title), result.finding.unit,
+                             result.finding.value, result.finding.threshold});
   }
 }
 
@@ -179,6 +181,11 @@ std::string_view ToString(Severity severity) {
   return "info";
 }
 
+bool FromString(std::string_view name, Severity& severity) {
+  using enum Severity;
+  return table::FindByName(name, {kInfo, kWarning, kCritical}, severity);
+}
+
 std::string_view ToString(Confidence confidence) {
   switch (confidence) {
     case Confidence::kLow:
@@ -189,6 +196,11 @@ std::string_view ToString(Confidence confidence) {
       return "high";
   }
   return "low";
+}
+
+bool FromString(std::string_view name, Confidence& confidence) {
+  using enum Confidence;
+  return table::FindByName(name, {kLow, kMedium, kHigh}, confidence);
 }
 
 std::string_view ToString(FindingUnit unit) {
@@ -205,6 +217,11 @@ std::string_view ToString(FindingUnit unit) {
       return "ratio";
   }
   return "count";
+}
+
+bool FromString(std::string_view name, FindingUnit& unit) {
+  using enum FindingUnit;
+  return table::FindByName(name, {kShare, kNs, kBytes, kCount, kRatio}, unit);
 }
 
 std::string_view ToString(EvidenceKind kind) {
@@ -235,6 +252,13 @@ std::string_view ToString(EvidenceKind kind) {
   return "op";
 }
 
+bool FromString(std::string_view name, EvidenceKind& kind) {
+  using enum EvidenceKind;
+  return table::FindByName(
+      name, {kStep, kOp, kKernel, kCopy, kCall, kGap, kCollective, kMemory, kCode, kCheck, kRank},
+      kind);
+}
+
 std::string_view ToString(BoundBy bound) {
   switch (bound) {
     case BoundBy::kUnknown:
@@ -261,6 +285,14 @@ std::string_view ToString(BoundBy bound) {
       return "cpu_only";
   }
   return "unknown";
+}
+
+bool FromString(std::string_view name, BoundBy& bound) {
+  using enum BoundBy;
+  return table::FindByName(name,
+                           {kUnknown, kHost, kCompute, kCommunication, kInput, kCopies,
+                            kSynchronization, kAllocation, kCompilation, kLateStart, kCpuOnly},
+                           bound);
 }
 
 absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/table.h"
 #include "daemon/capture/quality.h"
 #include "daemon/report/findings/thresholds.h"
 #include "daemon/report/ranks/group_reports.h"
@@ -35,9 +36,11 @@ namespace profd::report {
 // For findings that cost no time but may end the run (memory), the rule sets it.
 enum class Severity { kInfo, kWarning, kCritical };
 std::string_view ToString(Severity severity);  // "warning"
+bool FromString(std::string_view name, Severity& severity);
 
 enum class Confidence { kLow, kMedium, kHigh };
 std::string_view ToString(Confidence confidence);  // "high"
+bool FromString(std::string_view name, Confidence& confidence);
 
 // The unit of `value` and `threshold` of a finding.
 enum class FindingUnit {
@@ -48,6 +51,7 @@ enum class FindingUnit {
   kRatio,
 };
 std::string_view ToString(FindingUnit unit);  // "share"
+bool FromString(std::string_view name, FindingUnit& unit);
 
 // The subject of an evidence row, so that a page can link to it.
 enum class EvidenceKind {
@@ -64,6 +68,7 @@ enum class EvidenceKind {
   kRank,        // `name`: a rank of the group; `duration_ns`: its own work in a step
 };
 std::string_view ToString(EvidenceKind kind);  // "step"
+bool FromString(std::string_view name, EvidenceKind& kind);
 
 struct Evidence {
   EvidenceKind kind = EvidenceKind::kOp;
@@ -81,8 +86,8 @@ struct Evidence {
 inline constexpr size_t kMostEvidence = 10;  // Rows per finding, the largest first.
 
 struct Finding {
-  std::string_view rule;  // "COMM_EXPOSED"; lives as long as the program.
-  std::string_view title;
+  std::string rule;  // "COMM_EXPOSED"
+  std::string title;
   Severity severity = Severity::kInfo;
   FindingUnit unit = FindingUnit::kShare;
   double value = 0;
@@ -96,14 +101,14 @@ struct Finding {
 };
 
 struct SkippedRule {
-  std::string_view rule;
-  std::string_view title;
+  std::string rule;
+  std::string title;
   std::string needs;  // "events of an allocator (profctl trace --with memory)"
 };
 
 struct PassedRule {
-  std::string_view rule;
-  std::string_view title;
+  std::string rule;
+  std::string title;
   FindingUnit unit = FindingUnit::kShare;
   double value = 0;
   double threshold = 0;
@@ -124,6 +129,7 @@ enum class BoundBy {
   kCpuOnly,    // No GPU was used.
 };
 std::string_view ToString(BoundBy bound);  // "host"
+bool FromString(std::string_view name, BoundBy& bound);
 
 struct FindingsReport {
   std::string verdict;
@@ -150,6 +156,11 @@ struct RankComparison {
 absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,
                                                  const FindingThresholds& thresholds,
                                                  const RankComparison* ranks = nullptr);
+
+// The report that daemons answer ("findings" of reports.h), and back. All that SummarizeFindings()
+// gives goes through both. DATA_LOSS: the parts do not fit together.
+table::Report ToReport(const FindingsReport& findings);
+absl::StatusOr<FindingsReport> FindingsFrom(const table::Report& report);
 
 }  // namespace profd::report
 

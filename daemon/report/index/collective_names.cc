@@ -189,12 +189,15 @@ std::string_view ToString(CollectiveKind kind) {
   return "other";
 }
 
-std::optional<CollectiveKind> CollectiveKindFromString(std::string_view text) {
-  if (text == "other") return kOther;
+bool FromString(std::string_view text, CollectiveKind& kind) {
+  kind = kOther;
+  if (text == "other") return true;
   for (const KindName& known : kKinds) {
-    if (known.text == text) return known.kind;
+    if (known.text != text) continue;
+    kind = known.kind;
+    return true;
   }
-  return std::nullopt;
+  return false;
 }
 
 bool Synchronises(CollectiveKind kind) {

@@ -40,8 +40,8 @@ enum class CollectiveKind : uint8_t {
   kSend,
   kReceive,
 };
-std::string_view ToString(CollectiveKind kind);  // "all_reduce"
-std::optional<CollectiveKind> CollectiveKindFromString(std::string_view text);
+std::string_view ToString(CollectiveKind kind);                // "all_reduce"
+bool FromString(std::string_view text, CollectiveKind& kind);  // False: unknown, and kOther.
 
 // Returns whether no rank can end it before all have begun it, so that it ends on all ranks at
 // about the same time.

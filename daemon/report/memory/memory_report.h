@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/table.h"
 #include "daemon/report/memory/timeline.h"
 #include "daemon/store/file/capture_reader.h"
 
@@ -147,6 +148,10 @@ struct MemoryReport {
 // are empty, and blocks have no op, module, or stack.
 absl::StatusOr<MemoryReport> ReportMemory(store::CaptureReader& reader,
                                           const MemoryOptions& options);
+
+// The report "memory" of reports.h, and back. DATA_LOSS: the parts do not fit together.
+table::Report ToReport(const MemoryReport& memory);
+absl::StatusOr<MemoryReport> MemoryFrom(const table::Report& report);
 
 }  // namespace profd::report
 

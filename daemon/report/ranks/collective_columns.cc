@@ -40,7 +40,7 @@ const table::Description<Communicator>& CommunicatorColumns() {
 
 const table::Description<CollectiveRow>& CollectiveColumns() {
   static const table::Description<CollectiveRow> columns = {
-      {[](const CollectiveRow& row) { return std::string(ToString(row.kind)); },
+      {&CollectiveRow::kind,
        {.key = "kind", .title = "Collective", .doc = "Operation; other: unknown"}},
       {&CollectiveRow::communicator,
        {.key = "communicator",
@@ -123,17 +123,6 @@ absl::StatusOr<std::vector<Row>> RowsOf(const table::Report& report, std::string
   return description.FromTable(*rows);
 }
 
-absl::Status ReadKinds(const table::Table& rows, std::vector<CollectiveRow>& collectives) {
-  const size_t at = rows.Find("kind");
-  if (at == table::Table::npos || rows.columns[at].type != table::Type::kText) return DoNotFit();
-  const auto& kinds = std::get<std::vector<std::string>>(rows.cells[at]);
-  for (size_t i = 0; i < collectives.size(); ++i) {
-    // A newer daemon may know more.
-    collectives[i].kind = CollectiveKindFromString(kinds[i]).value_or(CollectiveKind::kOther);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 table::Report ToReport(const CollectiveTable& collectives) {
@@ -152,7 +141,6 @@ absl::StatusOr<CollectiveTable> CollectivesFrom(const table::Report& report) {
                    CollectiveTotals().FromTable(report.totals));
   if (totals.size() == 1) collectives.left_out_count = totals.front().left_out_count;
   ASSIGN_OR_RETURN(collectives.rows, CollectiveColumns().FromTable(*rows));
-  RETURN_IF_ERROR(ReadKinds(*rows, collectives.rows));
   ASSIGN_OR_RETURN(collectives.communicators,
                    RowsOf(report, "communicators", CommunicatorColumns()));
   ASSIGN_OR_RETURN(collectives.steps, RowsOf(report, "steps", StepWorkColumns()));

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
+#include "daemon/base/table/description.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/waiting_calls.h"
 
@@ -77,6 +78,11 @@ std::string_view ToString(SyncCause cause) {
       return "allocator";
   }
   return "unknown";
+}
+
+bool FromString(std::string_view name, SyncCause& cause) {
+  using enum SyncCause;
+  return table::FindByName(name, {kExplicit, kItem, kCopy, kOperator, kAllocator}, cause);
 }
 
 SyncCalls SumSyncCalls(const GpuAttribution& attribution, std::span<const std::string> names,

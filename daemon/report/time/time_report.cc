@@ -301,6 +301,10 @@ class TimeSummary {
     ASSIGN_OR_RETURN(CollectiveTable collectives, SummarizeCollectives(reader_, 0));
     report_.collectives = SumCollectives(collectives);
     ASSIGN_OR_RETURN(report_.compile, SummarizeCompile(reader_));
+    report_.compiled_region_count = std::ssize(report_.compile.regions);
+    for (const GraphBreakRow& row : report_.compile.graph_breaks) {
+      report_.graph_break_count += row.count;
+    }
     report_.host_collectives = std::move(collectives.exposed_on_host);
     RETURN_IF_ERROR(AddHostSplit());
     absl::flat_hash_map<int64_t, const CompileStepRow*> compiled;

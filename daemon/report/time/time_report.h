@@ -24,9 +24,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/table.h"
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/index/interval_set.h"
 #include "daemon/report/ranks/collectives.h"
@@ -178,6 +180,7 @@ enum class SyncCause : uint8_t {
   kAllocator,  // cudaMalloc and cudaFree, which wait for the device
 };
 std::string_view ToString(SyncCause cause);  // "item"
+bool FromString(std::string_view name, SyncCause& cause);
 struct SyncCallRow {
   std::string call;  // "cudaStreamSynchronize"
   SyncCause cause = SyncCause::kExplicit;
@@ -204,7 +207,7 @@ struct TimeDevice {
 struct TimeReport {
   bool as_hta = false;
   bool has_device = false;  // The capture has GPU work; else only the host's parts are filled.
-  int64_t device = 0;       // The device of this report.
+  int64_t device = -1;      // The device of this report; -1: none.
   std::vector<TimeDevice> devices;  // All, by number.
   TimeBreakdown whole;
   // Between windows, without GPU work: not in `whole`, because nothing is known of it.
@@ -222,6 +225,8 @@ struct TimeReport {
   std::vector<SyncCallRow> syncs;             // By total_ns.
   DataLoaderTime data_loader;
   CompileReport compile;
+  int64_t compiled_region_count = 0;  // Of `compile`; likewise the next.
+  int64_t graph_break_count = 0;
   // Of the host, when nothing hid them (CollectiveTable::exposed_on_host).
   IntervalSet host_collectives;
   std::string host_needs;          // Not empty: the split of steps on the host is unknown.
@@ -230,6 +235,11 @@ struct TimeReport {
 };
 
 absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& reader, const TimeOptions& options);
+
+// The report "time" of reports.h, and back: without `compile`, host_collectives, and host_gaps.
+// DATA_LOSS: the parts do not fit together.
+table::Report ToReport(const TimeReport& time);
+absl::StatusOr<TimeReport> TimeFrom(const table::Report& report);
 
 }  // namespace profd::report
 

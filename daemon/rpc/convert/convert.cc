@@ -67,48 +67,6 @@ void SetIfSet(absl::Time time, google::protobuf::Timestamp* (v1::Capture::*field
   if (IsSet(time)) TimeToProto(time, *(out.*field)());
 }
 
-void ShareToProto(const std::vector<report::MemoryShare>& shares,
-                  google::protobuf::RepeatedPtrField<v1::MemoryShare>& out) {
-  for (const report::MemoryShare& share : shares) {
-    v1::MemoryShare& row = *out.Add();
-    row.set_name(share.name);
-    row.set_bytes(share.bytes);
-    row.set_blocks(share.blocks);
-  }
-}
-
-void DeviceToProto(const report::DeviceMemory& device, v1::DeviceMemory& out) {
-  out.set_device(ToValidUtf8(device.device));
-  out.set_relative(device.relative);
-  out.set_peak_bytes(device.peak_bytes);
-  out.set_peak_time_ns(device.peak_time_ns);
-  out.set_start_bytes(device.start_bytes);
-  out.set_end_bytes(device.end_bytes);
-  out.set_peak_reserved_bytes(device.peak_reserved_bytes);
-  out.set_allocation_count(device.allocation_count);
-  out.set_free_count(device.free_count);
-  out.set_allocated_total_bytes(device.allocated_total_bytes);
-  out.set_unknown_free_count(device.unknown_free_count);
-  out.set_unknown_free_bytes(device.unknown_free_bytes);
-  ShareToProto(device.peak_by_category, *out.mutable_peak_by_category());
-  ShareToProto(device.peak_by_op, *out.mutable_peak_by_op());
-  out.set_peak_older_bytes(device.peak_older_bytes);
-  const int points = static_cast<int>(device.points.size());
-  out.mutable_point_time_ns()->Reserve(points);
-  out.mutable_point_allocated_bytes()->Reserve(points);
-  for (const report::MemoryPoint& point : device.points) {
-    out.add_point_time_ns(point.time_ns);
-    out.add_point_allocated_bytes(point.allocated_bytes);
-  }
-  for (const report::MemoryCategoryUse& use : device.categories) {
-    v1::MemoryCategoryUse& row = *out.add_categories();
-    row.set_name(ToValidUtf8(use.name));
-    row.set_peak_bytes(use.peak_bytes);
-    row.set_byte_seconds(use.byte_seconds);
-    row.set_block_count(use.block_count);
-  }
-}
-
 void WindowsToProto(const CaptureRecord& record, v1::Capture& out) {
   for (const WindowRecord& window : record.windows) {
     v1::Window& row = *out.add_windows();
@@ -508,27 +466,6 @@ absl::StatusOr<CaptureState> StateFromProto(v1::Capture::State state) {
 }
 
 // ---- reports and exports ----
-
-absl::StatusOr<report::MemoryOptions> MemoryOptionsFromProto(
-    const v1::GetMemoryTimelineRequest& request) {
-  if (request.max_points() != 0 && request.max_points() < 4) {
-    return Wrong("max_points", "must be 0 (all) or at least 4");
-  }
-  return report::MemoryOptions{.max_points = request.max_points()};
-}
-
-void MemoryTimelineToProto(const report::MemoryTimeline& timeline,
-                           v1::GetMemoryTimelineResponse& out) {
-  for (const report::DeviceMemory& device : timeline.devices) {
-    DeviceToProto(device, *out.add_devices());
-  }
-  for (const report::OutOfMemory& event : timeline.out_of_memory) {
-    v1::OutOfMemory& row = *out.add_out_of_memory();
-    row.set_time_ns(event.time_ns);
-    row.set_device(ToValidUtf8(event.device));
-    row.set_bytes(event.bytes);
-  }
-}
 
 absl::StatusOr<exporter::TraceFormat> FormatFromProto(v1::ExportTraceRequest::Format format) {
   switch (format) {

@@ -15,7 +15,6 @@
 #include "absl/time/time.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/export/trace_export.h"
-#include "daemon/report/memory/timeline.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "profd/v1/captures.pb.h"
@@ -52,10 +51,6 @@ absl::StatusOr<CaptureState> StateFromProto(v1::Capture::State state);
 
 // ---- reports and exports ----
 
-absl::StatusOr<report::MemoryOptions> MemoryOptionsFromProto(
-    const v1::GetMemoryTimelineRequest& request);
-void MemoryTimelineToProto(const report::MemoryTimeline& timeline,
-                           v1::GetMemoryTimelineResponse& out);
 absl::StatusOr<exporter::TraceFormat> FormatFromProto(v1::ExportTraceRequest::Format format);
 
 }  // namespace profd::rpc

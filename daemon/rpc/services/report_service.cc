@@ -56,7 +56,6 @@ class ReportService final : public RpcService {
   grpc::Service& grpc_service() override { return service_; }
 
   void Serve() override {
-    ServeReport<v1::GetMemoryTimelineRequest>("GetMemoryTimeline");
     ServeReport<v1::GetReportRequest>("GetReport");
     ServeUnary(parts_.admission, parts_.admission.work(), service_,
                &v1::ReportService::AsyncService::RequestGetHistory, Verb::kRead,

@@ -9,10 +9,14 @@
 #include <cstdlib>
 #include <thread>
 
+#include "cli/captures/capture_source.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/report/findings/findings.h"
+#include "daemon/report/memory/memory_report.h"
+#include "daemon/report/time/time_report.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {
@@ -21,6 +25,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -58,6 +63,9 @@ absl::Status WriteCapture(const std::filesystem::path& directory, CaptureRecord&
 
 class FilesTest : public CliTest {
  protected:
+  // A report that is made here, of a copy.
+  static std::vector<std::string> Page() { return {"report", "01J", "--html", "-"}; }
+
   FilesTest() {
     CaptureRecord record = store::NewRecord(TestId(1));
     const absl::Status written = WriteCapture(folder_.path(), record);
@@ -176,24 +184,55 @@ TEST_F(FilesTest, TwoAtOnceDoNotMix) {
 TEST_F(FilesTest, ReportsCopyACaptureOnce) {
   Environment kept = environment();
   kept["PROFD_CACHE_DIR"] = Path("cache");
-  for (const char* report : {"report", "time", "report"}) {
-    const RunResult result = RunProfctl({report, "01J"}, kept);
+  for (int i = 0; i < 3; ++i) {
+    const RunResult result = RunProfctl(Page(), kept);
     EXPECT_EQ(result.exit_code, 0) << result.err;
   }
   EXPECT_THAT(profd_.download_offsets(), ElementsAre(0));
   // Neither a daemon on this machine nor one that wants none leaves a copy.
-  EXPECT_EQ(Run({"report", "01J"}).exit_code, 0);
+  EXPECT_EQ(Run(Page()).exit_code, 0);
   kept["PROFD_CACHE_DIR"] = "";
-  EXPECT_EQ(RunProfctl({"report", "01J"}, kept).exit_code, 0);
+  EXPECT_EQ(RunProfctl(Page(), kept).exit_code, 0);
   EXPECT_THAT(profd_.download_offsets(), SizeIs(3));
+}
+
+TEST_F(FilesTest, FindingsTimeAndMemoryAreAnsweredByTheDaemon) {
+  profd_.Set(report::ToReport(report::FindingsReport{.verdict = "The GPU waits for the program."}));
+  profd_.Set(report::ToReport(
+      report::TimeReport{.steps = {{.index = 7, .duration_ns = 400}, {.index = 8}}}));
+  EXPECT_THAT(Run({"report", "01J"}).out, HasSubstr("The GPU waits for the program."));
+  EXPECT_EQ(RunJson({"report", "01J"})["verdict"], "The GPU waits for the program.");
+  EXPECT_THAT(Run({"time", "01J"}).out, HasSubstr("0.400us"));
+  EXPECT_EQ(RunJson({"time", "01J"})["steps"][1]["index"], 8);
+  EXPECT_THAT(Run({"time", "01J", "--csv"}).out, HasSubstr("index,duration_ns,"));
+  report::MemoryReport memory;
+  memory.devices.resize(1);
+  memory.devices[0].memory.device = "cuda:0";
+  memory.devices[0].memory.peak_bytes = 5 << 20;
+  profd_.Set(report::ToReport(memory));
+  EXPECT_THAT(Run({"memory", "01J"}).out, HasSubstr("5.00 MiB"));
+  EXPECT_EQ(RunJson({"memory", "01J", "--max-points", "9"})["devices"][0]["device"], "cuda:0");
+  EXPECT_EQ(profd_.report_calls().back().options().at("max_points"), "9");
+  EXPECT_THAT(profd_.download_offsets(), IsEmpty());
+  std::ofstream(Path("limits")) << "idle.host_wait_share = 0.5\n";
+  EXPECT_EQ(Run({"report", "01J", "--thresholds", Path("limits")}).exit_code, 0);
+  EXPECT_THAT(profd_.report_calls().back().options().at("thresholds"),
+              HasSubstr("idle.host_wait_share = "));
+}
+
+TEST_F(FilesTest, ALargeCaptureIsCopiedAndReportedOnHere) {
+  profd_.captures[TestId(1)].set_file_bytes(kMostBytesForDaemon + 1);
+  Run({"report", "01J"});
+  EXPECT_THAT(profd_.download_offsets(), SizeIs(1));
+  EXPECT_THAT(profd_.report_calls(), IsEmpty());
 }
 
 TEST_F(FilesTest, AReportGoesOnWhereItsCopyStopped) {
   Environment kept = environment();
   kept["PROFD_CACHE_DIR"] = Path("cache");
   profd_.break_download_after = 3000;
-  EXPECT_EQ(RunProfctl({"report", "01J"}, kept).exit_code, 6);
-  EXPECT_EQ(RunProfctl({"report", "01J"}, kept).exit_code, 0);
+  EXPECT_EQ(RunProfctl(Page(), kept).exit_code, 6);
+  EXPECT_EQ(RunProfctl(Page(), kept).exit_code, 0);
   EXPECT_THAT(profd_.download_offsets(), ElementsAre(0, 3000));
 }
 
@@ -201,7 +240,7 @@ TEST_F(FilesTest, WhereNothingCanBeKeptReportsAreMadeAllTheSame) {
   std::ofstream(Path("file")) << "no folder";
   Environment kept = environment();
   kept["PROFD_CACHE_DIR"] = Path("file");
-  EXPECT_EQ(RunProfctl({"report", "01J"}, kept).exit_code, 0);
+  EXPECT_EQ(RunProfctl(Page(), kept).exit_code, 0);
   // Another profctl copies it right now.
   kept["PROFD_CACHE_DIR"] = Path("cache");
   std::filesystem::create_directory(Path("cache"));
@@ -210,7 +249,7 @@ TEST_F(FilesTest, WhereNothingCanBeKeptReportsAreMadeAllTheSame) {
                                   profd_.file_sha256.substr(0, 16), ".profd.", TestId(1), ".part");
   const UniqueFd other(open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_EQ(flock(other.get(), LOCK_EX), 0);
-  EXPECT_EQ(RunProfctl({"report", "01J"}, kept).exit_code, 0);
+  EXPECT_EQ(RunProfctl(Page(), kept).exit_code, 0);
   EXPECT_THAT(profd_.download_offsets(), ElementsAre(0, 0));
 }
 
@@ -303,7 +342,7 @@ TEST_F(FilesTest, EveryReportTakesAFileInPlaceOfAnId) {
   }
 }
 
-TEST_F(FilesTest, MemoryIsMadeHereOfACaptureInADaemon) {
+TEST_F(FilesTest, MemoryWithAllSamplesIsMadeHereOfACaptureInADaemon) {
   nlohmann::json file = OfflineJson({"memory", whole_});
   const nlohmann::json daemon = RunJson({"memory", "01J"});
   EXPECT_EQ(daemon["devices"], file["devices"]);

@@ -7,9 +7,12 @@
 #include <string>
 
 #include "cli/client/from_proto.h"
+#include "daemon/report/findings/findings.h"
 #include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/memory/memory_report.h"
 #include "daemon/report/ranks/collectives.h"
 #include "daemon/report/reports.h"
+#include "daemon/report/time/time_report.h"
 #include "daemon/rpc/convert/report.h"
 #include "tests/fakes/status_matchers.h"
 
@@ -18,6 +21,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 v1::Report MessageOf(const table::Report& report) {
   v1::Report message;
@@ -118,6 +123,250 @@ TEST(ReportMessageTest, CollectivesComeOutAsTheyWentIn) {
   collectives.rows[0].communicator = 1;
   EXPECT_THAT(report::CollectivesFrom(report::ToReport(collectives)),
               StatusIs(absl::StatusCode::kDataLoss));
+}
+
+report::FindingsReport SomeFindings() {
+  report::FindingsReport findings = {.verdict = "The GPU waits for the program.",
+                                     .bound = report::BoundBy::kLateStart,
+                                     .step_count = 5,
+                                     .mean_step_ns = 7,
+                                     .unrecorded_step_ns = 6,
+                                     .unrecorded_idle_ns = 0};
+  findings.quality = {.grade = "B",
+                      .lost_share = 0.002,
+                      .shares = ShareTrust::kMarked,
+                      .checks = {{.name = "loss",
+                                  .grade = 'B',
+                                  .is_share = true,
+                                  .value = 0.002,
+                                  .bound = 0.001,
+                                  .sentence = "0.2 % of the events were lost"},
+                                 {.name = "clock", .known = false}},
+                      .stored = true};
+  findings.findings = {{.rule = "HOST_BOUND",
+                        .title = "The GPU waits for launches",
+                        .severity = report::Severity::kCritical,
+                        .unit = report::FindingUnit::kNs,
+                        .value = 0.5,
+                        .threshold = 0.1,
+                        .saving_ns_per_step = 3,
+                        .confidence = report::Confidence::kHigh,
+                        .confidence_reason = "5 steps",
+                        .measured = "Half of it.",
+                        .advice = "Compile the model."},
+                       {.rule = "MEM_LEAK", .title = "Memory grows"}};
+  findings.findings[0].evidence = {{.kind = report::EvidenceKind::kGap,
+                                    .name = std::string("k\xff\0x", 4),
+                                    .detail = "while aten::item ran",
+                                    .count = 1,
+                                    .duration_ns = 2,
+                                    .bytes = 3,
+                                    .step = 4,
+                                    .device = 5,
+                                    .start_ns = -6},
+                                   {.kind = report::EvidenceKind::kRank, .name = "rank 3"}};
+  findings.findings[1].evidence = {{.kind = report::EvidenceKind::kMemory, .name = "aten::mm"}};
+  findings.skipped = {{.rule = "COPY_SLOW", .title = "Slow copies", .needs = "copies"}};
+  findings.passed = {{.rule = "SYNC_API",
+                      .title = "Waits",
+                      .unit = report::FindingUnit::kShare,
+                      .value = 0.25,
+                      .threshold = 0.5}};
+  return findings;
+}
+
+TEST(ReportMessageTest, FindingsComeOutAsTheyWentIn) {
+  const table::Report sent = report::ToReport(SomeFindings());
+  const auto report = FromProto(MessageOf(sent));
+  ASSERT_THAT(report, IsOk());
+  const auto again = report::FindingsFrom(*report);
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(report::ToReport(*again), sent);
+  EXPECT_EQ(again->bound, report::BoundBy::kLateStart);
+  EXPECT_EQ(again->quality.shares, ShareTrust::kMarked);
+  EXPECT_EQ(again->quality.checks, SomeFindings().quality.checks);
+  EXPECT_EQ(again->findings[0].severity, report::Severity::kCritical);
+  EXPECT_EQ(again->findings[0].evidence[1].start_ns, report::Evidence::kNoTime);
+  EXPECT_THAT(again->findings[1].evidence, SizeIs(1));
+}
+
+TEST(ReportMessageTest, FindingsThatDoNotFitTogetherAreRefused) {
+  const auto refused = [](const auto& spoil) {
+    report::FindingsReport findings = SomeFindings();
+    spoil(findings);
+    EXPECT_THAT(report::FindingsFrom(report::ToReport(findings)),
+                StatusIs(absl::StatusCode::kDataLoss));
+  };
+  refused([](report::FindingsReport& findings) { findings.quality.checks[0].grade = 'x'; });
+  refused([](report::FindingsReport& findings) { findings.findings[1].rule = "HOST_BOUND"; });
+  table::Report report = report::ToReport(SomeFindings());
+  report.tables[0] = table::Table{.key = "findings"};
+  EXPECT_THAT(report::FindingsFrom(report), StatusIs(absl::StatusCode::kDataLoss));
+  report.tables.erase(report.tables.begin());
+  EXPECT_THAT(report::FindingsFrom(report), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(report::FindingsFrom(KernelReport()), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST(ReportMessageTest, WordsOfANewerDaemonLeaveTheDefault) {
+  table::Report report = report::ToReport(SomeFindings());
+  const size_t column = report.tables[1].Find("kind");
+  std::get<std::vector<std::string>>(report.tables[1].cells[column])[0] = "constellation";
+  const auto findings = report::FindingsFrom(report);
+  ASSERT_THAT(findings, IsOk());
+  EXPECT_EQ(findings->findings[0].evidence[0].kind, report::EvidenceKind::kOp);
+  EXPECT_EQ(findings->findings[0].evidence[1].kind, report::EvidenceKind::kRank);
+}
+
+report::TimeReport SomeTime() {
+  report::TimeReport time = {.has_device = true, .device = 3};
+  time.devices = {{.number = 2, .busy_ns = 10}, {.number = 3, .busy_ns = 300}};
+  time.whole = {.kernel_time_ns = 13,
+                .busy_ns = 1,
+                .idle_ns = 2,
+                .compute_ns = 3,
+                .communication_ns = 4,
+                .exposed_communication_ns = 5,
+                .overlapped_communication_ns = 6,
+                .copy_ns = 7,
+                .exposed_copy_ns = 8,
+                .idle_by_cause = {.host_wait_ns = 9, .kernel_wait_ns = 10, .other_ns = 11},
+                .host_only_ns = 12};
+  time.unrecorded_ns = 14;
+  time.overlap = 0.25;
+  time.steps = {{.index = 7, .duration_ns = 20, .device = time.whole, .launch_count = 1},
+                {.index = 8, .duration_ns = 21, .compile_ns = 4}};
+  time.steps[1].host = {.operators_ns = 1,
+                        .collectives_ns = 2,
+                        .data_loader_ns = 3,
+                        .compile_ns = 4,
+                        .gpu_wait_ns = 5,
+                        .outside_ns = 6,
+                        .other_ns = 7};
+  time.streams = {{.device = 3, .context = 1, .stream = 21, .activity_count = 4, .idle_ns = 1}};
+  time.kernel_types = {{.compute = true, .copy = true, .total_ns = 60, .share = 1}};
+  time.launches = {.count = 1, .call_ns = 2, .median_delay_ns = 0.5, .short_kernel_ns = 9};
+  time.launching_ops = {{.name = "aten::add_", .host_wait_ns = 9, .launch_bound = true}};
+  time.queues = {{.stream = 21, .change_count = 8, .mean = 1.25, .full_ns = 3}};
+  time.collectives = {{.kind = report::CollectiveKind::kAllToAll, .on_device = true}};
+  time.syncs = {{.call = "cudaStreamSynchronize", .cause = report::SyncCause::kAllocator}};
+  time.data_loader = {.count = 1, .total_ns = 40, .max_ns = 30, .in_steps_ns = 20};
+  time.compiled_region_count = 2;
+  time.graph_break_count = 3;
+  time.host_gap_table = {.rows = {{.after = "a", .before = "b", .lines = "x.py:1", .count = 2}},
+                         .long_ns = 1,
+                         .short_count = 2,
+                         .short_ns = 3};
+  return time;
+}
+
+TEST(ReportMessageTest, TimeComesOutAsItWentIn) {
+  const table::Report sent = report::ToReport(SomeTime());
+  const auto report = FromProto(MessageOf(sent));
+  ASSERT_THAT(report, IsOk());
+  const auto again = report::TimeFrom(*report);
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(report::ToReport(*again), sent);
+  EXPECT_EQ(again->whole.idle_by_cause.kernel_wait_ns, 10);
+  EXPECT_EQ(again->steps[0].device.host_only_ns, 12);
+  EXPECT_EQ(again->steps[1].host.gpu_wait_ns, 5);
+  EXPECT_EQ(again->collectives[0].kind, report::CollectiveKind::kAllToAll);
+  EXPECT_EQ(again->syncs[0].cause, report::SyncCause::kAllocator);
+}
+
+report::MemoryReport SomeMemory() {
+  report::MemoryReport memory;
+  memory.devices.resize(2);
+  report::DeviceMemoryReport& first = memory.devices[0];
+  first.memory = {.device = "cpu:0",
+                  .relative = true,
+                  .peak_bytes = 1,
+                  .peak_time_ns = 2,
+                  .start_bytes = 3,
+                  .end_bytes = 4,
+                  .peak_reserved_bytes = 5,
+                  .allocation_count = 6,
+                  .free_count = 7,
+                  .allocated_total_bytes = 8,
+                  .unknown_free_count = 9,
+                  .unknown_free_bytes = 10,
+                  .repeated_free_count = 11,
+                  .peak_by_category = {{.name = "gradient", .bytes = 1, .blocks = 2}},
+                  .peak_unknown_bytes = 12,
+                  .peak_by_op = {{.name = "aten::mm", .bytes = 3, .blocks = 4}, {.name = "x"}},
+                  .peak_older_bytes = 13,
+                  .categories = {{.name = "input", .peak_bytes = 1, .byte_seconds = 0.5}}};
+  first.samples = {{.time_ns = 1, .allocated_bytes = 2, .layer_bytes = {1, 2, 3, 4, 5, 6, 7, 8, 9}},
+                   {.time_ns = 2, .reserved_bytes = 7}};
+  first.peak_older_by_category = {{.name = "parameter", .bytes = 9}};
+  first.peak_by_module = {{.name = "(no module)", .bytes = 8}};
+  first.peak_by_lifetime = {{.name = "freed", .bytes = 7}};
+  first.peak_blocks = {{.bytes = 64,
+                        .allocated_ns = 1,
+                        .step = 3,
+                        .category = "gradient",
+                        .op = "aten::mm",
+                        .module = "layer",
+                        .stack = {"3:a", "", std::string("k\xff\0x", 4)}},
+                       {.bytes = 32}};
+  first.capacity_bytes = 1 << 30;
+  first.steps = {{.step = 3, .start_bytes = 1, .kept_bytes = -1}};
+  first.growth = {.step_count = 4,
+                  .rising_count = 3,
+                  .bytes_per_step = -2,
+                  .suspects_by_op = {{.name = "aten::add", .bytes = 6}},
+                  .unknown_because = "nobody looked"};
+  memory.devices[1].memory.device = "cuda:1";
+  memory.devices[1].samples = {{.time_ns = 5}};
+  memory.out_of_memory = {{.asked = {.time_ns = 1, .device = "cuda:1", .bytes = 2},
+                           .step = 3,
+                           .capacity_bytes = 4,
+                           .op = "aten::empty"}};
+  return memory;
+}
+
+TEST(ReportMessageTest, MemoryComesOutAsItWentIn) {
+  const table::Report sent = report::ToReport(SomeMemory());
+  const auto report = FromProto(MessageOf(sent));
+  ASSERT_THAT(report, IsOk());
+  const auto again = report::MemoryFrom(*report);
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(report::ToReport(*again), sent);
+  const report::DeviceMemoryReport& first = again->devices[0];
+  EXPECT_EQ(first.samples[0].layer_bytes, SomeMemory().devices[0].samples[0].layer_bytes);
+  EXPECT_EQ(first.peak_blocks[0].stack, SomeMemory().devices[0].peak_blocks[0].stack);
+  EXPECT_THAT(first.peak_blocks[1].stack, IsEmpty());
+  EXPECT_EQ(first.memory.peak_by_op, SomeMemory().devices[0].memory.peak_by_op);
+  EXPECT_EQ(first.growth.suspects_by_op, SomeMemory().devices[0].growth.suspects_by_op);
+  EXPECT_THAT(again->devices[1].samples, SizeIs(1));
+  EXPECT_EQ(again->out_of_memory[0].asked.bytes, 2);
+}
+
+TEST(ReportMessageTest, MemoryThatDoesNotFitTogetherIsRefused) {
+  const auto refused = [](std::string_view table, std::string_view column, const char* text) {
+    table::Report report = report::ToReport(SomeMemory());
+    for (table::Table& each : report.tables) {
+      if (each.key != table) continue;
+      std::get<std::vector<std::string>>(each.cells[each.Find(column)])[0] = text;
+    }
+    EXPECT_THAT(report::MemoryFrom(report), StatusIs(absl::StatusCode::kDataLoss))
+        << column << text;
+  };
+  refused("devices", "device", "cuda:1");
+  refused("samples", "device", "cuda:2");
+  refused("shares", "list", "peak_by_colour");
+  for (const char* ranges : {"3", "x:abc", "4:abc", ":abc", "99999999999:a"}) {
+    refused("peak_blocks", "ranges", ranges);
+  }
+  EXPECT_THAT(report::MemoryFrom(KernelReport()), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST(ReportMessageTest, TimeThatDoesNotFitTogetherIsRefused) {
+  report::TimeReport more = SomeTime();
+  more.steps.resize(3);
+  table::Report report = report::ToReport(SomeTime());
+  report.tables[1] = report::ToReport(more).tables[1];
+  EXPECT_THAT(report::TimeFrom(report), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(report::TimeFrom(KernelReport()), StatusIs(absl::StatusCode::kDataLoss));
 }
 
 }  // namespace

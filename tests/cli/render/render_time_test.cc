@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/render/report_tables.h"
 #include "cli/render/time.h"
+#include "daemon/base/json_writer.h"
 
 namespace profd::cli {
 namespace {
@@ -83,9 +85,8 @@ report::TimeReport ATimeReport() {
                            .long_ns = 120'000,
                            .short_count = 4,
                            .short_ns = 9'000};
-  report.compile.has_compiled = true;
-  report.compile.regions.resize(2);
-  report.compile.graph_breaks = {{.where = "train.py:19", .reason = "print", .count = 3}};
+  report.compiled_region_count = 2;
+  report.graph_break_count = 3;
   return report;
 }
 
@@ -143,9 +144,9 @@ TEST(RenderTimeTest, WithoutGpuTheHostsPartsRemain) {
   EXPECT_THAT(RenderTime({}, 0, Style{}), HasSubstr("No GPU work was recorded"));
 }
 
-nlohmann::json Parsed(const report::TimeReport& report, int64_t limit = 0) {
+nlohmann::json Parsed(const report::TimeReport& report) {
   JsonWriter json;
-  WriteTimeJson({}, report, limit, json);
+  WriteReportJson({}, report::ToReport(report), json);
   return nlohmann::json::parse(json.TakeLine(), nullptr, false);
 }
 
@@ -159,50 +160,55 @@ TEST(TimeJsonTest, HasTheFieldsThatScriptsRelyOn) {
   EXPECT_EQ(parsed["communication_ns"], 150'000);
   EXPECT_EQ(parsed["exposed_communication_ns"], 90'000);
   EXPECT_EQ(parsed["copy_ns"], 20'000);
-  EXPECT_EQ(parsed["idle_by_cause"]["host_wait_ns"], 60'000);
-  EXPECT_EQ(parsed["idle_by_cause"]["kernel_wait_ns"], 30'000);
-  EXPECT_EQ(parsed["idle_by_cause"]["other_ns"], 10'000);
+  EXPECT_EQ(parsed["host_wait_ns"], 60'000);
+  EXPECT_EQ(parsed["kernel_wait_ns"], 30'000);
+  EXPECT_EQ(parsed["other_ns"], 10'000);
   EXPECT_EQ(parsed["steps"][0]["index"], 7);
   EXPECT_EQ(parsed["steps"][0]["duration_ns"], 200'000);
   EXPECT_EQ(parsed["steps"][0]["busy_ns"], 150'000);
-  EXPECT_EQ(parsed["steps"][0]["idle_by_cause"]["host_wait_ns"], 0);
-  EXPECT_EQ(parsed["steps"][0]["host"]["operators_ns"], 20'000);
-  EXPECT_EQ(parsed["steps"][0]["host"]["collectives_ns"], 2'000);
-  EXPECT_EQ(parsed["steps"][0]["host"]["data_loader_ns"], 40'000);
-  EXPECT_EQ(parsed["steps"][0]["host"]["gpu_wait_ns"], 8'000);
-  EXPECT_EQ(parsed["steps"][0]["host"]["outside_ns"], 129'000);
-  EXPECT_EQ(parsed["steps"][0]["host"]["other_ns"], 1'000);
-  EXPECT_FALSE(parsed["host"].contains("needs"));
-  EXPECT_EQ(parsed["host"]["gaps"][0]["after"], "aten::add_");
-  EXPECT_EQ(parsed["host"]["gaps"][0]["step_count"], 2);
-  EXPECT_EQ(parsed["host"]["gaps"][0]["median_ns"], 39'000);
-  EXPECT_EQ(parsed["host"]["gaps"][0]["longest_step"], 7);
-  EXPECT_EQ(parsed["host"]["long_gap_ns"], 120'000);
-  EXPECT_EQ(parsed["host"]["short_gap_ns"], 9'000);
+  EXPECT_EQ(parsed["steps"][0]["host_wait_ns"], 0);
+  EXPECT_EQ(parsed["host_steps"][0]["operators_ns"], 20'000);
+  EXPECT_EQ(parsed["host_steps"][0]["collectives_ns"], 2'000);
+  EXPECT_EQ(parsed["host_steps"][0]["data_loader_ns"], 40'000);
+  EXPECT_EQ(parsed["host_steps"][0]["gpu_wait_ns"], 8'000);
+  EXPECT_EQ(parsed["host_steps"][0]["outside_ns"], 129'000);
+  EXPECT_EQ(parsed["host_steps"][0]["other_ns"], 1'000);
+  EXPECT_EQ(parsed["host_needs"], "");
+  EXPECT_EQ(parsed["host_gaps"][0]["after"], "aten::add_");
+  EXPECT_EQ(parsed["host_gaps"][0]["step_count"], 2);
+  EXPECT_EQ(parsed["host_gaps"][0]["median_ns"], 39'000);
+  EXPECT_EQ(parsed["host_gaps"][0]["longest_step"], 7);
+  EXPECT_EQ(parsed["long_gap_ns"], 120'000);
+  EXPECT_EQ(parsed["short_gap_ns"], 9'000);
   EXPECT_EQ(parsed["streams"][0]["stream"], 21);
-  EXPECT_EQ(parsed["streams"][0]["idle_ns"], -1'000);
   EXPECT_EQ(parsed["kernel_types"][0]["type"], "COMPUTATION overlapping COMMUNICATION");
-  EXPECT_EQ(parsed["launches"]["count"], 1);
+  EXPECT_EQ(parsed["launch_count"], 1);
   EXPECT_EQ(parsed["queues"][0]["mean"], 1.25);
   EXPECT_EQ(parsed["collectives"][0]["kind"], "all_reduce");
   EXPECT_EQ(parsed["syncs"][0]["cause"], "item");
-  EXPECT_EQ(parsed["data_loader"]["in_steps_ns"], 40'000);
-  EXPECT_EQ(parsed["compile"]["graph_break_count"], 3);
+  EXPECT_EQ(parsed["data_loader_in_steps_ns"], 40'000);
+  EXPECT_EQ(parsed["graph_break_count"], 3);
   EXPECT_EQ(parsed["overlap"], 0.4);
 }
 
-TEST(TimeJsonTest, WithoutGpuThereIsNoDeviceAndTheFieldsAreThere) {
-  const nlohmann::json parsed = Parsed({});
-  EXPECT_EQ(parsed["device"], -1);
+TEST(TimeJsonTest, WhatIsUnknownIsNull) {
+  report::TimeReport report;
+  report.steps = {{.index = 7}};
+  report.host_needs = "operators";
+  const nlohmann::json parsed = Parsed(report);
+  EXPECT_TRUE(parsed["device"].is_null());
   EXPECT_EQ(parsed["kernel_time_ns"], 0);
   EXPECT_TRUE(parsed["overlap"].is_null());
   EXPECT_TRUE(parsed["streams"].empty());
+  EXPECT_EQ(parsed["steps"].size(), 1);
+  EXPECT_TRUE(parsed["host_steps"].empty());
+  EXPECT_EQ(parsed["host_needs"], "operators");
 }
 
-TEST(TimeJsonTest, TheLimitHoldsForEveryTable) {
-  const nlohmann::json parsed = Parsed(ATimeReport(), 1);
-  EXPECT_EQ(parsed["steps"].size(), 1);
-  EXPECT_EQ(parsed["launching_ops"].size(), 1);
+TEST(TimeJsonTest, FiguresAsOfHolisticTraceAnalysisHaveNoSplitOfTheHost) {
+  report::TimeReport report = ATimeReport();
+  report.as_hta = true;
+  EXPECT_TRUE(Parsed(report)["host_steps"].empty());
 }
 
 }  // namespace

@@ -69,9 +69,13 @@ TEST(CollectiveNamesTest, NamesOfKindsAreReadBack) {
   for (const CollectiveKind kind :
        {kOther, kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBarrier, kBroadcast, kReduce,
         kGather, kScatter, kSend, kReceive}) {
-    EXPECT_EQ(CollectiveKindFromString(ToString(kind)), kind);
+    CollectiveKind read = kOther;
+    EXPECT_TRUE(FromString(ToString(kind), read));
+    EXPECT_EQ(read, kind);
   }
-  EXPECT_EQ(CollectiveKindFromString("allreduce"), std::nullopt);
+  CollectiveKind read = kBarrier;
+  EXPECT_FALSE(FromString("allreduce", read));
+  EXPECT_EQ(read, kOther);
 }
 
 TEST(CollectiveNamesTest, TheSizeIsThatOfTheTypeInAnySpelling) {

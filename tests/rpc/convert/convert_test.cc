@@ -402,34 +402,6 @@ TEST(ReportTest, UnknownValuesOfEnumsAreRefused) {
   EXPECT_THAT(StateFromProto(v1::Capture::PARTIAL), IsOkAndHolds(CaptureState::kPartial));
 }
 
-TEST(ReportTest, OptionsOutOfRangeAreRefused) {
-  v1::GetMemoryTimelineRequest memory;
-  for (const int64_t points : {-1, 1, 3}) {
-    memory.set_max_points(points);
-    EXPECT_THAT(MemoryOptionsFromProto(memory), StatusIs(Code::kInvalidArgument));
-  }
-  memory.set_max_points(4);
-  EXPECT_THAT(MemoryOptionsFromProto(memory), IsOk());
-}
-
-TEST(ReportTest, MemoryCategoriesAndFailedAllocationsAreSent) {
-  report::MemoryTimeline timeline;
-  timeline.devices.push_back({.device = "cuda:0"});
-  timeline.devices[0].categories = {
-      {.name = "gradient", .peak_bytes = 5, .byte_seconds = 0.25, .block_count = 2}};
-  timeline.out_of_memory = {{.time_ns = 7, .device = "cuda:\xff", .bytes = 9}};
-  v1::GetMemoryTimelineResponse message;
-  MemoryTimelineToProto(timeline, message);
-  const v1::MemoryCategoryUse& use = message.devices(0).categories(0);
-  EXPECT_EQ(use.name(), "gradient");
-  EXPECT_EQ(use.peak_bytes(), 5);
-  EXPECT_EQ(use.byte_seconds(), 0.25);
-  EXPECT_EQ(use.block_count(), 2);
-  EXPECT_EQ(message.out_of_memory(0).time_ns(), 7);
-  EXPECT_EQ(message.out_of_memory(0).device(), "cuda:\xEF\xBF\xBD");
-  EXPECT_EQ(message.out_of_memory(0).bytes(), 9);
-}
-
 // ---- names ----
 
 TEST(NamesTest, NamesGoBothWays) {
