@@ -49,14 +49,14 @@ DONE, FAILED, USAGE, CONDITION, PARTIAL, REFUSED, NO_DAEMON, INTERRUPTED = 0, 1,
 
 
 def until(condition, what):
-    """Polls where there is nothing to wait on; returns what `condition` gave."""
+    """Polls where there is nothing to wait on; returns what `condition` gave. `what` may be a function."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         result = condition()
         if result:
             return result
         time.sleep(0.005)
-    raise AssertionError(f'never came: {what}')
+    raise AssertionError(f'never came: {what() if callable(what) else what}')
 
 
 def is_sanitized():
