@@ -27,13 +27,22 @@ void RecordStepMark(uint64_t step, uint64_t ticks, uint32_t os_thread);
 // A mark on any other thread.
 void RecordForeignStepMark();
 
-// How many steps were marked.
+// How many steps were marked: of the source that the steps have now, see RenumberSteps().
 uint64_t StepMarkCount();
 
 // Where the process's steps come from. OfferStepSource() makes that `source` if it is better than
 // what there was, for good, and says whether `source` is it now. Any thread.
 wire::StepSource CurrentStepSource();
 bool OfferStepSource(wire::StepSource source);
+
+// Whether a source took over whose steps still have numbers that continue those of the source
+// before it.
+bool AreStepsToBeRenumbered();
+
+// Gives these steps numbers of their own: what a lesser source counted, such as the batches of a
+// validation before the training, is no longer in them. Call it before a mark, on the thread that
+// makes the mark, and while no capture is armed, so that a capture has numbers of one kind.
+void RenumberSteps();
 
 // A batch was taken from a DataLoader. Any thread.
 void RecordBatch();

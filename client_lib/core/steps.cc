@@ -215,6 +215,7 @@ void MarkStep(wire::StepSource source) {
     return MarkForeignStep();
   }
   const uint64_t ticks = ReadTicks();
+  if (PROFD_UNLIKELY(AreStepsToBeRenumbered()) && !IsArmed()) RenumberSteps();
   const uint64_t step = StepMarkCount();
   RecordStepMark(step, ticks, new_os_thread);
   if (PROFD_UNLIKELY(IsArmed())) MarkStepInCapture(step, ticks);

@@ -10,6 +10,10 @@
 //   flag       0      0      n       n       n     0
 //   mark written              7      8       9    10
 //
+// Steps are numbered by their source. Where a better source takes over, its numbers begin anew: the
+// first call of profd_step() and of torch.profiler is step 0; an optimizer's first step() is the end
+// of step 0. While a capture is armed, the numbers go on; they begin anew after it.
+//
 // The mark that ends a window is written to it before the flag goes off, and again to the
 // window that begins there, if one does.
 //

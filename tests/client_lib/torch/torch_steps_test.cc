@@ -51,23 +51,100 @@ TEST_F(TorchStepsTest, AWindowHoldsTheStepsOfOptimizers) {
   EXPECT_EQ(contents.torch_status().step_source, static_cast<uint32_t>(StepSource::kOptimizer));
 }
 
-TEST_F(TorchStepsTest, BetterSourcesTakeOverForGoodAndTheNumbersGoOn) {
+TEST_F(TorchStepsTest, BetterSourcesTakeOverForGoodWithNumbersOfTheirOwn) {
   StartChild();
   Do("BB");
   EXPECT_EQ(source(), StepSource::kDataLoader);
   EXPECT_EQ(steps(), 2u);
   Do("PPB");
   EXPECT_EQ(source(), StepSource::kProfiler);
-  EXPECT_EQ(steps(), 4u);
+  EXPECT_EQ(steps(), 2u);
+  EXPECT_EQ(target_->status_page().source_first_step.load(), 0u);
   Do("APB");
   EXPECT_EQ(source(), StepSource::kOptimizer);
-  EXPECT_EQ(steps(), 5u);
-  EXPECT_EQ(target_->status_page().source_first_step.load(), 4u);
-  Do("sAPB");
-  EXPECT_EQ(source(), StepSource::kMarks);
-  EXPECT_EQ(steps(), 6u);
-  EXPECT_EQ(target_->status_page().source_first_step.load(), 5u)
+  EXPECT_EQ(steps(), 2u) << "step 0 ended";
+  EXPECT_EQ(target_->status_page().source_first_step.load(), 1u)
       << "the steps before are of another kind";
+  Do("AsAPB");
+  EXPECT_EQ(source(), StepSource::kMarks);
+  EXPECT_EQ(steps(), 1u);
+  EXPECT_EQ(target_->status_page().source_first_step.load(), 0u);
+}
+
+// A statistic over the data, or a validation, and then the training.
+TEST_F(TorchStepsTest, BatchesBeforeTheTrainingAreNotInTheNumbersOfItsSteps) {
+  StartChild();
+  Do(std::string(57, 'B'));
+  EXPECT_EQ(steps(), 57u);
+  Do("BABABA");
+  EXPECT_EQ(steps(), 4u) << "step 3 began: three steps were made";
+}
+
+TEST_F(TorchStepsTest, AnOptimizerHasTheNumbersOfALoopWithoutOtherBatches) {
+  StartChild();
+  Do("BABABA");
+  EXPECT_EQ(steps(), 4u);
+  EXPECT_EQ(target_->status_page().source_first_step.load(), 1u);
+}
+
+TEST_F(TorchStepsTest, TheTimesOfRenumberedStepsAreTheirOwn) {
+  StartChild();
+  Do(std::string(70, 'B'));
+  const wire::StatusPage& page = target_->status_page();
+  const uint64_t last_batch = page.steps[69 % wire::kStatusPageSteps].ticks.load();
+  Do("AA");
+  ASSERT_EQ(page.step_mark_count.load(), 3u);
+  for (const uint64_t step : {0, 1, 2}) EXPECT_EQ(page.steps[step].step_plus_1.load(), step + 1);
+  EXPECT_EQ(page.steps[0].ticks.load(), last_batch);
+  EXPECT_LT(page.steps[0].ticks.load(), page.steps[1].ticks.load());
+  EXPECT_LT(page.steps[1].ticks.load(), page.steps[2].ticks.load());
+}
+
+TEST_F(TorchStepsTest, ACaptureKeepsItsNumbersAndALaterOneHasThoseOfTheTraining) {
+  StartChild([] { AttachFakeTorch(); },
+             [](char, Parent&) {
+               while (client::g_hot.session.load() != nullptr) usleep(1'000);
+             });
+  Do("BBBBB");
+  auto first = target_->ArmTorch(Wants(OperatorsMode::kOff));
+  first->Fire(Steps(3));
+  first->WaitPhase(Phase::kWaiting);
+  Do("BAAAA");
+  EXPECT_THAT(StepsOf(first->Finish()), ElementsAre(5u, 6u, 7u, 8u));
+  auto second = target_->ArmTorch(Wants(OperatorsMode::kOff));
+  Do("A");
+  EXPECT_EQ(steps(), 11u) << "a capture is armed";
+  second->Fire(Steps(1));
+  second->WaitPhase(Phase::kWaiting);
+  Do("AA");
+  second->Finish();
+  Do("d");  // No capture is armed.
+  Do("A");
+  EXPECT_EQ(steps(), 9u) << "eight steps were made";
+  auto third = target_->ArmTorch(Wants(OperatorsMode::kOff));
+  third->Fire(Steps(1));
+  third->WaitPhase(Phase::kWaiting);
+  Do("AA");
+  EXPECT_THAT(StepsOf(third->Finish()), ElementsAre(9u, 10u));
+}
+
+TEST_F(TorchStepsTest, ANewDaemonSeesTheNumbersOfTheTraining) {
+  StartChild([] { AttachFakeTorch(); },
+             [](char, Parent&) {
+               WaitDisconnected();
+               profd_init();
+               WaitConnected();
+             });
+  Do("BBBBBBA");
+  target_.reset();
+  child_->Tell('r');
+  target_ = daemon_.WaitTarget();
+  child_->Await('r');
+  EXPECT_EQ(target_->hello().step_mark_count, 2u);
+  EXPECT_EQ(steps(), 2u);
+  EXPECT_EQ(target_->status_page().source_first_step.load(), 1u);
+  Do("A");
+  EXPECT_EQ(steps(), 3u);
 }
 
 TEST_F(TorchStepsTest, BatchesAreCountedOnAnyThread) {
@@ -319,7 +396,7 @@ TEST_F(HookedStepsTest, TheObserverStaysUntilThereIsAnOptimizer) {
   EXPECT_EQ(source(), StepSource::kDataLoader);
   Do("11");
   EXPECT_EQ(source(), StepSource::kOptimizer);
-  EXPECT_EQ(steps(), 5u);
+  EXPECT_EQ(steps(), 3u);
   Do("0B");
   EXPECT_EQ(target_->status_page().batch_count.load(), 3u) << "nobody looks";
 }
