@@ -560,6 +560,20 @@ class LabelsTest(unittest.TestCase):
                          [(5, "epoch", "step 41", 1),
                           (5, "global_step", "step 41", 1207)])
 
+    def test_several_optimizers_are_told_because_lightning_counts_the_steps_of_each(self):
+        class Trainer:
+            current_epoch = 3
+            global_step = 84
+
+        trainer = Trainer()
+        trainer.gc_tracks_what_holds = []
+        trainer.optimizers = [object()]
+        alone = self.tell("lightning.pytorch.trainer.trainer", Trainer=Trainer)
+        self.assertEqual(alone, [(5, "epoch", "step 41", 3), (5, "global_step", "step 41", 84)])
+        trainer.optimizers = [object(), object()]
+        both = self.tell("lightning.pytorch.trainer.trainer", Trainer=Trainer)
+        self.assertEqual(both, alone + [(5, "optimizers", "step 41", 2)])
+
     def test_numbers_that_are_not_known_are_left_out(self):
         class Trainer:
             current_epoch = None

@@ -42,8 +42,17 @@ def _accelerate_epoch(accelerator: Any) -> int:
     return max(loader.iteration for loader in accelerator._dataloaders)
 
 
+def _several_optimizers(trainer: Any) -> int:
+    """Lightning counts the steps of each; reports must know that."""
+    count = len(trainer.optimizers)
+    if count < 2:
+        raise LookupError
+    return count
+
+
 _LIGHTNING = (("epoch", lambda trainer: trainer.current_epoch),
-              ("global_step", lambda trainer: trainer.global_step))
+              ("global_step", lambda trainer: trainer.global_step),
+              ("optimizers", _several_optimizers))
 _FRAMEWORKS = (
     _Framework("lightning.pytorch.trainer.trainer", "Trainer", _LIGHTNING),
     _Framework("pytorch_lightning.trainer.trainer", "Trainer", _LIGHTNING),

@@ -73,7 +73,7 @@ std::vector<Evidence> IdleSteps(const Facts& facts) {
   for (const TimeStep& step : facts.time.steps) {
     Evidence evidence;
     evidence.kind = EvidenceKind::kStep;
-    evidence.name = StrCat("step ", step.index);
+    evidence.name = StrCat("step ", facts.steps.framework.NumberText(step.index));
     evidence.step = step.index;
     evidence.duration_ns = step.device.idle_ns;
     evidence.detail =
@@ -88,9 +88,10 @@ std::vector<Evidence> IdleSteps(const Facts& facts) {
 }
 
 // "Step 6 took 12 ms instead of 10 ms; it has more of: matmul (1.9 ms), ..."
-std::string WhySlow(const SlowStep& slow) {
-  std::string text = StrCat("Step ", slow.step, " took ", TimeText(slow.duration_ns),
-                            "; its neighbors took ", TimeText(slow.usual_ns), ".");
+std::string WhySlow(const SlowStep& slow, const FrameworkSteps& framework) {
+  std::string text =
+      StrCat("Step ", framework.LongText(slow.step), " took ", TimeText(slow.duration_ns),
+             "; its neighbors took ", TimeText(slow.usual_ns), ".");
   if (slow.causes.empty()) {
     return StrCat(text, " Nothing that was recorded explains the difference.");
   }
@@ -501,7 +502,7 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
     Evidence evidence;
     evidence.kind = EvidenceKind::kStep;
     evidence.step = stretch.step;
-    evidence.name = StrCat("step ", evidence.step);
+    evidence.name = StrCat("step ", facts.steps.framework.NumberText(evidence.step));
     evidence.duration_ns = stretch.end_ns - stretch.start_ns;
     evidence.start_ns = stretch.start_ns;
     finding.evidence.push_back(std::move(evidence));
@@ -519,7 +520,8 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
   finding.measured = StrCat(outlier_count, " of ", step_count, " steps took longer than ",
                             TimeText(static_cast<int64_t>(charges->bound_ns)), "; the median is ",
                             TimeText(charges->median_ns), ".");
-  if (facts.slowest.step >= 0) StrAppend(&finding.measured, " ", WhySlow(facts.slowest));
+  if (facts.slowest.step >= 0)
+    StrAppend(&finding.measured, " ", WhySlow(facts.slowest, facts.steps.framework));
   // The steps first; what the slowest has more of after them.
   if (outlier_count > kMostEvidence / 2) finding.evidence.resize(kMostEvidence / 2);
   for (const Evidence& cause : facts.slowest.causes) {
@@ -551,16 +553,16 @@ RuleResult WarmupIncluded(const Facts& facts, const FindingThresholds& threshold
   finding.threshold = thresholds.first_step_ratio;
   result.fired = facts.scope.first_left_out;
   finding.measured =
-      StrCat("Step ", facts.scope.first_step, " took ", TimeText(facts.scope.first_ns),
-             "; the median of the others is ", TimeText(facts.scope.median_other_ns),
-             ". It is left out of all averages.");
+      StrCat("Step ", facts.steps.framework.LongText(facts.scope.first_step), " took ",
+             TimeText(facts.scope.first_ns), "; the median of the others is ",
+             TimeText(facts.scope.median_other_ns), ". It is left out of all averages.");
   finding.advice =
       "Skip some steps before recording (profctl trace --warmup N, or wait and warmup in "
       "torch.profiler.schedule).";
   Evidence evidence;
   evidence.kind = EvidenceKind::kStep;
   evidence.step = facts.scope.first_step;
-  evidence.name = StrCat("step ", evidence.step);
+  evidence.name = StrCat("step ", facts.steps.framework.NumberText(evidence.step));
   evidence.duration_ns = facts.scope.first_ns;
   finding.evidence.push_back(std::move(evidence));
   SetConfidence(facts, Confidence::kHigh, finding);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "proto/wire/event.h"
 
@@ -26,7 +27,57 @@ std::optional<int64_t> StepOf(std::string_view text) {
   return step;
 }
 
+// `value` less `ahead`; nullopt: there is no such number of a step.
+std::optional<int64_t> Less(int64_t value, int64_t ahead) {
+  int64_t result = 0;
+  if (__builtin_sub_overflow(value, ahead, &result) || result < 0) return std::nullopt;
+  return result;
+}
+
 }  // namespace
+
+FrameworkSteps::FrameworkSteps(std::span<const StepLabel> labels) {
+  bool agree_on_step = true;
+  bool agree_on_epoch = true;
+  for (const StepLabel& label : labels) {
+    if (label.step < 0 || label.value < 0) continue;
+    if (label.name == "optimizers") {
+      counts_more_ = counts_more_ || label.value > 1;
+    } else if (label.name == "global_step") {
+      agree_on_step =
+          agree_on_step && (!global_step_.has_value() ||
+                            global_step_->value - global_step_->step == label.value - label.step);
+      global_step_ = {label.value, label.step};
+    } else if (label.name == "epoch") {
+      agree_on_epoch = agree_on_epoch && (!epoch_.has_value() || epoch_->value == label.value);
+      epoch_ = {label.value, label.step};
+    }
+  }
+  if (!agree_on_step) global_step_.reset();
+  if (!agree_on_epoch) epoch_.reset();
+}
+
+std::optional<int64_t> FrameworkSteps::GlobalStepOf(int64_t step) const {
+  if (!global_step_.has_value() || step < 0) return std::nullopt;
+  if (counts_more_ && step != global_step_->step) return std::nullopt;
+  const int64_t ahead = global_step_->step - step;  // Neither is negative.
+  return Less(global_step_->value, ahead);
+}
+
+std::string FrameworkSteps::NumberText(int64_t step) const {
+  const std::optional<int64_t> global_step = GlobalStepOf(step);
+  return global_step.has_value() ? StrCat(step, " (global step ", *global_step, ")") : StrCat(step);
+}
+
+std::string FrameworkSteps::LongText(int64_t step) const {
+  if (!epoch_.has_value()) return NumberText(step);
+  const std::optional<int64_t> global_step = GlobalStepOf(step);
+  return StrCat(
+      step, " (",
+      global_step.has_value() ? StrCat("global step ", *global_step, ", ") : std::string(),
+      "epoch ", epoch_->value,
+      epoch_->step == step ? std::string() : StrCat(" at step ", epoch_->step), ")");
+}
 
 absl::StatusOr<std::vector<StepLabel>> FindStepLabels(store::CaptureReader& reader) {
   std::vector<StepLabel> labels;

@@ -9,6 +9,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,34 @@ struct StepLabel {
 
 // Returns labels by step, then in recorded order. Notes without a step are left out.
 absl::StatusOr<std::vector<StepLabel>> FindStepLabels(store::CaptureReader& reader);
+
+// FrameworkSteps gives steps the names that their framework has for them. A framework counts each
+// step of an optimizer once, so its number of one step gives those of all others. Nothing is known
+// where trainers disagree, or where the framework counts the steps of several optimizers
+// ("optimizers"): then only the step of the label has a number.
+class FrameworkSteps {
+ public:
+  FrameworkSteps() = default;
+  // `labels` number the process's steps, so there are none of a capture with its own steps.
+  explicit FrameworkSteps(std::span<const StepLabel> labels);
+
+  std::optional<int64_t> GlobalStepOf(int64_t step) const;
+
+  // "1034 (global step 21034)"; "1034" if that is not known.
+  std::string NumberText(int64_t step) const;
+
+  // "1034 (global step 21034, epoch 3 at step 1040)"; without "at step" if it is that step.
+  std::string LongText(int64_t step) const;
+
+ private:
+  struct Known {
+    int64_t value;
+    int64_t step;
+  };
+  std::optional<Known> global_step_;
+  std::optional<Known> epoch_;
+  bool counts_more_ = false;  // Not once a step.
+};
 
 }  // namespace profd::report
 

@@ -30,16 +30,20 @@ int64_t OutlierThreshold(std::vector<int64_t> durations, int64_t median) {
 absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader) {
   StepTable table;
   ASSIGN_OR_RETURN(table.labels, FindStepLabels(reader));
+  if (!CountsOwnSteps(reader.record().spec)) table.framework = FrameworkSteps(table.labels);
   std::vector<int64_t> durations;
   double sum = 0;
   for (const StepRecord& step : reader.steps()) {
     if (step.duration_ns < 0) {
       return absl::DataLossError("the capture has a step of negative duration");
     }
-    table.rows.push_back({.index = step.index,
-                          .window = step.window,
-                          .start_ns = step.start_ns,
-                          .duration_ns = step.duration_ns});
+    table.rows.push_back(
+        {.index = step.index,
+         .global_step =
+             table.framework.GlobalStepOf(step.index).value_or(StepTableRow::kNoGlobalStep),
+         .window = step.window,
+         .start_ns = step.start_ns,
+         .duration_ns = step.duration_ns});
     durations.push_back(step.duration_ns);
     sum += static_cast<double>(step.duration_ns);
   }

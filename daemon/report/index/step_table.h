@@ -18,12 +18,15 @@ namespace profd::report {
 
 struct StepTableRow {
   int64_t index = 0;
+  int64_t global_step = kNoGlobalStep;
   int64_t window = 0;
   int64_t start_ns = 0;  // Since the first window began.
   int64_t duration_ns = 0;
   double vs_median = 0;  // Duration / median duration.
   bool outlier = false;  // Above median + 3 x 1.4826 x median absolute deviation, and
                          // above 1.05 x the median; needs at least 5 steps.
+
+  static constexpr int64_t kNoGlobalStep = -1;
 };
 
 struct StepTable {
@@ -37,6 +40,7 @@ struct StepTable {
   int64_t max_ns = 0;
   int64_t outlier_threshold_ns = 0;  // 0: too few steps.
   std::vector<StepLabel> labels;     // A framework's step numbers, if any.
+  FrameworkSteps framework;          // From `labels`, where they number these steps.
 };
 absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader);
 

@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "daemon/report/findings/outliers.h"
+#include "proto/wire/event.h"
 #include "tests/report/findings/findings_fixture.h"
 
 namespace profd::report {
@@ -62,6 +63,24 @@ TEST_F(FindingOutliersTest, AnOutlierSaysWhatItHasMoreOfThanItsNeighbors) {
   ASSERT_EQ(finding.evidence.size(), 3u);
   EXPECT_EQ(finding.evidence[1].name, "save_checkpoint");
   EXPECT_THAT(finding.evidence[1].detail, HasSubstr("1 calls instead of 0"));
+}
+
+TEST_F(FindingOutliersTest, AnOutlierHasTheNumbersOfItsFramework) {
+  int64_t at = 0;
+  for (int step = 40; step < 50; ++step) {
+    const int64_t duration_ns = step == 46 ? 3 * kStepNs : kStepNs;
+    reader_.Step(step, at, duration_ns);
+    reader_.Range(main_, "forward", at, at + duration_ns - kMs);
+    at += duration_ns;
+  }
+  constexpr auto kStepLabel = static_cast<uint16_t>(wire::NoteKind::kStepLabel);
+  reader_.Note(main_, kNoNoteTime, kStepLabel, "global_step", "step 50", 21'050)
+      .Note(main_, kNoNoteTime, kStepLabel, "epoch", "step 50", 3);
+  const Finding finding = Find("STEP_OUTLIER");
+  EXPECT_THAT(finding.measured,
+              HasSubstr("Step 46 (global step 21046, epoch 3 at step 50) took 30 ms;"));
+  EXPECT_EQ(finding.evidence.at(0).name, "step 46 (global step 21046)");
+  EXPECT_EQ(finding.evidence.at(0).step, 46);
 }
 
 TEST_F(FindingOutliersTest, HostTimeOutsideOperatorsNamesItsPlace) {

@@ -88,6 +88,68 @@ TEST(StepTableTest, WhatAFrameworkCalledThemComesByStep) {
               ElementsAre("epoch 0 at -1", "epoch 3 at 41", "global_step 1200 at 41"));
 }
 
+FrameworkSteps FrameworkOf(const std::vector<StepLabel>& labels) { return FrameworkSteps(labels); }
+
+TEST(FrameworkStepsTest, OneLabelNumbersAllSteps) {
+  const FrameworkSteps steps = FrameworkOf({{"epoch", 3, 41}, {"global_step", 1200, 41}});
+  EXPECT_EQ(steps.GlobalStepOf(41), 1200);
+  EXPECT_EQ(steps.GlobalStepOf(38), 1197);
+  EXPECT_EQ(steps.NumberText(38), "38 (global step 1197)");
+  EXPECT_EQ(steps.LongText(41), "41 (global step 1200, epoch 3)");
+  EXPECT_EQ(steps.LongText(38), "38 (global step 1197, epoch 3 at step 41)")
+      << "an epoch may have begun in between";
+}
+
+TEST(FrameworkStepsTest, WithoutLabelsAStepHasItsNumberAlone) {
+  EXPECT_EQ(FrameworkOf({}).LongText(41), "41");
+  EXPECT_EQ(FrameworkOf({{"micro_step", 5, 41}}).LongText(41), "41");
+  EXPECT_EQ(FrameworkOf({{"global_step", 0, -1}}).LongText(41), "41");
+  EXPECT_EQ(FrameworkOf({{"epoch", 2, 44}}).LongText(41), "41 (epoch 2 at step 44)");
+  EXPECT_EQ(FrameworkOf({{"global_step", 3, 41}}).NumberText(30), "30") << "it would be negative";
+}
+
+TEST(FrameworkStepsTest, TrainersThatDisagreeNumberNothing) {
+  EXPECT_EQ(FrameworkOf({{"global_step", 7, 41}, {"global_step", 1200, 41}}).NumberText(41), "41");
+  EXPECT_EQ(FrameworkOf({{"epoch", 1, 41}, {"epoch", 2, 41}}).LongText(41), "41");
+  EXPECT_EQ(FrameworkOf({{"global_step", 7, 41}, {"global_step", 9, 43}}).NumberText(40),
+            "40 (global step 6)");
+}
+
+TEST(FrameworkStepsTest, ACountOfSeveralOptimizersNumbersItsStepAlone) {
+  const FrameworkSteps steps = FrameworkOf({{"global_step", 84, 41}, {"optimizers", 2, 41}});
+  EXPECT_EQ(steps.NumberText(41), "41 (global step 84)");
+  EXPECT_EQ(steps.NumberText(40), "40");
+}
+
+TEST(FrameworkStepsTest, LabelsOfADamagedCaptureDoNotOverflow) {
+  constexpr int64_t kMost = INT64_MAX;
+  EXPECT_EQ(FrameworkOf({{"global_step", kMost, 0}}).GlobalStepOf(kMost), std::nullopt);
+  EXPECT_EQ(FrameworkOf({{"global_step", 5, kMost}}).GlobalStepOf(0), std::nullopt);
+}
+
+StepTable LabeledTable(const CaptureSpec& spec) {
+  FakeCaptureReader reader;
+  reader.mutable_record().spec = spec;
+  reader.Step(40, 0, 100).Step(41, 100, 100);
+  reader.Note(reader.AddThread(1, "collector"), kNoNoteTime, kStepLabel, "global_step", "step 41",
+              1200);
+  absl::StatusOr<StepTable> table = SummarizeSteps(reader);
+  EXPECT_THAT(table, IsOk());
+  return *table;
+}
+
+TEST(StepTableTest, RowsHaveTheFrameworksNumbers) {
+  const StepTable table = LabeledTable({});
+  EXPECT_EQ(table.rows.at(0).global_step, 1199);
+  EXPECT_EQ(table.rows.at(1).global_step, 1200);
+}
+
+TEST(StepTableTest, StepsOfACaptureAloneHaveNoNumbersOfAFramework) {
+  CaptureSpec spec;
+  spec.step_marker = "forward";
+  EXPECT_EQ(LabeledTable(spec).rows.at(1).global_step, StepTableRow::kNoGlobalStep);
+}
+
 TEST(StepTableTest, LabelsOfNoStepAreNone) {
   FakeCaptureReader reader;
   const uint32_t thread = reader.AddThread(1, "collector");
