@@ -131,7 +131,8 @@ void NameOsThreadA(uint32_t thread, const char* name) { NameThread(thread, name)
 void NameOsThreadW(uint32_t thread, const wchar_t* name) {
   if (name == nullptr) return;
   char utf8[kMaxThreadNameBytes + 1];
-  utf8[ToUtf8(name, utf8, kMaxThreadNameBytes)] = '\0';
+  const wchar_t* rest;
+  utf8[ToUtf8(name, utf8, kMaxThreadNameBytes, &rest)] = '\0';
   NameThread(thread, utf8);
 }
 

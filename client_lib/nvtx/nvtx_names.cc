@@ -49,13 +49,20 @@ bool IsNameOf(uint32_t id, uint16_t stack, const char* text) {
   return strncmp(text, name.bytes + skipped, length) == 0 && text[length] == '\0';
 }
 
-uint32_t InternIn(uint16_t stack, const char* text, size_t length) {
+// "domain:"; nothing for the default one. Returns its bytes.
+uint32_t PutDomain(uint16_t stack, char (&name)[wire::kMaxNameBytes]) {
   const NameView domain = NameOfDomain(stack);
-  if (domain.length == 0) return InternName(text, length);
-  char name[wire::kMaxNameBytes];
+  if (domain.length == 0) return 0;
   uint32_t used = domain.length < sizeof(name) ? domain.length : sizeof(name) - 1;
   memcpy(name, domain.bytes, used);
   name[used++] = ':';
+  return used;
+}
+
+uint32_t InternIn(uint16_t stack, const char* text, size_t length) {
+  char name[wire::kMaxNameBytes];
+  const uint32_t used = PutDomain(stack, name);
+  if (used == 0) return InternName(text, length);
   const size_t room = sizeof(name) - used;
   const size_t taken = length < room ? length : room;
   memcpy(name + used, text, taken);
@@ -63,6 +70,21 @@ uint32_t InternIn(uint16_t stack, const char* text, size_t length) {
   wire::LongNameHash hash;
   hash.Add(name, used);
   hash.Add(text, length);
+  return InternName(name, wire::MarkLongName(name, hash));
+}
+
+// The same name as that of an equal text in UTF-8.
+uint32_t InternIn(uint16_t stack, const wchar_t* text) {
+  char name[wire::kMaxNameBytes];
+  uint32_t used = PutDomain(stack, name);
+  used += ToUtf8(text, name + used, sizeof(name) - used, &text);
+  if (PROFD_LIKELY(*text == 0)) return InternName(name, used);
+  wire::LongNameHash hash;
+  hash.Add(name, used);
+  while (*text != 0) {
+    char piece[256];
+    hash.Add(piece, ToUtf8(text, piece, sizeof(piece), &text));
+  }
   return InternName(name, wire::MarkLongName(name, hash));
 }
 
@@ -76,9 +98,7 @@ String StringOf(uint32_t name_id) {
   return reinterpret_cast<String>(static_cast<uintptr_t>(kStringMark | name_id));
 }
 
-Domain DomainOf(const char* name, uint32_t length) {
-  if (length == 0) return nullptr;
-  const uint32_t name_id = InternName(name, length);
+Domain DomainOf(uint32_t name_id) {
   if (name_id == wire::kOtherNameId) return nullptr;
   for (uint32_t i = 0; i < kMaxDomains; ++i) {
     uint32_t known = 0;
@@ -99,12 +119,13 @@ uint16_t StackOf(Domain domain) {
 }
 
 Domain MakeDomain(const char* name) {
-  return name == nullptr ? nullptr : DomainOf(name, static_cast<uint32_t>(strlen(name)));
+  if (name == nullptr || *name == 0) return nullptr;
+  return DomainOf(InternName(name, strlen(name)));
 }
 
 Domain MakeDomain(const wchar_t* name) {
-  char utf8[wire::kMaxNameBytes];
-  return name == nullptr ? nullptr : DomainOf(utf8, ToUtf8(name, utf8, sizeof(utf8)));
+  if (name == nullptr || *name == 0) return nullptr;
+  return DomainOf(InternIn(kDefaultStack, name));
 }
 
 String RegisterString(Domain domain, const char* text) {
@@ -125,9 +146,7 @@ uint32_t NameOf(uint16_t stack, const char* text) {
 }
 
 uint32_t NameOf(uint16_t stack, const wchar_t* text) {
-  if (text == nullptr) return NameOf(stack, kUnnamed);
-  char utf8[wire::kMaxNameBytes];
-  return InternIn(stack, utf8, ToUtf8(text, utf8, sizeof(utf8)));
+  return text == nullptr ? NameOf(stack, kUnnamed) : InternIn(stack, text);
 }
 
 uint32_t NameOf(uint16_t stack, const EventAttributes* event) {
@@ -147,7 +166,7 @@ uint32_t NameOf(uint16_t stack, const EventAttributes* event) {
   }
 }
 
-uint32_t ToUtf8(const wchar_t* text, char* into, uint32_t room) {
+uint32_t ToUtf8(const wchar_t* text, char* into, uint32_t room, const wchar_t** rest) {
   constexpr char32_t kReplacement = 0xfffd;
   static_assert(sizeof(wchar_t) == 4);
   uint32_t used = 0;
@@ -163,6 +182,7 @@ uint32_t ToUtf8(const wchar_t* text, char* into, uint32_t room) {
     }
     used += bytes;
   }
+  *rest = text;
   return used;
 }
 

@@ -37,8 +37,9 @@ uint32_t NameOf(uint16_t stack, const wchar_t* text);
 // The event's message. A null event is "(unnamed)", too.
 uint32_t NameOf(uint16_t stack, const EventAttributes* event);
 
-// The longest start of `text` that fits, as UTF-8, without a terminator. Returns its bytes.
-uint32_t ToUtf8(const wchar_t* text, char* into, uint32_t room);
+// The longest start of `text` that fits, as UTF-8, without a terminator. Returns its bytes, and
+// sets `rest` to what does not fit.
+uint32_t ToUtf8(const wchar_t* text, char* into, uint32_t room, const wchar_t** rest);
 
 }  // namespace profd::client::nvtx
 

@@ -118,16 +118,31 @@ TEST(NvtxRangeTest, NamesTooLongAreCutAndStayDifferent) {
     Nvtx::DomainPush(domain, &other);
     Nvtx::DomainPop(domain);
     PushPop(other_text.c_str());
+    const std::wstring other_wide = wide + L"!";
+    Nvtx::PushW(other_wide.c_str());
+    Nvtx::Pop();
+    const std::wstring wide_text(text.begin(), text.end());
+    Nvtx::PushW(wide_text.c_str());
+    Nvtx::Pop();
+    const nvtx::EventAttributes wide_event = AnEvent(wide_text.c_str());
+    Nvtx::DomainPush(domain, &wide_event);
+    Nvtx::DomainPop(domain);
   });
-  ASSERT_EQ(contents.ranges.size(), 6u);
+  ASSERT_EQ(contents.ranges.size(), 9u);
   const std::string begin(wire::kMaxNameBytes - wire::kLongNameMarkBytes, 'n');
   EXPECT_TRUE(contents.ranges[0].name.starts_with(begin + "~")) << contents.ranges[0].name;
   EXPECT_EQ(contents.ranges[0].name.size(), wire::kMaxNameBytes);
   EXPECT_EQ(contents.ranges[1].name, contents.ranges[0].name);
-  EXPECT_EQ(contents.ranges[2].name.size(), wire::kMaxNameBytes / 3 * 3);  // No half characters.
+  // No half characters before the mark.
+  const uint32_t mark = (wire::kMaxNameBytes - wire::kLongNameMarkBytes) / 3 * 3;
+  EXPECT_EQ(contents.ranges[2].name.size(), mark + wire::kLongNameMarkBytes);
+  EXPECT_EQ(contents.ranges[2].name[mark], '~');
   EXPECT_TRUE(contents.ranges[3].name.starts_with("domain:" + begin.substr(7) + "~"));
   EXPECT_NE(contents.ranges[4].name, contents.ranges[3].name);
   EXPECT_NE(contents.ranges[5].name, contents.ranges[0].name);
+  EXPECT_NE(contents.ranges[6].name, contents.ranges[2].name);
+  EXPECT_EQ(contents.ranges[7].name, contents.ranges[0].name) << "the same text";
+  EXPECT_EQ(contents.ranges[8].name, contents.ranges[3].name);
 }
 
 TEST(NvtxRangeTest, ADomainStandsBeforeTheName) {
