@@ -5,6 +5,9 @@
 Beside it, in the same loop and the same rounds: the empty loop, and a context manager written
 in Python that does nothing. The loop's best time is taken off every figure. Best and median of the rounds;
 the best is the one to compare on a shared machine. --smoke runs one short round, for ctest.
+
+--against FOLDER compares with another version of the package, such as that of an earlier commit:
+it is imported next to this one, on the same library, and both take turns. FOLDER contains `profd`.
 """
 
 import argparse
@@ -45,7 +48,7 @@ def nothing(name):
     return NOTHING[name]
 
 
-# The two loops are spelled out twice, so that the interpreter specialises each for what it calls.
+# The same loop is spelled out for each manager, so that the interpreter specialises each for what it calls.
 
 
 def run_loop(count, _):
@@ -65,35 +68,60 @@ def run_annotate(count, manager):
             pass
 
 
+def run_other(count, manager):
+    for _ in range(count):
+        with manager("name"):
+            pass
+
+
 def nanoseconds(run, count, manager):
     begin = time.perf_counter_ns()
     run(count, manager)
     return (time.perf_counter_ns() - begin) / count
 
 
-def measure(count, rounds, annotate):
-    """Per round: the loop, the empty context manager and annotate, one after the other."""
+def measure(count, rounds, annotate, other):
+    """Per round: the loop, the empty context manager, annotate, and the other version's, in turn."""
     rows = []
     for _ in range(rounds):
         rows.append((nanoseconds(run_loop, count, None), nanoseconds(run_nothing, count, nothing),
-                     nanoseconds(run_annotate, count, annotate)))
+                     nanoseconds(run_annotate, count, annotate),
+                     0 if other is None else nanoseconds(run_other, count, other)))
     return rows
 
 
-def child(count, rounds):
+def other_annotate(folder):
+    """annotate() of the package in `folder`, with modules of its own."""
+    ours = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "profd"}
+    for name in ours:
+        del sys.modules[name]
+    sys.path.insert(0, folder)
+    import profd
+    sys.path.remove(folder)
+    if pathlib.Path(profd.__file__).parent.parent != pathlib.Path(folder).resolve():
+        sys.exit("%s has no package profd" % folder)
+    for name in [name for name in sys.modules if name.split(".")[0] == "profd"]:
+        del sys.modules[name]
+    sys.modules.update(ours)
+    return profd.annotate
+
+
+def child(count, rounds, against):
     """The measured process: idle, then recorded once told that a capture runs."""
     import profd
+    other = None if against is None else other_annotate(against)
     profd.init()
-    with profd.annotate("name"):
-        pass
-    print(json.dumps(measure(count, rounds, profd.annotate)), flush=True)
+    for annotate in filter(None, (profd.annotate, other)):
+        with annotate("name"):
+            pass
+    print(json.dumps(measure(count, rounds, profd.annotate, other)), flush=True)
     sys.stdin.readline()
     assert profd.is_recording()
-    print(json.dumps(measure(count, rounds, profd.annotate)), flush=True)
+    print(json.dumps(measure(count, rounds, profd.annotate, other)), flush=True)
     sys.stdin.readline()
 
 
-def run(count, rounds):
+def run(count, rounds, against):
     from python_daemon import FakeDaemon
     build = pathlib.Path(os.environ.get("PROFD_BUILD_DIR", ROOT / "build" / "release"))
     with tempfile.TemporaryDirectory(prefix="profd-bench-") as folder:
@@ -102,7 +130,8 @@ def run(count, rounds):
         with FakeDaemon(folder) as daemon:
             process = subprocess.Popen(
                 [sys.executable, __file__, "--child", "--count", str(count), "--rounds",
-                 str(rounds)], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                 str(rounds)] + (["--against", against] if against else []),
+                env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             with process:
                 target = daemon.wait_target(process.pid)
                 idle = json.loads(process.stdout.readline())
@@ -114,14 +143,14 @@ def run(count, rounds):
                 recorded = json.loads(process.stdout.readline())
                 events = capture.finish()
                 process.stdin.write("\n")
-    kept = len(events.ranges)
-    if kept != count * rounds or sum(events.drops):
-        sys.exit("recorded %d of %d ranges, drops %s" % (kept, count * rounds, events.drops))
+    kept, expected = len(events.ranges), count * rounds * (2 if against else 1)
+    if kept != expected or sum(events.drops):
+        sys.exit("recorded %d of %d ranges, drops %s" % (kept, expected, events.drops))
     return idle, recorded
 
 
-def summarise(count, rounds):
-    idle, recorded = run(count, rounds)
+def summarise(count, rounds, against):
+    idle, recorded = run(count, rounds, against)
     loop = min(row[0] for row in idle + recorded)
     columns = {
         "empty loop": [row[0] for row in idle + recorded],
@@ -129,9 +158,18 @@ def summarise(count, rounds):
         "idle": [row[2] - loop for row in idle],
         "recorded": [row[2] - loop for row in recorded],
     }
+    if against:
+        columns["idle, the other"] = [row[3] - loop for row in idle]
+        columns["recorded, the other"] = [row[3] - loop for row in recorded]
     return {name: {"best_ns": round(min(values), 1),
                    "median_ns": round(statistics.median(values), 1)}
             for name, values in columns.items()}
+
+
+def ratio(figures, name):
+    """This version's time as a share of the other's: of the best rounds, and of the medians."""
+    return tuple(round(figures[name][of] / figures[name + ", the other"][of], 3)
+                 for of in ("best_ns", "median_ns"))
 
 
 def cpu_model():
@@ -147,17 +185,19 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="one short round, no bars")
     parser.add_argument("--count", type=int, default=100_000, help="ranges per round")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--against", metavar="FOLDER", help="another version of the package")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.smoke:
         options.count, options.rounds = 1000, 1
-    if not 0 < options.count * options.rounds <= MAX_RANGES:
-        parser.error("--count times --rounds must be from 1 to %d" % MAX_RANGES)
+    most = MAX_RANGES // 2 if options.against else MAX_RANGES
+    if not 0 < options.count * options.rounds <= most:
+        parser.error("--count times --rounds must be from 1 to %d" % most)
     if options.child:
-        child(options.count, options.rounds)
+        child(options.count, options.rounds, options.against)
         return
 
-    figures = summarise(options.count, options.rounds)
+    figures = summarise(options.count, options.rounds, options.against)
     machine = "Python %s, %s, %s" % (platform.python_version(), cpu_model(),
                                      time.strftime("%Y-%m-%d"))
     if options.json:
@@ -168,6 +208,10 @@ def main():
     for name, figure in figures.items():
         bar = "   (bar %d)" % BARS_NS[name] if name in BARS_NS else ""
         print("  %-22s %7.1f %7.1f%s" % (name, figure["best_ns"], figure["median_ns"], bar))
+    if options.against:
+        for name in ("idle", "recorded"):
+            print("  %s, this / the other: %.2f of the best, %.2f of the medians" %
+                  (name, *ratio(figures, name)))
 
 
 if __name__ == "__main__":

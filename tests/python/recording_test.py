@@ -96,6 +96,22 @@ class RangeTest(DaemonTest):
                 pass
         """)
 
+    def test_blocks_are_functions_of_pythons_own_and_work_through_ctypes_too(self):
+        events, said = self.record("""
+            from profd import _library, _ranges
+            say([type(f).__name__ for f in (_ranges._open, _ranges._close)])
+            with profd.annotate("outer"), profd.annotate("first"):
+                pass
+            _ranges._open = _library.lib.profd_range_open_id
+            _ranges._close = _library.lib.profd_range_close
+            with profd.annotate("second"):
+                with profd.annotate("inner"):
+                    pass
+        """)
+        self.assertEqual(said, [["builtin_function_or_method"] * 2])
+        self.assertEqual([(r.name, r.depth) for r in events.ranges],
+                         [("first", 1), ("outer", 0), ("inner", 1), ("second", 0)])
+
     def test_an_exception_ends_the_ranges_it_leaves(self):
         events, _ = self.record("""
             @profd.annotate("function")

@@ -1,7 +1,7 @@
 """Finds libprofd_client.so, binds its functions, and stands in for it where it is missing.
 
-The rest of the package takes four things from here: `flag` (flag[0] is 0 while nothing
-records), the C functions in `lib`, `intern_name` and `name_this_thread`. Without a
+The rest of the package takes from here: `flag` (flag[0] is 0 while nothing records), the C
+functions in `lib`, `range_open` and `range_close`, `intern_name`, and `namer`. Without a
 library `flag` is (0,) for good, so nothing that asks it first reaches `lib`.
 """
 
@@ -58,8 +58,8 @@ class _StatusStruct(ctypes.Structure):
 
 
 class RangeHandle(ctypes.c_uint64):
-    """What profd_range_open_id() returns. As a class of its own it stays what it is: turning it
-    into an int and back would take as long as the call."""
+    """What profd_range_open_id() returns through ctypes. As a class of its own it stays what it is:
+    turning it into an int and back would take as long as the call."""
 
 
 _PROTOTYPES = {
@@ -129,8 +129,24 @@ def _view_flag(library: Optional[ctypes.PyDLL]) -> Sequence[int]:
     return memoryview(word).cast("B").cast("I")
 
 
+def _range_function(which: int, name: str) -> Any:
+    """The C function `name`, as a function of Python's own where this Python can have one.
+
+    A call of that takes a quarter of one through ctypes.
+    """
+    try:
+        make = lib.profd_python_range_function
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_uint32]
+        return make(None, which)
+    except (AttributeError, ValueError):  # An older library, or not CPython.
+        return getattr(lib, name)
+
+
 lib: Any = _load()
 flag = _view_flag(lib)
+# Handles are ints, or RangeHandles of ctypes: for range_close() only.
+range_open: Any = None if lib is None else _range_function(0, "profd_range_open_id")
+range_close: Any = None if lib is None else _range_function(1, "profd_range_close")
 
 
 def require_name(name: object, what: str) -> None:

@@ -6,64 +6,28 @@ import threading
 import types
 from typing import Any, Callable, Dict, Tuple, TypeVar
 
-from profd._library import RangeHandle, flag, intern_name, lib, namer, require_name
+from profd._library import (flag, intern_name, lib, namer, range_close as _close,
+                            range_open as _open, require_name)
 
 # Ranges kept by name. Names made up as one goes ("batch 17") must not grow this without
 # bound: it is emptied when full, which is always safe: the program keeps the Ranges it has.
 _MAX_CACHED_RANGES = 8192
-_ranges: Dict[str, "Range"] = {}
+_ranges: Dict[str, "_SharedRange"] = {}
 
 # A function keeps its type where it is decorated.
 _Decorated = TypeVar("_Decorated")
 
-if lib is not None:
-    _open = lib.profd_range_open_id
-    _close = lib.profd_range_close
 _thread_id = threading.get_ident
 
 
 class Range:
     """What annotate() returns: a named range, as context manager and as decorator.
 
-    An exit ends what the same object entered last on the same thread, so one object may
-    be entered many times, nested and on many threads at once.
+    One object may be entered many times, also nested: an exit ends what was entered last.
     """
 
-    __slots__ = ("name", "_id", "_entered")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._id = 0  # Interned at its first use in a capture.
-        # By thread: the open range that it entered last, and the same of the others. A thread uses
-        # its own only.
-        self._entered: Dict[int, Tuple[RangeHandle, Any]] = {}
-
-    # The two methods below are the hot path: two reads while nothing records.
-
-    def __enter__(self) -> "Range":
-        if flag[0]:
-            namer.named
-            entered, thread = self._entered, _thread_id()
-            entered[thread] = (_open(self._id or self.name_id()), entered.get(thread))
-        return self
-
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
-        # Also when nothing records any more, so that no later exit takes it for its own.
-        if self._entered:
-            self._leave()
-
-    def _leave(self) -> None:
-        opened = self._entered.pop(_thread_id(), None)
-        if opened is None:
-            return
-        _close(opened[0])
-        if opened[1] is not None:
-            self._entered[_thread_id()] = opened[1]
-
-    def name_id(self) -> int:
-        """The library's id of the name. Only while something records."""
-        self._id = self._id or intern_name(self.name)
-        return self._id
+    # No __init__(): it would take as long as all the rest of making an object.
+    __slots__ = ()
 
     def __call__(self, function: _Decorated) -> _Decorated:
         """Decorates `function`: each call is a range.
@@ -98,6 +62,49 @@ class Range:
         return "profd.annotate(%r)" % self.name
 
 
+class _SharedRange(Range):
+    """What annotate() returns while nothing records: one object for all calls with a name.
+
+    An exit ends what was entered last on the same thread.
+    """
+
+    __slots__ = ("name", "_id", "_entered")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._id = 0  # Interned at its first use in a capture.
+        # By thread: the handle of what it entered last, and the same of the others. A thread uses
+        # its own only.
+        self._entered: Dict[int, Tuple[Any, Any]] = {}
+
+    # The two methods below are the hot path: two reads while nothing records.
+
+    def __enter__(self) -> "Range":
+        if flag[0]:
+            namer.named
+            entered, thread = self._entered, _thread_id()
+            entered[thread] = (_open(self._id or self.name_id()), entered.get(thread))
+        return self
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        # Also when nothing records any more, so that no later exit takes it for its own.
+        if self._entered:
+            self._leave()
+
+    def _leave(self) -> None:
+        opened = self._entered.pop(_thread_id(), None)
+        if opened is None:
+            return
+        _close(opened[0])
+        if opened[1] is not None:
+            self._entered[_thread_id()] = opened[1]
+
+    def name_id(self) -> int:
+        """The library's id of the name. Only while something records."""
+        self._id = self._id or intern_name(self.name)
+        return self._id
+
+
 class _Block(Range):
     """What annotate() returns while something records: an object for each call.
 
@@ -105,17 +112,17 @@ class _Block(Range):
     block may end on another thread.
     """
 
-    __slots__ = ("_opened",)
+    # annotate() sets them. `_opened` is as the values of _SharedRange._entered, or None.
+    __slots__ = ("_shared", "_opened")
 
-    def __init__(self, shared: Range) -> None:
-        self.name = shared.name
-        self._id = shared._id or shared.name_id()
-        self._opened: Any = None  # As the values of _entered.
+    _shared: _SharedRange
+    _opened: Any
 
     def __enter__(self) -> "Range":
         if flag[0]:
             namer.named
-            self._opened = (_open(self._id), self._opened)
+            shared = self._shared
+            self._opened = (_open(shared._id or shared.name_id()), self._opened)
         return self
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
@@ -124,9 +131,13 @@ class _Block(Range):
             self._opened = opened[1]
             _close(opened[0])
 
+    @property
+    def name(self) -> str:
+        return self._shared.name
+
     def _decorate(self, function: Any) -> Any:
         # Of a function's calls, which may be many at once, each thread ends its own.
-        return _shared(self.name)._decorate(function)
+        return self._shared._decorate(function)
 
 
 def _drive(range_, inner):
@@ -197,27 +208,31 @@ def annotate(name: str) -> Range:
 
     Raises TypeError if `name` is not a str.
     """
-    if flag[0]:
-        return _Block(_shared(name))
+    try:
+        shared = _ranges[name]
+    except KeyError:
+        shared = _add_range(name)
+    if not flag[0]:
+        return shared
+    block = _Block()
+    block._shared = shared
+    block._opened = None
+    return block
+
+
+def _shared(name: str) -> _SharedRange:
     try:
         return _ranges[name]
     except KeyError:
         return _add_range(name)
 
 
-def _shared(name: str) -> Range:
-    try:
-        return _ranges[name]
-    except KeyError:
-        return _add_range(name)
-
-
-def _add_range(name: str) -> Range:
+def _add_range(name: str) -> _SharedRange:
     if not isinstance(name, str):
         raise TypeError('annotate() takes a name, as in annotate("forward"), not %r' % (name,))
     if len(_ranges) >= _MAX_CACHED_RANGES:
         _ranges.clear()
-    made = _ranges[name] = Range(name)
+    made = _ranges[name] = _SharedRange(name)
     return made
 
 
