@@ -155,6 +155,8 @@ void StopRecording() {
   TellCaptureListener();
   g_stuck_writers = Quiesce(kQuiesceTimeoutMs);
   TellTorchOfFlag();
+  // A writer that is stuck may still change its stack.
+  if (g_stuck_writers == 0) EndClosedRanges(*g_session);
   const uint32_t limit = ThreadPool::high_water();
   for (uint32_t i = 0; i < limit; ++i) g_session->CountUnhousedRanges(ThreadPool::At(i));
   EndPlan(g_session, end_ticks);

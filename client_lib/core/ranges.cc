@@ -11,6 +11,7 @@
 
 #include "client_lib/core/handover.h"
 #include "client_lib/core/hot_state.h"
+#include "client_lib/core/range_set.h"
 #include "client_lib/core/recorder.h"
 #include "client_lib/core/session.h"
 #include "client_lib/core/steps.h"
@@ -31,8 +32,8 @@ constexpr uint64_t kRangeHeaderWord =
     sizeof(wire::RangeEvent) | uint64_t{static_cast<uint8_t>(wire::EventKind::kRange)} << 16;
 constexpr uint64_t kUnendedHeaderWord = kRangeHeaderWord | uint64_t{wire::kEventFlagUnended} << 24;
 static_assert(offsetof(wire::EventHeader, flags) == 3);
-constexpr uint32_t kStackShift = 48;  // OpenRange.reserved
-static_assert(offsetof(wire::OpenRange, reserved) == 8 + kStackShift / 8);
+constexpr uint32_t kStackShift = 48;  // OpenRange.pairing
+static_assert(offsetof(wire::OpenRange, pairing) == 8 + kStackShift / 8);
 constexpr uint32_t kLastRoomForAnyEvent = wire::kChunkDataBytes - wire::kMaxEventBytes;
 constexpr uint32_t kLastRoomForRange = wire::kChunkDataBytes - sizeof(wire::RangeEvent);
 
@@ -67,6 +68,38 @@ typedef uint64_t __attribute__((may_alias)) Word;
   thread->open_depth->store(depth, std::memory_order_release);
 }
 
+// Ranges that another thread has closed and that their own threads still have on their stacks. What
+// finds no place stays there, and is in the capture twice: closed, and open.
+constinit RangeSet g_closed_elsewhere{};
+// Ranges that their threads left open when they ended, and that were written then.
+constinit RangeSet g_ended_with_thread{};
+
+[[gnu::always_inline]] inline bool IsByIdentity(const wire::OpenRange& range) {
+  return range.pairing == kIdentityStack;
+}
+
+// Takes those that were closed elsewhere out of the `depth` ranges of `stack`. Returns how many
+// are left.
+uint32_t KeepOpen(wire::OpenRange* stack, uint32_t depth) {
+  uint32_t kept = 0;
+  for (uint32_t at = 0; at < depth; ++at) {
+    const wire::OpenRange range = stack[at];
+    if (IsByIdentity(range) && g_closed_elsewhere.Remove(range.start_ticks)) continue;
+    if (kept != at) stack[kept] = range;
+    ++kept;
+  }
+  return kept;
+}
+
+// Inside a write, at the thread's epoch.
+PROFD_NOINLINE void DropClosedElsewhere(ThreadState* thread) {
+  if (thread->depth > wire::kMaxRangeDepth) return;
+  const uint32_t depth = KeepOpen(thread->stack, thread->depth);
+  if (depth == thread->depth) return;
+  thread->depth = depth;
+  thread->open_depth->store(depth, std::memory_order_release);
+}
+
 // Off the straight path: the thread's first range of a window, no chunk, too deep, a name
 // without a place, a slow clock. Returns the range's start; kRangeTooDeep; 0: nothing records.
 PROFD_NOINLINE uint64_t BeginSlowly(uint32_t name_id, uint64_t stack_bits = 0) {
@@ -83,6 +116,7 @@ PROFD_NOINLINE uint64_t BeginSlowly(uint32_t name_id, uint64_t stack_bits = 0) {
     session->CountDrop(wire::kDropNoThreadState);
     return 0;
   }
+  if (!g_closed_elsewhere.is_empty()) DropClosedElsewhere(thread);
   if (thread->depth >= wire::kMaxRangeDepth) {
     ++thread->depth;
     session->CountDrop(wire::kDropTooDeep);
@@ -144,40 +178,6 @@ PROFD_NOINLINE void EndSlowlyOn(ThreadState* thread, uint32_t stack) {
   if (session == nullptr || session->serial != thread->session_serial) return;
   const wire::OpenRange range = TakeOut(thread, at - 1);
   WriteSpan(session, thread, range.name_id, range.start_ticks, ReadTicks());
-}
-
-// Starts of ranges that another thread has closed and that their own threads still have on their
-// stacks. Those of earlier windows are free places; where there is none, the range stays open.
-constexpr size_t kMaxClosedElsewhere = 64;
-constinit std::atomic<uint64_t> g_closed_elsewhere[kMaxClosedElsewhere] = {};
-constinit std::atomic<bool> g_any_closed_elsewhere{false};
-
-void TellOwner(const Session& session, uint64_t start_ticks) {
-  const uint64_t window_ticks = session.cycle_ticks.load(std::memory_order_relaxed);
-  for (std::atomic<uint64_t>& place : g_closed_elsewhere) {
-    uint64_t there = place.load(std::memory_order_relaxed);
-    if (there >= window_ticks && there != 0) continue;
-    if (!place.compare_exchange_strong(there, start_ticks, std::memory_order_release)) continue;
-    g_any_closed_elsewhere.store(true, std::memory_order_release);
-    return;
-  }
-}
-
-// Inside a write, at the thread's epoch.
-PROFD_NOINLINE void DropClosedElsewhere(ThreadState* thread) {
-  if (thread->depth > wire::kMaxRangeDepth) return;
-  for (std::atomic<uint64_t>& place : g_closed_elsewhere) {
-    uint64_t start_ticks = place.load(std::memory_order_acquire);
-    if (start_ticks == 0) continue;
-    for (uint32_t at = thread->depth; at-- > 0;) {
-      if (thread->stack[at].start_ticks != start_ticks || StackAt(thread, at) != kIdentityStack) {
-        continue;
-      }
-      TakeOut(thread, at);
-      place.compare_exchange_strong(start_ticks, 0, std::memory_order_relaxed);
-      break;
-    }
-  }
 }
 
 #if defined(__SANITIZE_THREAD__)
@@ -255,6 +255,7 @@ PROFD_NOINLINE bool StartOperatorSlowly(uint32_t name_id, OperatorBegin* begin) 
     session->CountDrop(wire::kDropNoThreadState);
     return false;
   }
+  if (!g_closed_elsewhere.is_empty()) DropClosedElsewhere(thread);
   if (thread->depth >= wire::kMaxRangeDepth) {
     ++thread->depth;
     session->CountDrop(wire::kDropTooDeep);
@@ -357,14 +358,50 @@ uint64_t FinishOperator(OperatorBegin* begin, uint32_t name_id, wire::RangeCateg
 
 void EndRangesWithThread(Session* session, ThreadState* thread) {
   const uint64_t end_ticks = ReadTicks();
-  if (g_any_closed_elsewhere.load(std::memory_order_acquire)) DropClosedElsewhere(thread);
+  if (!g_closed_elsewhere.is_empty()) DropClosedElsewhere(thread);
   // Deeper ones are not on the stack; they were counted as dropped when they began.
   if (thread->depth > wire::kMaxRangeDepth) thread->depth = wire::kMaxRangeDepth;
   while (thread->depth > 0) {
     // Without a chunk, FinishChunk() counts the rest as dropped.
     if (thread->used_bytes > kLastRoomForRange && !session->TakeChunk(thread)) return;
+    const wire::OpenRange& range = thread->stack[thread->depth - 1];
+    if (IsByIdentity(range)) g_ended_with_thread.Add(range.start_ticks);
     Pop(thread, thread->depth - 1, thread->used_bytes, end_ticks, kUnendedHeaderWord);
   }
+}
+
+void LeaveNoClosedRanges(ThreadState* thread) {
+  if (g_closed_elsewhere.is_empty()) return;
+  const uint32_t noted =
+      thread->depth < wire::kMaxRangeDepth ? thread->depth : wire::kMaxRangeDepth;
+  const uint32_t kept = KeepOpen(thread->stack, noted);
+  if (kept != noted) thread->open_depth->store(kept, std::memory_order_release);
+}
+
+void EndClosedRanges(const Session& session) {
+  const auto keep_open = [](wire::OpenRange* stack, std::atomic<uint32_t>& open_depth) {
+    const uint32_t depth = open_depth.load(std::memory_order_acquire);
+    if (depth == 0 || depth > wire::kMaxRangeDepth) return;
+    const uint32_t kept = KeepOpen(stack, depth);
+    if (kept != depth) open_depth.store(kept, std::memory_order_release);
+  };
+  for (uint32_t i = 0; !g_closed_elsewhere.is_empty() && i < session.layout.chunk_count; ++i) {
+    if (session.chunk_table[i].state.load(std::memory_order_acquire) !=
+        static_cast<uint32_t>(wire::ChunkState::kOwned)) {
+      continue;
+    }
+    std::byte* const at =
+        session.memory + session.layout.chunks_offset + uint64_t{i} * wire::kChunkBytes;
+    auto* const chunk = reinterpret_cast<wire::ChunkHeader*>(at);
+    keep_open(chunk->open_ranges, chunk->open_depth);
+  }
+  const uint32_t limit = ThreadPool::high_water();
+  for (uint32_t i = 0; !g_closed_elsewhere.is_empty() && i < limit; ++i) {
+    ThreadState* const thread = ThreadPool::At(i);
+    keep_open(thread->fallback_stack, thread->fallback_depth);
+  }
+  g_closed_elsewhere.Clear();
+  g_ended_with_thread.Clear();
 }
 
 uint64_t OpenRange(uint32_t name_id) {
@@ -387,7 +424,7 @@ void CloseRange(uint64_t range) {
   const uint64_t start_ticks = StartOfSpan(range, end_ticks);
   if (start_ticks < session->cycle_ticks.load(std::memory_order_relaxed)) return;
   if (entry == Entry::kNoThread) return session->CountDrop(wire::kDropNoThreadState);
-  if (g_any_closed_elsewhere.load(std::memory_order_acquire)) DropClosedElsewhere(thread);
+  if (!g_closed_elsewhere.is_empty()) DropClosedElsewhere(thread);
   const uint32_t depth = thread->depth;
   uint32_t at = depth < wire::kMaxRangeDepth ? depth : wire::kMaxRangeDepth;
   while (at > 0 && (thread->stack[at - 1].start_ticks != start_ticks ||
@@ -396,7 +433,8 @@ void CloseRange(uint64_t range) {
   }
   if (at > 0 && at == depth) return EndSlowly(thread);
   if (at == 0) {
-    TellOwner(*session, start_ticks);
+    if (!g_ended_with_thread.is_empty() && g_ended_with_thread.Remove(start_ticks)) return;
+    g_closed_elsewhere.Add(start_ticks);
     return WriteSpan(session, thread, session->EventNameId(NameOfSpan(range)), start_ticks,
                      end_ticks);
   }

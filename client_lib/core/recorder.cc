@@ -128,6 +128,7 @@ Entry EnterEpoch(ThreadState* thread, Session** session) {
   if (thread == nullptr) return Entry::kNoThread;
   if (thread->epoch == flag) return Entry::kReady;
   if (thread->session_serial == (*session)->serial) {
+    LeaveNoClosedRanges(thread);
     (*session)->FinishChunk(thread);
   } else {
     (*session)->Adopt(thread);

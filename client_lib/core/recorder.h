@@ -65,10 +65,11 @@ void EndRangeOn(uint16_t stack);
 // Ranges that are paired by identity: CloseRange() takes what opened the range, on any thread. The
 // calling thread's innermost range nests. One that is further out, or was opened on another thread,
 // is kept as a span. The thread that opened it drops it from its stack when it next opens or closes
-// a range here; a window that ends before that has it twice, once as open. (ranges.cc)
+// a range here, or else its window's end does. One whose thread has ended has ended with it.
+// (ranges.cc)
 uint64_t OpenRange(uint32_t name_id);  // 0: nothing records.
 void CloseRange(uint64_t range);
-inline constexpr uint16_t kIdentityStack = 65533;
+inline constexpr uint16_t kIdentityStack = wire::kPairedByIdentity;
 // Of a range that was too deep to be kept; no range has it.
 inline constexpr uint64_t kRangeTooDeep = 1;
 
@@ -163,6 +164,12 @@ void WriteBehindWindow(Session* session, const void* event, uint32_t bytes);
 // Ends the open ranges of a thread that is about to end, which would seem to run on to the end of
 // the window. Inside a write in `session`, at the thread's epoch. (ranges.cc)
 void EndRangesWithThread(Session* session, ThreadState* thread);
+
+// A window is over for a thread: takes the ranges that another thread has closed off the stack that
+// stays behind in its chunk. Inside a write. (ranges.cc)
+void LeaveNoClosedRanges(ThreadState* thread);
+// The same for all threads, once none can write to `session` any more. (ranges.cc)
+void EndClosedRanges(const Session& session);
 
 // The thread of `state` ends.
 void LeaveCapture(ThreadState* state);

@@ -144,12 +144,15 @@ struct ChunkControl {
 };
 static_assert(sizeof(ChunkControl) == 16);
 
+// OpenRange.pairing: what begins the range also ends it, in any order with others.
+inline constexpr uint16_t kPairedByIdentity = 65533;
+
 // A range that has begun and not ended, on its thread's stack.
 struct OpenRange {
   uint64_t start_ticks;
   uint32_t name_id;
   uint16_t category;  // RangeCategory
-  uint16_t reserved;  // The writer's own; readers ignore it.
+  uint16_t pairing;   // kPairedByIdentity, or the writer's number of a stack; its end pops it.
 };
 static_assert(sizeof(OpenRange) == 16);
 

@@ -96,6 +96,18 @@ class RangeTest(DaemonTest):
                 pass
         """)
 
+    def test_a_block_that_ends_on_another_thread_is_there_once(self):
+        events, _ = self.record("""
+            import threading
+            block = profd.annotate("handed over")
+            block.__enter__()
+            thread = threading.Thread(target=block.__exit__, args=(None, None, None))
+            thread.start()
+            thread.join()
+        """)
+        self.assertEqual(events.range_names(), ["handed over"])
+        self.assertEqual(events.open_ranges, [])
+
     def test_blocks_are_functions_of_pythons_own_and_work_through_ctypes_too(self):
         events, said = self.record("""
             from profd import _library, _ranges

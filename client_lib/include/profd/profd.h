@@ -96,7 +96,7 @@ PROFD_API void profd_range_end_id(void);
  * suspends inside of ranges (asyncio), or closes them on another thread. profd_range_close() takes
  * the handle once, on any thread; 0, which means that nothing is recorded, is ignored. A range that
  * is the thread's innermost when it is closed there nests as others do. Any other is kept on a row
- * of its own. */
+ * of its own. A range whose thread has ended has ended with it. */
 PROFD_API uint64_t profd_range_open_id(uint32_t name_id);
 PROFD_API void profd_range_close(uint64_t range);
 

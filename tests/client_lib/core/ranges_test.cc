@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <thread>
@@ -153,6 +154,87 @@ TEST_F(RangesTest, ARangeMayBeClosedOnAnotherThread) {
   EXPECT_EQ(named("around").depth, 0u);
   EXPECT_LE(named("around").start_ticks, named("handed over").start_ticks);
   EXPECT_EQ(named("inner").depth, 0u);
+  EXPECT_THAT(contents.open_ranges, IsEmpty());
+}
+
+TEST_F(RangesTest, ARangeThatIsClosedOnAnotherThreadIsThereOnce) {
+  const CaptureContents contents = Capture([] {
+    const uint64_t range = profd_range_open_id(profd_intern("handed over", 11));
+    profd_range_begin(&g_outer);
+    std::thread([&] { profd_range_close(range); }).join();
+    // The window ends before this thread's next range.
+  });
+  EXPECT_THAT(NamesOf(contents), ElementsAre("handed over"));
+  ASSERT_EQ(contents.open_ranges.size(), 1u);
+  EXPECT_EQ(contents.open_ranges[0].name, "outer");
+  EXPECT_EQ(contents.dropped(), 0u);
+}
+
+TEST_F(RangesTest, AThreadWhoseRangesAreAllClosedOnAnotherLosesNone) {
+  constexpr size_t kCount = 500;  // Its stack holds 128.
+  const CaptureContents contents = Capture([] {
+    const uint32_t name = profd_intern("request", 7);
+    std::atomic<uint64_t> handed_over{0};
+    std::thread closer([&] {
+      for (size_t i = 0; i < kCount; ++i) {
+        uint64_t range;
+        while ((range = handed_over.exchange(0)) == 0) std::this_thread::yield();
+        profd_range_close(range);
+      }
+    });
+    for (size_t i = 0; i < kCount; ++i) {
+      const uint64_t range = profd_range_open_id(name);
+      uint64_t none = 0;
+      while (!handed_over.compare_exchange_weak(none, range)) {
+        none = 0;
+        std::this_thread::yield();
+      }
+    }
+    closer.join();
+  });
+  EXPECT_EQ(contents.CountRanges("request"), kCount);
+  EXPECT_THAT(contents.open_ranges, IsEmpty());
+  EXPECT_EQ(contents.dropped(), 0u);
+}
+
+TEST_F(RangesTest, ARangeThatEndedWithItsThreadIsNotClosedAgain) {
+  const CaptureContents contents = Capture([] {
+    uint64_t range = 0;
+    std::thread([&] { range = profd_range_open_id(profd_intern("left", 4)); }).join();
+    profd_range_close(range);
+  });
+  ASSERT_THAT(NamesOf(contents), ElementsAre("left"));
+  EXPECT_EQ(contents.ranges[0].flags, wire::kEventFlagUnended);
+}
+
+TEST_F(RangesTest, ARangeThatIsClosedOnAnotherThreadIsThereOnceInEachWindow) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [&](Parent& parent) {
+    profd_init();
+    WaitConnected();
+    parent.Tell('b');
+    parent.Await('f');
+    const uint32_t name = profd_intern("request", 7);
+    for (int step = 0; step < 4; ++step) {
+      profd_step();
+      const uint64_t range = profd_range_open_id(name);
+      std::thread([&] { profd_range_close(range); }).join();
+    }
+    parent.Tell('d');
+    parent.Await('x');
+  });
+  auto target = daemon.WaitTarget();
+  child.Await('b');
+  auto capture = target->Arm();
+  // Window, gap, window: what the gap has is not recorded.
+  capture->Fire(Steps(/*active=*/1, /*warmup=*/0, /*wait=*/1, /*repeat=*/2, /*base_step=*/0));
+  capture->WaitPhase(wire::Phase::kWaiting);
+  child.Tell('f');
+  child.Await('d');
+  const CaptureContents contents = capture->Finish();
+  child.Tell('x');
+  child.ExpectSuccess();
+  EXPECT_THAT(NamesOf(contents), ElementsAre("request", "request"));
   EXPECT_THAT(contents.open_ranges, IsEmpty());
 }
 
