@@ -14,6 +14,7 @@
 #include "daemon/import/thinning.h"
 #include "daemon/import/trace_category.h"
 #include "daemon/report/index/collective_names.h"
+#include "daemon/report/index/source_kinds.h"
 #include "proto/wire/event.h"
 
 namespace profd::importer {
@@ -103,6 +104,8 @@ CaptureBuilder::CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood,
 
 absl::Status CaptureBuilder::Add(const TraceEvent& event) {
   keeps_arguments_ = true;
+  const bool is_flow = event.phase == 's' || event.phase == 't' || event.phase == 'f';
+  if (event.phase != 'X' && !is_flow) arguments_.ForgetEvents();
   switch (event.phase) {
     case 'X':
       return AddSlice(event);
@@ -116,7 +119,7 @@ absl::Status CaptureBuilder::Add(const TraceEvent& event) {
     case 's':
     case 't':
     case 'f':
-      return absl::OkStatus();  // They follow from correlations and sequence numbers.
+      return arguments_.AddFlow(event);  // For exports only.
     default:
       not_understood_.Count(event.phase == 0 ? "no ph"
                                              : StrCat("ph:", std::string(1, event.phase)));
@@ -204,9 +207,7 @@ absl::Status CaptureBuilder::AddMetadata(const TraceEvent& event) {
              event.name != "thread_sort_index") {
     not_understood_.Count(StrCat("metadata:", event.name));
   }
-  // Of Kineto's rows for its own events ("Spans"), which only these have.
-  if (event.pid.starts_with('"')) other_events_.Add(event);
-  return absl::OkStatus();
+  return arguments_.AddLabel(event);  // For exports.
 }
 
 void CaptureBuilder::SetThreads(int64_t pid, std::span<const TraceHeader::Thread> threads) {
@@ -530,6 +531,9 @@ absl::Status CaptureBuilder::FinishMemory(uint32_t thread, std::vector<MemoryRow
 }
 
 absl::Status CaptureBuilder::FinishArguments() {
+  int64_t start_ns = 0;
+  // Too far away for any arrow, then.
+  if (__builtin_add_overflow(contents_.epoch_ns, contents_.start_ns, &start_ns)) start_ns = 0;
   // Of no thread: says that events without arguments had none.
   if (keeps_arguments_ && arguments_.empty()) {
     RETURN_IF_ERROR(arguments_.AddNumber("tid", 0, kArgumentOfThread, kLeftOut));
@@ -541,13 +545,14 @@ absl::Status CaptureBuilder::FinishArguments() {
   }
   return arguments_.Finish(
       [this](uint8_t of, uint32_t thread, uint32_t row) -> std::optional<uint32_t> {
-        if (of != kArgumentOfRange && of != kArgumentOfMemory) return row;
+        const bool is_of_range =
+            of == kArgumentOfRange || of == kArgumentOfRange + report::kFlowsOf;
+        if (!is_of_range && of != kArgumentOfMemory) return row;
         const ThreadRows& rows = rows_[thread];
-        const uint32_t place =
-            of == kArgumentOfRange ? rows.range_places[row] : rows.memory_places[row];
+        const uint32_t place = is_of_range ? rows.range_places[row] : rows.memory_places[row];
         return place == kLeftOut ? std::nullopt : std::optional(place);
       },
-      sink_);
+      start_ns, sink_);
 }
 
 absl::Status CaptureBuilder::FinishThread(uint32_t thread, ThreadRows& rows) {

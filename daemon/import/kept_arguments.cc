@@ -6,6 +6,7 @@
 #include <bitset>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/import/exact_time.h"
 #include "daemon/import/json_skip.h"
+#include "daemon/report/index/source_kinds.h"
 
 namespace profd::importer {
 namespace {
@@ -184,6 +186,18 @@ std::optional<double> RealOf(std::string_view text) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
+// `,"cat":"ac2g"`; nothing of an empty text. `inside_of_quotes` is as the trace has it.
+void AppendTextMember(std::string_view key, std::string_view inside_of_quotes, std::string& text) {
+  if (!inside_of_quotes.empty()) StrAppend(&text, ",\"", key, "\":\"", inside_of_quotes, "\"");
+}
+void AppendJsonMember(std::string_view key, std::string_view json, std::string& text) {
+  if (!json.empty()) StrAppend(&text, ",\"", key, "\":", CompactJson(json));
+}
+
+std::string HeadOf(const TraceEvent& event) {
+  return StrCat("{\"ph\":\"", std::string(1, event.phase), "\"");
+}
+
 }  // namespace
 
 KeptArguments::KeptArguments(NameTable& names, NotUnderstood& not_understood,
@@ -195,6 +209,7 @@ absl::Status KeptArguments::Add(const TraceEvent& event, RestoredArguments resto
   const RestoredById& ids = ById();
   std::bitset<kMaxArgumentIds> has;
   Kept kept = {.value = 0, .thread = thread, .row = row, .of = of, .type = {}};
+  Remember(event, kept);
   for (const RawArgument& argument : event.arguments) {
     const bool is_known = argument.id != kUnknownArgument;
     if (is_known) has.set(argument.id);
@@ -215,6 +230,102 @@ absl::Status KeptArguments::Add(const TraceEvent& event, RestoredArguments resto
     RETURN_IF_ERROR(Put(id, key, kept));
   }
   return absl::OkStatus();
+}
+
+void KeptArguments::Remember(const TraceEvent& event, const Kept& kept) {
+  if (event.phase != 'X' || !event.start.has_value()) return;
+  Recent& recent = recent_[next_recent_++ % kRecent];
+  recent.is_slice = true;
+  recent.pid.assign(event.pid);
+  recent.tid.assign(event.tid);
+  recent.start_ns = event.start->ns;
+  recent.of = kept.of;
+  recent.thread = kept.thread;
+  recent.row = kept.row;
+  recent.flow_count = 0;
+}
+
+KeptArguments::Recent* KeptArguments::RecentAt(const TraceEvent& flow) {
+  for (size_t back = 1; back <= kRecent; ++back) {
+    Recent& recent = recent_[(next_recent_ - back) % kRecent];
+    if (!recent.is_slice) return nullptr;
+    if (recent.start_ns == flow.start->ns && recent.tid == flow.tid && recent.pid == flow.pid) {
+      return &recent;
+    }
+  }
+  return nullptr;
+}
+
+absl::Status KeptArguments::AddFlow(const TraceEvent& flow) {
+  if (!flow.start.has_value()) {
+    not_understood_.Count(StrCat("ph:", std::string(1, flow.phase), " without ts"));
+    return absl::OkStatus();
+  }
+  Recent* const at = RecentAt(flow);
+  if (at == nullptr || at->flow_count == report::kMostFlowsOfEvent) return AddLooseFlow(flow);
+  ++at->flow_count;
+  std::string shape(1, flow.phase);
+  if (at->flow_count > 1) StrAppend(&shape, at->flow_count);
+  AppendTextMember("cat", flow.category, shape);
+  AppendTextMember("name", flow.name, shape);
+  AppendJsonMember("bp", flow.binds, shape);
+  Spool* const spool =
+      shape.size() > kMaxKeyBytes ? nullptr : SpoolOf(shape, kMaxFlowShapes, of_flows_);
+  if (spool == nullptr) return AddLooseFlow(flow);
+  Kept kept = {.value = 0,
+               .thread = at->thread,
+               .row = at->row,
+               .of = static_cast<uint8_t>(at->of + report::kFlowsOf),
+               .type = ArgumentType::kAbsent};
+  if (!flow.flow.empty()) {
+    ASSIGN_OR_RETURN(const bool has_room, Parse(flow, {.key = "id", .json = flow.flow}, kept));
+    if (!has_room) return absl::OkStatus();
+  }
+  has_any_ = true;
+  return spool->Add(kept);
+}
+
+// Kineto's flows of old traces that another program sorted, for example.
+absl::Status KeptArguments::AddLooseFlow(const TraceEvent& flow) {
+  std::string event = HeadOf(flow);
+  AppendJsonMember("pid", flow.pid, event);
+  AppendJsonMember("tid", flow.tid, event);
+  AppendTextMember("cat", flow.category, event);
+  AppendTextMember("name", flow.name, event);
+  AppendJsonMember("bp", flow.binds, event);
+  event += "}";
+  const uint32_t row = loose_flow_count_++;
+  const uint8_t of = report::kArgumentOfLooseFlow;
+  RETURN_IF_ERROR(AddOther(flow, report::kFlowKey, event, of, row));
+  if (!flow.flow.empty()) RETURN_IF_ERROR(AddOther(flow, report::kFlowIdKey, flow.flow, of, row));
+  return AddOther(flow, report::kFlowTimeKey, StrCat(flow.start->ns), of, row);
+}
+
+absl::Status KeptArguments::AddLabel(const TraceEvent& label) {
+  std::string event = HeadOf(label);
+  AppendTextMember("name", label.name, event);
+  AppendJsonMember("pid", label.pid, event);
+  AppendJsonMember("tid", label.tid, event);
+  std::string arguments;
+  for (const RawArgument& argument : label.arguments) {
+    StrAppend(&arguments, arguments.empty() ? ",\"args\":{\"" : ",\"", argument.key,
+              "\":", CompactJson(argument.json));
+  }
+  StrAppend(&event, arguments, arguments.empty() ? "}" : "}}");
+  return AddOther(label, report::kLabelKey, event, report::kArgumentOfLabel, label_count_++);
+}
+
+absl::Status KeptArguments::AddOther(const TraceEvent& event, std::string_view key,
+                                     std::string_view json, uint8_t of, uint32_t row) {
+  Kept kept = {.value = 0, .thread = 0, .row = row, .of = of, .type = {}};
+  if (json.starts_with('{') && !nlohmann::json::accept(json)) {
+    not_understood_.Count(StrCat("ph:", std::string(1, event.phase), " with a damaged text"));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const bool has_room, Parse(event, {.key = key, .json = json}, kept));
+  if (!has_room) return absl::OkStatus();
+  has_any_ = true;
+  return SpoolOf(key, kMaxFlowShapes + 4, of_flows_)->Add(kept);
 }
 
 absl::Status KeptArguments::AddNumber(std::string_view key, int64_t number, uint8_t of,
@@ -277,34 +388,41 @@ absl::Status KeptArguments::Put(uint8_t id, std::string_view key, const Kept& ke
 absl::Status KeptArguments::PutUnknown(const TraceEvent& event, std::string_view key,
                                        const Kept& kept) {
   has_any_ = true;
-  auto found = of_unknown_keys_.find(key);
-  if (found == of_unknown_keys_.end()) {
-    if (of_unknown_keys_.size() == kMaxUnknownKeys || key.size() > kMaxKeyBytes) {
-      not_understood_.Count(StrCat("arg:", event.category, ".", key, " is not kept"));
-      return absl::OkStatus();
-    }
-    found = of_unknown_keys_
-                .emplace(std::string(key), std::make_unique<Spool>(directory_, kMemoryBytes))
-                .first;
-  }
-  return found->second->Add(kept);
+  Spool* const spool =
+      key.size() > kMaxKeyBytes ? nullptr : SpoolOf(key, kMaxUnknownKeys, of_unknown_keys_);
+  if (spool != nullptr) return spool->Add(kept);
+  not_understood_.Count(StrCat("arg:", event.category, ".", key, " is not kept"));
+  return absl::OkStatus();
 }
 
-absl::Status KeptArguments::Finish(const PositionOf& position_of, CaptureSink& sink) {
+KeptArguments::Spool* KeptArguments::SpoolOf(std::string_view key, size_t most, Spools& spools) {
+  const auto found = spools.find(key);
+  if (found != spools.end()) return found->second.get();
+  if (spools.size() >= most) return nullptr;
+  return spools.emplace(std::string(key), std::make_unique<Spool>(directory_, kMemoryBytes))
+      .first->second.get();
+}
+
+absl::Status KeptArguments::Finish(const PositionOf& position_of, int64_t start_ns,
+                                   CaptureSink& sink) {
   for (auto& [key, spool] : of_keys_) {
     if (spool == nullptr) continue;
-    RETURN_IF_ERROR(Drain(key, *spool, position_of, sink));
+    RETURN_IF_ERROR(Drain(key, *spool, position_of, start_ns, sink));
     spool.reset();
   }
   for (auto& [key, spool] : of_unknown_keys_) {
-    RETURN_IF_ERROR(Drain(Unescape(key), *spool, position_of, sink));
+    RETURN_IF_ERROR(Drain(Unescape(key), *spool, position_of, start_ns, sink));
+    spool.reset();
+  }
+  for (auto& [key, spool] : of_flows_) {
+    RETURN_IF_ERROR(Drain(key, *spool, position_of, start_ns, sink));
     spool.reset();
   }
   return absl::OkStatus();
 }
 
 absl::Status KeptArguments::Drain(std::string_view key, Spool& spool, const PositionOf& position_of,
-                                  CaptureSink& sink) {
+                                  int64_t start_ns, CaptureSink& sink) {
   std::vector<ArgumentRow> batch;
   ASSIGN_OR_RETURN(const uint32_t name, names_.IdOf(key));
   return spool.Drain([&](std::span<Kept> rows) -> absl::Status {
@@ -312,12 +430,15 @@ absl::Status KeptArguments::Drain(std::string_view key, Spool& spool, const Posi
     for (const Kept& kept : rows) {
       const std::optional<uint32_t> position = position_of(kept.of, kept.thread, kept.row);
       if (!position.has_value()) continue;
-      batch.push_back({.of = kept.of,
-                       .of_thread = kept.thread,
-                       .row = *position,
-                       .key = name,
-                       .type = kept.type,
-                       .value = kept.value});
+      ArgumentRow row = {.of = kept.of,
+                         .of_thread = kept.thread,
+                         .row = *position,
+                         .key = name,
+                         .type = kept.type,
+                         .value = kept.value};
+      const bool is_time = kept.of == report::kArgumentOfLooseFlow && key == report::kFlowTimeKey;
+      if (is_time && __builtin_sub_overflow(kept.value, start_ns, &row.value)) continue;
+      batch.push_back(row);
     }
     return sink.Append(batch);
   });

@@ -6,6 +6,9 @@
 // those that rows restore are not kept, and those that an export would write and the event lacks
 // are kept as absent.
 //
+// It also keeps the labels of rows, and arrows: with the event that they are at, which Kineto
+// writes before them, or by themselves (daemon/report/index/source_kinds.h).
+//
 // Threads: one.
 // Arguments that profd does not know are kept whole, of up to kMaxUnknownKeys names.
 //
@@ -60,6 +63,7 @@ class KeptArguments {
   static constexpr size_t kMaxTextBytes = size_t{8} << 20;
   static constexpr size_t kMaxTexts = 50'000;
   static constexpr size_t kMaxUnknownKeys = 64;
+  static constexpr size_t kMaxFlowShapes = 64;
   // Exports write no longer names.
   static constexpr size_t kMaxKeyBytes = 80;
 
@@ -71,6 +75,13 @@ class KeptArguments {
   absl::Status Add(const TraceEvent& event, RestoredArguments restored, uint8_t of, uint32_t thread,
                    uint32_t row, bool restores_stack = true);
 
+  // An arrow's end: at one of the events that were added last, if it has the same row and time.
+  absl::Status AddFlow(const TraceEvent& flow);
+  // An event of another kind: arrows behind it are not those of the events before it.
+  void ForgetEvents() { recent_[(next_recent_++) % kRecent].is_slice = false; }
+  // A label of a row, or its place among rows.
+  absl::Status AddLabel(const TraceEvent& label);
+
   bool empty() const { return !has_any_; }
 
   // The same of a number that profd found elsewhere.
@@ -79,8 +90,9 @@ class KeptArguments {
   // The position of a row in the file; nothing: it is not in the file.
   using PositionOf =
       std::function<std::optional<uint32_t>(uint8_t of, uint32_t thread, uint32_t row)>;
-  // Gives the sink all of them, by name. Call once, last.
-  absl::Status Finish(const PositionOf& position_of, CaptureSink& sink);
+  // Gives the sink all of them, by name. `start_ns`: of the capture, in the trace's time. Call
+  // once, last.
+  absl::Status Finish(const PositionOf& position_of, int64_t start_ns, CaptureSink& sink);
 
  private:
   struct Kept {
@@ -92,12 +104,32 @@ class KeptArguments {
   };
   using Spool = RowSpool<Kept>;
 
+  // An event that was added a short while ago.
+  struct Recent {
+    bool is_slice = false;
+    std::string pid;
+    std::string tid;
+    int64_t start_ns = 0;
+    uint8_t of = 0;
+    uint32_t thread = 0;
+    uint32_t row = 0;
+    uint32_t flow_count = 0;
+  };
+  static constexpr size_t kRecent = 16;
+  void Remember(const TraceEvent& event, const Kept& kept);
+  // The last one with the row and the time of `flow`; nullptr: none.
+  Recent* RecentAt(const TraceEvent& flow);
+  absl::Status AddLooseFlow(const TraceEvent& flow);
+  // An argument of a row that no event stands for.
+  absl::Status AddOther(const TraceEvent& event, std::string_view key, std::string_view json,
+                        uint8_t of, uint32_t row);
+
   // Nothing: there is no room for its text.
   absl::StatusOr<bool> Parse(const TraceEvent& event, const RawArgument& argument, Kept& kept);
   absl::Status Put(uint8_t id, std::string_view key, const Kept& kept);
   absl::Status PutUnknown(const TraceEvent& event, std::string_view key, const Kept& kept);
   absl::Status Drain(std::string_view key, Spool& spool, const PositionOf& position_of,
-                     CaptureSink& sink);
+                     int64_t start_ns, CaptureSink& sink);
 
   NameTable& names_;
   NotUnderstood& not_understood_;
@@ -108,8 +140,16 @@ class KeptArguments {
     std::unique_ptr<Spool> spool;
   };
   std::array<OfKey, kMaxArgumentIds + 1> of_keys_;
-  std::map<std::string, std::unique_ptr<Spool>, std::less<>> of_unknown_keys_;  // As written.
-  absl::flat_hash_map<std::string, uint32_t> texts_;                            // Names, by JSON.
+  using Spools = std::map<std::string, std::unique_ptr<Spool>, std::less<>>;
+  // nullptr: `spools` has `most` keys, and not this one.
+  Spool* SpoolOf(std::string_view key, size_t most, Spools& spools);
+  Spools of_unknown_keys_;              // As written.
+  Spools of_flows_;                     // By the key that exports read.
+  std::array<Recent, kRecent> recent_;  // A ring.
+  size_t next_recent_ = 0;
+  uint32_t loose_flow_count_ = 0;
+  uint32_t label_count_ = 0;
+  absl::flat_hash_map<std::string, uint32_t> texts_;  // Names, by JSON.
   size_t text_bytes_ = 0;
   bool has_any_ = false;
 };

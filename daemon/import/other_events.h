@@ -1,6 +1,5 @@
 // OtherEvents keeps the few events of a trace that no row of a capture stands for, so that an
-// export has them again: the profiler's own span ("Trace"), its marks, and the labels of their
-// rows.
+// export has them again: the profiler's own span ("Trace") and its marks.
 //
 // Threads: one.
 // Memory:  kMaxBytes. Later ones are left out.

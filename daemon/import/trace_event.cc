@@ -248,6 +248,8 @@ struct EventParser::Impl {
       event.duration = ParseMicros(raw);
     } else if (key == "id") {
       event.flow = raw;
+    } else if (key == "bp") {
+      event.binds = raw;
     } else if (key == "s") {
       event.scope = WithoutQuotes(raw);
     }

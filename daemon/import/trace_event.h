@@ -122,6 +122,7 @@ struct TraceEvent {
   std::string_view pid;       // JSON: a number, or a string with its quotes.
   std::string_view tid;
   std::string_view flow;   // The `id` of flows.
+  std::string_view binds;  // Their `bp`: JSON, likewise.
   std::string_view scope;  // The `s` of instants, without its quotes.
   std::optional<ExactTime> start;
   std::optional<ExactTime> duration;

@@ -75,6 +75,40 @@ std::vector<std::string> EventsOf(const json& trace, bool with_times, bool with_
   return lines;
 }
 
+// Labels of rows; the time that Kineto gives them says nothing.
+std::vector<std::string> LabelsOf(const json& trace) {
+  std::vector<std::string> lines;
+  for (const json& event : trace["traceEvents"]) {
+    if (event.value("ph", "") != "M") continue;
+    json label = event;
+    label.erase("ts");
+    lines.push_back(label.dump());
+  }
+  std::ranges::sort(lines);
+  return lines;
+}
+
+// Arrows but their rows and times, which are those of their events.
+std::vector<std::string> FlowsOf(const json& trace) {
+  std::vector<std::string> lines;
+  for (const json& event : trace["traceEvents"]) {
+    const std::string phase = event.value("ph", "");
+    if (phase != "s" && phase != "t" && phase != "f") continue;
+    json flow = event;
+    for (const char* place : {"pid", "tid", "ts"}) flow.erase(place);
+    lines.push_back(flow.dump());
+  }
+  std::ranges::sort(lines);
+  return lines;
+}
+
+std::vector<std::string> Without(const std::vector<std::string>& lines,
+                                 const std::vector<std::string>& others) {
+  std::vector<std::string> rest;
+  std::ranges::set_difference(lines, others, std::back_inserter(rest));
+  return rest;
+}
+
 class SourceFidelityTest : public ImportTest {
  protected:
   std::string Export(const std::filesystem::path& trace) {
@@ -114,6 +148,13 @@ class SourceFidelityTest : public ImportTest {
     std::ranges::set_difference(after, before, std::back_inserter(invented));
     EXPECT_EQ(lost.size(), 0u) << lost.front();
     EXPECT_EQ(invented.size(), 0u) << invented.front();
+    const auto lost_labels = Without(LabelsOf(source), LabelsOf(exported));
+    EXPECT_EQ(lost_labels.size(), 0u) << lost_labels.front();
+    const auto flows = FlowsOf(source);
+    const auto lost_flows = Without(flows, FlowsOf(exported));
+    EXPECT_EQ(lost_flows.size(), 0u) << lost_flows.front();
+    const auto invented_flows = Without(FlowsOf(exported), flows);
+    EXPECT_TRUE(flows.empty() || invented_flows.empty()) << invented_flows.front();
     for (const auto& [key, value] : source.items()) {
       if (key == "traceEvents" || key == "baseTimeNanoseconds") continue;
       ASSERT_TRUE(exported.contains(key)) << key;
@@ -207,6 +248,104 @@ TEST_F(SourceFidelityTest, EventsWithoutArgumentsGetNone) {
                                 R"("name":"a","pid":1,"tid":1,"ts":1,"dur":2}]})"));
   EXPECT_THAT(text, Not(HasSubstr("External id")));
   EXPECT_THAT(text, Not(HasSubstr("Ev Idx")));
+}
+
+std::string TraceOf(std::string_view events) {
+  return StrCat(R"({"schemaVersion":1,"traceEvents":[)", events, "]}");
+}
+
+constexpr std::string_view kCall =
+    R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":10,"dur":2,)"
+    R"("args":{"correlation":7}})";
+constexpr std::string_view kKernel =
+    R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":20,"dur":5,)"
+    R"("args":{"device":0,"context":1,"stream":7,"correlation":7}})";
+
+TEST_F(SourceFidelityTest, ArrowsKeepTheirNumbersCategoriesAndPlaces) {
+  const std::string text = Export(Write(
+      "arrows.json",
+      TraceOf(StrCat(
+          R"({"ph":"X","cat":"cpu_op","name":"a","pid":9,"tid":9,"ts":1,"dur":30},)",
+          R"({"ph":"s","id":"0x5","pid":9,"tid":9,"ts":1,"cat":"fwd \"bwd\"","name":"x"},)", kCall,
+          R"(,{"ph":"s","id":3,"pid":9,"tid":9,"ts":10,"cat":"async_cpu_to_gpu",)"
+          R"("name":"async_gpu","bp":"e"},)",
+          R"({"ph":"s","id":4,"pid":9,"tid":9,"ts":10,"cat":"async_cpu_to_gpu",)"
+          R"("name":"async_gpu","bp":"e"},)",
+          kKernel,
+          R"(,{"ph":"f","id":3,"pid":0,"tid":7,"ts":20,"cat":"async_cpu_to_gpu",)"
+          R"("name":"async_gpu","bp":"e"})"))));
+  const std::string first = R"("ts":10.000,"cat":"async_cpu_to_gpu","name":"async_gpu","bp":"e"})";
+  EXPECT_THAT(text, HasSubstr(StrCat(R"({"ph":"s","id":3,"pid":9,"tid":9,)", first)));
+  EXPECT_THAT(text, HasSubstr(StrCat(R"({"ph":"s","id":4,"pid":9,"tid":9,)", first)));
+  EXPECT_THAT(text, HasSubstr(R"({"ph":"s","id":"0x5","pid":9,"tid":9,"ts":1.000,)"
+                              R"("cat":"fwd \"bwd\"","name":"x"})"));
+  EXPECT_THAT(text, HasSubstr(R"({"ph":"f","id":3,"pid":0,"tid":7,"ts":20.000,)"
+                              R"("cat":"async_cpu_to_gpu","name":"async_gpu","bp":"e"})"));
+  EXPECT_THAT(text, Not(HasSubstr("ac2g"))) << "none is drawn";
+  EXPECT_THAT(record_.imported.not_understood, IsEmpty());
+  EXPECT_EQ(Export(Write("once.json", text)), text);
+}
+
+TEST_F(SourceFidelityTest, ArrowsThatAreAtNoEventStayWhereTheyWere) {
+  const std::string text = Export(Write(
+      "loose.json",
+      TraceOf(StrCat(kCall, ",", kKernel,
+                     R"(,{"ph":"s","id":3,"pid":9,"tid":9,"ts":10,"cat":"ac2g","name":"ac2g"},)",
+                     R"({"ph":"t","pid":9,"tid":8,"ts":4.5,"cat":"other","name":"o"},)",
+                     R"({"ph":"f","id":3,"pid":0,"tid":7,"ts":21,"cat":"ac2g","name":"ac2g"})"))));
+  EXPECT_THAT(text, HasSubstr(R"({"ph":"s","id":3,"pid":9,"tid":9,"ts":10.000,"cat":"ac2g",)"));
+  EXPECT_THAT(text, HasSubstr(R"({"ph":"t","pid":9,"tid":8,"ts":4.500,"cat":"other","name":"o"})"));
+  EXPECT_THAT(text, HasSubstr(R"({"ph":"f","id":3,"pid":0,"tid":7,"ts":21.000,"cat":"ac2g",)"));
+  EXPECT_EQ(Export(Write("once.json", text)), text);
+}
+
+TEST_F(SourceFidelityTest, MoreArrowsThanAnEventCanHaveAreKeptByThemselves) {
+  std::string events(kCall);
+  for (int id = 1; id <= 20; ++id) {
+    StrAppend(&events, R"(,{"ph":"s","id":)", id,
+              R"(,"pid":9,"tid":9,"ts":10,"cat":"ac2g","name":"ac2g"})");
+  }
+  const json exported = json::parse(Export(Write("many.json", TraceOf(events))));
+  EXPECT_EQ(FlowsOf(exported), FlowsOf(json::parse(TraceOf(events))));
+}
+
+TEST_F(SourceFidelityTest, ATraceWithoutArrowsGetsThoseThatFollowFromItsNumbers) {
+  const std::string text = Export(Write("none.json", TraceOf(StrCat(kCall, ",", kKernel))));
+  EXPECT_THAT(text, HasSubstr(R"({"ph":"s","id":7,"pid":9,"tid":9,"ts":10.000,"cat":"ac2g")"));
+  EXPECT_THAT(text, HasSubstr(R"({"ph":"f","id":7,"pid":0,"tid":7,"ts":20.000,"cat":"ac2g")"));
+  EXPECT_EQ(Export(Write("once.json", text)), text);
+}
+
+TEST_F(SourceFidelityTest, AnArrowWithoutATimeIsCounted) {
+  Export(Write("timeless.json",
+               TraceOf(StrCat(kCall, R"(,{"ph":"s","id":3,"pid":9,"tid":9,"cat":"ac2g"})"))));
+  EXPECT_EQ(record_.imported.not_understood.at("ph:s without ts"), 1);
+}
+
+TEST_F(SourceFidelityTest, RowsKeepTheirNamesAndTheirOrder) {
+  const std::vector<std::string> labels = {
+      R"x({"ph":"M","name":"process_name","pid":9,"tid":0,"args":{"name":"a \"trainer\""}})x",
+      R"x({"ph":"M","name":"process_labels","pid":9,"tid":0,"args":{"labels":"CPU"}})x",
+      R"x({"ph":"M","name":"process_sort_index","pid":9,"tid":0,"args":{"sort_index":167}})x",
+      R"x({"ph":"M","name":"process_labels","pid":5,"tid":0,"args":{"labels":"GPU 5"}})x",
+      R"x({"ph":"M","name":"thread_name","pid":9,"tid":9,"args":{"name":"thread 9 (loop)"}})x"};
+  std::string events;
+  for (const std::string& label : labels) StrAppend(&events, label, ",");
+  const std::string text =
+      Export(Write("labels.json", TraceOf(StrCat(events, kCall, ",", kKernel))));
+  for (const std::string& label : labels) EXPECT_THAT(text, HasSubstr(label));
+  // Of rows that the trace did not name, they are profd's.
+  EXPECT_THAT(text, HasSubstr(R"({"ph":"M","name":"process_labels","pid":0,"tid":0,)"
+                              R"("args":{"labels":"GPU 0"}})"));
+  EXPECT_THAT(text, HasSubstr(R"({"ph":"M","name":"thread_sort_index","pid":9,"tid":9,)"));
+  const json exported = json::parse(text);
+  EXPECT_EQ(std::ranges::count_if(exported["traceEvents"],
+                                  [](const json& event) {
+                                    return event.value("name", "") == "process_sort_index" &&
+                                           event["pid"] == 9;
+                                  }),
+            1);
+  EXPECT_EQ(Export(Write("once.json", text)), text);
 }
 
 TEST_F(SourceFidelityTest, OfArgumentsThatProfdDoesNotKnowFewNamesAreKept) {

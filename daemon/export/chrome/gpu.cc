@@ -86,13 +86,14 @@ std::string Prefix(std::string_view category, std::string_view name) {
 }  // namespace
 
 ChromeGpu::ChromeGpu(store::CaptureReader& reader, const GpuPlan& plan, const CallNesting& nesting,
-                     const ChromeOperators& operators, SourceArguments& source, TraceLayout& layout,
-                     TraceClock clock, OutputBuffer& out)
+                     const ChromeOperators& operators, SourceArguments& source, ChromeFlows& flows,
+                     TraceLayout& layout, TraceClock clock, OutputBuffer& out)
     : reader_(reader),
       plan_(plan),
       nesting_(nesting),
       operators_(operators),
       source_(source),
+      flows_(flows),
       layout_(layout),
       clock_(clock),
       out_(out) {
@@ -117,39 +118,23 @@ ChromeGpu::ChromeGpu(store::CaptureReader& reader, const GpuPlan& plan, const Ca
 
 // ---- rows ----
 
-void ChromeGpu::Metadata(std::string_view what, std::string_view row, std::string_view key,
-                         std::string_view value) {
-  out_.Append(StrCat(",\n{\"ph\":\"M\",\"name\":\"", what, "\",", row, ",\"args\":{\"", key,
-                     "\":", value, "}}"));
-}
-
-void ChromeGpu::MetadataText(std::string_view what, std::string_view row, std::string_view key,
-                             std::string_view untrusted) {
-  std::string value;
-  AppendJsonString(untrusted, value);
-  Metadata(what, row, key, value);
-}
-
-void ChromeGpu::WriteRows() {
+void ChromeGpu::WriteRows(ChromeLabels& labels) {
   const GpuTracks& tracks = plan_.tracks();
   for (const GpuTrackProcess& process : tracks.processes()) {
-    const std::string row = StrCat("\"pid\":", process.pid, ",\"tid\":0");
-    MetadataText("process_name", row, "name",
-                 process.is_overhead ? process.label : layout_.process_name);
-    MetadataText("process_labels", row, "labels", process.label);
-    Metadata("process_sort_index", row, "sort_index", StrCat(process.sort_index));
+    labels.WriteText("process_name", process.pid, 0, "name",
+                     process.is_overhead ? process.label : layout_.process_name);
+    labels.WriteText("process_labels", process.pid, 0, "labels", process.label);
+    labels.WriteNumber("process_sort_index", process.pid, 0, "sort_index", process.sort_index);
   }
   for (const GpuTrack& track : tracks.tracks()) {
-    const std::string row =
-        StrCat("\"pid\":", tracks.processes()[track.process].pid, ",\"tid\":", track.tid);
+    const int64_t pid = tracks.processes()[track.process].pid;
     // Kineto's names of streams end in a space.
-    MetadataText("thread_name", row, "name", track.label + " ");
-    Metadata("thread_sort_index", row, "sort_index", StrCat(track.sort_index));
+    labels.WriteText("thread_name", pid, track.tid, "name", track.label + " ");
+    labels.WriteNumber("thread_sort_index", pid, track.tid, "sort_index", track.sort_index);
   }
   for (const TraceRow& sibling : sibling_rows_) {
-    const std::string row = StrCat("\"pid\":", layout_.pid, ",\"tid\":", sibling.tid);
-    MetadataText("thread_name", row, "name", sibling.label);
-    Metadata("thread_sort_index", row, "sort_index", StrCat(sibling.tid));
+    labels.WriteText("thread_name", layout_.pid, sibling.tid, "name", sibling.label);
+    labels.WriteNumber("thread_sort_index", layout_.pid, sibling.tid, "sort_index", sibling.tid);
   }
 }
 
@@ -177,6 +162,7 @@ char* ChromeGpu::PutSlice(char* at, std::string_view prefix, std::string_view ro
 }
 
 void ChromeGpu::WriteFlowEnd(uint32_t correlation, std::string_view row, int64_t start_ns) {
+  if (flows_.has_any()) return;
   char* at = out_.Reserve(kMostGpuEventBytes);
   at = PutText(at, ",\n{\"ph\":\"f\",\"id\":");
   at = PutInteger(at, layout_.place.FlowId(correlation));
@@ -192,7 +178,8 @@ absl::Status ChromeGpu::WriteWork() {
   return reader_.ForEach<GpuRow>(kGpuAllColumns, {}, [&](const GpuBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(WorkKey(batch, i), ordinal));
-      WriteWorkRow(RowAt(batch, i), track, source_.Of(kArgumentOfGpu, 0, ordinal++));
+      WriteWorkRow(RowAt(batch, i), track, ordinal, source_.Of(kArgumentOfGpu, 0, ordinal));
+      ++ordinal;
     }
     return out_.status();
   });
@@ -210,7 +197,7 @@ char* ChromeGpu::PutUnless(char* at, const SourceArguments::Row& source, RowArgu
   return source_.Has(source, argument) ? at : PutArgument(at, key_with_comma, value);
 }
 
-void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track,
+void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track, uint32_t ordinal,
                              const SourceArguments::Row& source) {
   const std::string_view row = track_rows_[track];
   const std::string_view prefix = WorkPrefix(work);
@@ -245,6 +232,7 @@ void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track,
   at = source_.Put(at, source, kLastArguments);
   out_.Commit(arguments.Close(at));
   if (cause.flow_from.has_value()) WriteFlowEnd(work.correlation, row, work.start_ns);
+  flows_.Write(kArgumentOfGpu, 0, ordinal, row, clock_.At(work.start_ns));
 }
 
 char* ChromeGpu::PutKernelArguments(char* at, const GpuRow& kernel,
@@ -327,13 +315,14 @@ absl::Status ChromeGpu::WriteSyncs() {
   return reader_.ForEach<SyncRow>([&](const SyncBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(SyncKey(batch, i), ordinal));
-      WriteSync(batch, i, track, source_.Of(kArgumentOfSync, 0, ordinal++));
+      WriteSync(batch, i, track, ordinal, source_.Of(kArgumentOfSync, 0, ordinal));
+      ++ordinal;
     }
     return out_.status();
   });
 }
 
-void ChromeGpu::WriteSync(const SyncBatch& batch, size_t i, uint32_t track,
+void ChromeGpu::WriteSync(const SyncBatch& batch, size_t i, uint32_t track, uint32_t ordinal,
                           const SourceArguments::Row& source) {
   const int64_t start_ns = batch.start_ns[i];
   const std::string_view row = track_rows_[track];
@@ -359,6 +348,7 @@ void ChromeGpu::WriteSync(const SyncBatch& batch, size_t i, uint32_t track,
   at = source_.PutRest(at, source);
   out_.Commit(arguments.Close(at));
   if (cause.flow_from.has_value()) WriteFlowEnd(batch.correlation[i], row, start_ns);
+  flows_.Write(kArgumentOfSync, 0, ordinal, row, clock_.At(start_ns));
 }
 
 // -1, as Kineto has it, where the event was not seen being recorded.
@@ -394,8 +384,8 @@ absl::Status ChromeGpu::WriteCalls() {
   return reader_.ForEach<ApiRow>([&](const ApiBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       ASSIGN_OR_RETURN(const size_t call, FindCall(batch, i));
-      WriteCall(batch, i, call,
-                source_.Of(kArgumentOfApiCall, batch.thread, call_counts_[batch.thread]++));
+      const uint32_t ordinal = call_counts_[batch.thread]++;
+      WriteCall(batch, i, call, ordinal, source_.Of(kArgumentOfApiCall, batch.thread, ordinal));
     }
     return out_.status();
   });
@@ -419,7 +409,7 @@ absl::StatusOr<size_t> ChromeGpu::FindCall(const ApiBatch& batch, size_t i) {
   return plan_.links().PositionOf(calls[next++]);
 }
 
-void ChromeGpu::WriteCall(const ApiBatch& batch, size_t i, size_t call,
+void ChromeGpu::WriteCall(const ApiBatch& batch, size_t i, size_t call, uint32_t ordinal,
                           const SourceArguments::Row& source) {
   const CallNesting::Place place = nesting_.PlaceOf(plan_.links(), call);
   const std::string_view row = call_rows_[batch.thread][place.sibling];
@@ -436,7 +426,7 @@ void ChromeGpu::WriteCall(const ApiBatch& batch, size_t i, size_t call,
   if (batch.result[i] != 0) at = PutArgument(at, R"(,"result":)", batch.result[i]);
   at = source_.PutRest(at, source);
   at = arguments.Close(at);
-  if (plan_.links().FlowCountOf(call) > 0) {
+  if (plan_.links().FlowCountOf(call) > 0 && !flows_.has_any()) {
     at = PutText(at, ",\n{\"ph\":\"s\",\"id\":");
     at = PutInteger(at, layout_.place.FlowId(correlation));
     *at++ = ',';
@@ -445,6 +435,7 @@ void ChromeGpu::WriteCall(const ApiBatch& batch, size_t i, size_t call,
     at = PutText(at, R"(,"cat":"ac2g","name":"ac2g"})");
   }
   out_.Commit(at);
+  flows_.Write(kArgumentOfApiCall, batch.thread, ordinal, row, clock_.At(place.start_ns));
 }
 
 std::string_view ChromeGpu::CallPrefix(bool is_driver, uint32_t name) {

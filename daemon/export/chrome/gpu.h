@@ -16,6 +16,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/capture/event_kinds.h"
+#include "daemon/export/chrome/flows.h"
+#include "daemon/export/chrome/labels.h"
 #include "daemon/export/chrome/operators.h"
 #include "daemon/export/sink/output_buffer.h"
 #include "daemon/export/trace/call_nesting.h"
@@ -34,20 +36,16 @@ class ChromeGpu {
  public:
   // Borrows all; `layout` gives rows to calls that cannot stand on their thread's.
   ChromeGpu(store::CaptureReader& reader, const GpuPlan& plan, const CallNesting& nesting,
-            const ChromeOperators& operators, SourceArguments& source, TraceLayout& layout,
-            TraceClock clock, OutputBuffer& out);
+            const ChromeOperators& operators, SourceArguments& source, ChromeFlows& flows,
+            TraceLayout& layout, TraceClock clock, OutputBuffer& out);
 
-  void WriteRows();
+  void WriteRows(ChromeLabels& labels);
   absl::Status WriteEvents();
 
  private:
-  void Metadata(std::string_view what, std::string_view row, std::string_view key,
-                std::string_view value);
-  void MetadataText(std::string_view what, std::string_view row, std::string_view key,
-                    std::string_view untrusted);
-
   absl::Status WriteWork();
-  void WriteWorkRow(const GpuRow& work, uint32_t track, const SourceArguments::Row& source);
+  void WriteWorkRow(const GpuRow& work, uint32_t track, uint32_t ordinal,
+                    const SourceArguments::Row& source);
   char* PutKernelArguments(char* at, const GpuRow& kernel,
                            const SourceArguments::Row& source) const;
   char* PutTransferArguments(char* at, const GpuRow& transfer,
@@ -60,12 +58,13 @@ class ChromeGpu {
                   std::string_view key_with_comma, Number value) const;
   void WriteAnnotations();
   absl::Status WriteSyncs();
-  void WriteSync(const SyncBatch& batch, size_t i, uint32_t track,
+  void WriteSync(const SyncBatch& batch, size_t i, uint32_t track, uint32_t ordinal,
                  const SourceArguments::Row& source);
   char* PutWaitedFor(char* at, const SyncBatch& batch, size_t i) const;
   absl::Status WriteOverheads();
   absl::Status WriteCalls();
-  void WriteCall(const ApiBatch& batch, size_t i, size_t call, const SourceArguments::Row& source);
+  void WriteCall(const ApiBatch& batch, size_t i, size_t call, uint32_t ordinal,
+                 const SourceArguments::Row& source);
   // The call's position in the plan's.
   absl::StatusOr<size_t> FindCall(const ApiBatch& batch, size_t i);
 
@@ -75,7 +74,7 @@ class ChromeGpu {
   std::string AnnotationPrefix(const GpuAnnotation& annotation) const;
   char* PutSlice(char* at, std::string_view prefix, std::string_view row, int64_t start_ns,
                  int64_t end_ns);
-  // The arrow that ends at the slice just written.
+  // The arrow that ends at the slice just written, unless the trace has its own.
   void WriteFlowEnd(uint32_t correlation, std::string_view row, int64_t start_ns);
 
   store::CaptureReader& reader_;
@@ -83,6 +82,7 @@ class ChromeGpu {
   const CallNesting& nesting_;
   const ChromeOperators& operators_;
   SourceArguments& source_;
+  ChromeFlows& flows_;
   const TraceLayout& layout_;
   const TraceClock clock_;
   OutputBuffer& out_;

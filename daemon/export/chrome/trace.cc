@@ -15,8 +15,10 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_kinds.h"
+#include "daemon/export/chrome/flows.h"
 #include "daemon/export/chrome/gpu.h"
 #include "daemon/export/chrome/header.h"
+#include "daemon/export/chrome/labels.h"
 #include "daemon/export/chrome/operators.h"
 #include "daemon/export/chrome/other_events.h"
 #include "daemon/export/chrome/python.h"
@@ -155,6 +157,8 @@ class ChromeWriter {
         plan_(std::move(plan)),
         operators_(std::move(operators)),
         source_(std::move(source)),
+        flows_(source_, layout_.place.is_merged, out),
+        labels_(source_, layout_.place, out),
         other_events_(layout_.place.is_merged ? OtherEvents() : OtherEvents(reader.record())),
         range_counts_(reader.threads().size()),
         memory_counts_(reader.threads().size()) {
@@ -167,7 +171,8 @@ class ChromeWriter {
 
   absl::Status Write() {
     ASSIGN_OR_RETURN(int64_t earliest_ns, EarliestTime(reader_));
-    earliest_ns = std::min({earliest_ns, plan_.earliest_ns(), other_events_.earliest_ns()});
+    earliest_ns = std::min(
+        {earliest_ns, plan_.earliest_ns(), other_events_.earliest_ns(), flows_.earliest_ns()});
     const TracePlace& place = layout_.place;
     const int64_t base_unix_ns =
         place.is_merged ? place.base_unix_ns : ChromeBase(place.start_unix_ns, earliest_ns);
@@ -187,7 +192,7 @@ class ChromeWriter {
                                      .step_thread = steps_on_thread_ ? layout_.step_thread : -1}));
     ChromeOperators operators(reader_, operators_, python, layout_, thread_texts_, source_, clock_,
                               out_);
-    ChromeGpu gpu(reader_, plan_, nesting, operators, source_, layout_, clock_, out_);
+    ChromeGpu gpu(reader_, plan_, nesting, operators, source_, flows_, layout_, clock_, out_);
 
     if (!place.is_merged) {
       out_.Append(ChromeHeader(record, layout_, Threads(), base_unix_ns,
@@ -196,7 +201,7 @@ class ChromeWriter {
                                 .cut_stacks = python.cut_stack_count()}));
     }
     WriteRows();
-    gpu.WriteRows();
+    gpu.WriteRows(labels_);
     WriteSteps();
     python.WriteFunctions(layout_, thread_texts_, clock_, out_);
     RETURN_IF_ERROR(WriteSourceFunctions());
@@ -260,44 +265,32 @@ class ChromeWriter {
     if (layout_.rank.has_value()) StrAppend(&labels, ", rank ", *layout_.rank);
     if (!reader_.record().node.empty()) StrAppend(&labels, ", ", TraceName(reader_.record().node));
     if (layout_.place.is_merged) StrAppend(&labels, ", pid ", reader_.record().target.pid);
-    // The first event of a trace is the only one without a comma before it.
-    if (layout_.place.number > 0) out_.Append(",\n");
-    out_.Append(
-        StrCat(R"({"ph":"M","name":"process_name","pid":)", pid, R"(,"tid":0,"args":{"name":)"));
-    AppendString(layout_.process_name);
-    out_.Append("}}");
-    Metadata("process_labels", 0, "labels", labels);
-    out_.Append(StrCat(",\n", R"({"ph":"M","name":"process_sort_index","pid":)", pid,
-                       R"(,"tid":0,"args":{"sort_index":)", pid, "}}"));
+    labels_.WriteSource();
+    labels_.WriteText("process_name", pid, 0, "name", layout_.process_name);
+    labels_.WriteText("process_labels", pid, 0, "labels", labels);
+    labels_.WriteNumber("process_sort_index", pid, 0, "sort_index", pid);
     absl::flat_hash_set<int64_t> tids;
     for (const bool of_source : {false, true}) {
       for (size_t thread = 0; thread < layout_.threads.size(); ++thread) {
         const TraceRow& row = layout_.threads[thread];
         if (has_source_tid_[thread] != of_source || !tids.insert(row.tid).second) continue;
-        Metadata("thread_name", row.tid, "name", row.label);
-        out_.Append(StrCat(",\n", R"({"ph":"M","name":"thread_sort_index","pid":)", pid,
-                           ",\"tid\":", row.tid, R"(,"args":{"sort_index":)", row.tid, "}}"));
+        labels_.WriteText("thread_name", pid, row.tid, "name", row.label);
+        labels_.WriteNumber("thread_sort_index", pid, row.tid, "sort_index", row.tid);
       }
     }
     if (!reader_.steps().empty() && !steps_on_thread_) {
-      Metadata("thread_name", layout_.steps.tid, "name", layout_.steps.label);
+      labels_.WriteText("thread_name", pid, layout_.steps.tid, "name", layout_.steps.label);
       // Above the threads.
-      out_.Append(StrCat(",\n", R"({"ph":"M","name":"thread_sort_index","pid":)", pid,
-                         ",\"tid\":", layout_.steps.tid, R"(,"args":{"sort_index":-1}})"));
+      labels_.WriteNumber("thread_sort_index", pid, layout_.steps.tid, "sort_index", -1);
     }
   }
 
-  void Metadata(std::string_view name, int64_t tid, std::string_view key, std::string_view value) {
-    out_.Append(StrCat(",\n{\"ph\":\"M\",\"name\":\"", name, "\",\"pid\":", layout_.pid,
-                       ",\"tid\":", tid, ",\"args\":{\"", key, "\":"));
-    AppendString(value);
-    out_.Append("}}");
-  }
-
-  void AppendString(std::string_view untrusted) {
-    std::string text;
-    AppendJsonString(untrusted, text);
-    out_.Append(text);
+  // The trace's arrows at an event of a thread that was just written.
+  void WriteFlows(uint8_t of, uint32_t thread, uint32_t number, std::string_view row,
+                  int64_t start_ns) {
+    if (!flows_.has_any()) return;
+    flows_.Write(of, thread, number, StrCat("\"pid\":", layout_.pid, ",\"tid\":", row),
+                 Timestamp(start_ns));
   }
 
   void WriteSteps() {
@@ -332,6 +325,9 @@ class ChromeWriter {
         });
       }
       out_.Commit(end.Close());
+      if (!std::in_range<uint32_t>(step.index)) continue;
+      WriteFlows(kArgumentOfStep, 0, static_cast<uint32_t>(step.index), StrCat(tid, ",\"ts\":"),
+                 step.start_ns);
     }
   }
 
@@ -392,6 +388,8 @@ class ChromeWriter {
       });
       if (function.flags != 0) end.Flags(function.flags);
       out_.Commit(end.Close());
+      WriteFlows(kArgumentOfRange, function.thread, function.row, thread_texts_[function.thread],
+                 function.start_ns);
     }
     return out_.status();
   }
@@ -429,8 +427,8 @@ class ChromeWriter {
       const int64_t id = plan_.links().RangeId(next_range_);
       const bool is_torchs =
           op != nullptr || (!operators_.empty() && batch.category[i] != kPythonCategory);
-      const SourceArguments::Row source =
-          source_.Of(kArgumentOfRange, batch.thread, range_counts_[batch.thread]);
+      const uint32_t number = range_counts_[batch.thread];
+      const SourceArguments::Row source = source_.Of(kArgumentOfRange, batch.thread, number);
       if (!source_.empty()) {
         end.Arguments([&](char* to) { return source_.Put(to, source, kFirstArguments); });
       } else if (has_id || is_torchs) {
@@ -446,7 +444,10 @@ class ChromeWriter {
       }
       if (batch.flags[i] != 0) end.Flags(batch.flags[i]);
       out_.Commit(end.Close());
-      if (op != nullptr) operators.WriteFlow(*op, batch.thread, batch.start_ns[i]);
+      if (op != nullptr && !flows_.has_any()) {
+        operators.WriteFlow(*op, batch.thread, batch.start_ns[i]);
+      }
+      WriteFlows(kArgumentOfRange, batch.thread, number, thread, batch.start_ns[i]);
       PassRange(batch.thread);
     }
   }
@@ -606,6 +607,7 @@ class ChromeWriter {
   void WriteEnd() {
     other_events_.Write(clock_, out_);
     if (!other_events_.has_end()) WriteEndMark();
+    flows_.WriteLoose(clock_);
     if (layout_.place.is_merged) return;
     const std::string name = ChromeTraceName(reader_.record());
     out_.Append(name.empty() ? "\n]\n}\n" : StrCat("\n],\n\"traceName\": ", name, "\n}\n"));
@@ -628,6 +630,8 @@ class ChromeWriter {
   const GpuPlan plan_;
   const OperatorPlan operators_;
   SourceArguments source_;
+  ChromeFlows flows_;
+  ChromeLabels labels_;
   const OtherEvents other_events_;
   std::vector<bool> has_source_tid_;     // By thread.
   std::vector<uint32_t> range_counts_;   // By thread: those written.

@@ -19,7 +19,6 @@ namespace {
 using std::literals::string_view_literals::operator""sv;
 
 constexpr size_t kMostKeyBytes = 80;
-constexpr size_t kMostValueBytes = 4096;
 enum Shown : uint8_t { kUnknown, kShown, kHidden };
 
 constexpr std::array<std::string_view, kRowArgumentCount> kRowArguments = {"Sequence number",
@@ -214,6 +213,22 @@ SourceArguments::Row SourceArguments::Of(uint8_t of, uint32_t thread, uint32_t r
   return result;
 }
 
+std::span<const SourceArguments::Argument> SourceArguments::AllOf(uint8_t of) const {
+  const auto found = tables_.find({of, 0});
+  return found == tables_.end() ? std::span<const Argument>() : found->second.arguments;
+}
+
+bool SourceArguments::HasKinds(uint8_t first, uint8_t last) const {
+  const auto found = tables_.lower_bound({first, 0});
+  return found != tables_.end() && found->first.first <= last;
+}
+
+std::string_view SourceArguments::JsonOf(const Argument& argument) const {
+  return argument.type == static_cast<uint8_t>(ArgumentType::kJson)
+             ? std::string_view(names_[static_cast<size_t>(argument.value)])
+             : std::string_view();
+}
+
 std::optional<int64_t> SourceArguments::TidOf(uint32_t thread) {
   const Row row = Of(kArgumentOfThread, 0, thread);
   // Threads have no other argument.
@@ -230,32 +245,31 @@ char* SourceArguments::Put(char* at, const Row& row, unsigned parts) const {
     const auto type = static_cast<ArgumentType>(argument.type);
     if (type == ArgumentType::kAbsent || (keys_[argument.key].part & parts) == 0) continue;
     const std::string_view key = keys_[argument.key].text;
-    const std::string_view json =
-        type == ArgumentType::kJson ? std::string_view(names_[static_cast<size_t>(argument.value)])
-                                    : std::string_view();
-    if (static_cast<size_t>(end - at) < key.size() + json.size() + kMostNumberBytes + 2) continue;
-    at = PutText(at, key);
-    switch (type) {
-      case ArgumentType::kInteger:
-        at = PutInteger(at, argument.value);
-        break;
-      case ArgumentType::kQuotedInteger:
-        *at++ = '"';
-        at = PutInteger(at, argument.value);
-        *at++ = '"';
-        break;
-      case ArgumentType::kReal: {
-        // A hostile file's may be none.
-        const auto value = std::bit_cast<double>(argument.value);
-        at = std::isfinite(value) ? PutInteger(at, value) : PutText(at, "null");
-        break;
-      }
-      case ArgumentType::kJson:
-        at = PutText(at, json);
-        break;
-      case ArgumentType::kAbsent:
-        break;
+    const size_t bytes = key.size() + JsonOf(argument).size() + kMostNumberBytes + 2;
+    if (static_cast<size_t>(end - at) < bytes) continue;
+    at = PutValue(PutText(at, key), argument);
+  }
+  return at;
+}
+
+char* SourceArguments::PutValue(char* at, const Argument& argument) const {
+  switch (static_cast<ArgumentType>(argument.type)) {
+    case ArgumentType::kInteger:
+      return PutInteger(at, argument.value);
+    case ArgumentType::kQuotedInteger:
+      *at++ = '"';
+      at = PutInteger(at, argument.value);
+      *at++ = '"';
+      return at;
+    case ArgumentType::kReal: {
+      // A hostile file's may be none.
+      const auto value = std::bit_cast<double>(argument.value);
+      return std::isfinite(value) ? PutInteger(at, value) : PutText(at, "null");
     }
+    case ArgumentType::kJson:
+      return PutText(at, JsonOf(argument));
+    case ArgumentType::kAbsent:
+      break;
   }
   return at;
 }

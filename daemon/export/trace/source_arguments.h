@@ -84,10 +84,22 @@ class SourceArguments {
   bool Has(const Row& row, RowArgument argument) const {
     return (row.has >> static_cast<unsigned>(argument) & 1) != 0;
   }
+  // All of a kind that has no thread, by row.
+  std::span<const Argument> AllOf(uint8_t of) const;
+  bool HasKind(uint8_t of) const { return HasKinds(of, of); }
+  // Of the kinds from `first` to `last`.
+  bool HasKinds(uint8_t first, uint8_t last) const;
+  // The argument's key, as text.
+  std::string_view NameOf(const Argument& argument) const { return keys_[argument.key].name; }
+  // Its value if that is JSON that may be shown; else empty.
+  std::string_view JsonOf(const Argument& argument) const;
   // The `tid` of a thread's events; nullopt: none of its own.
   std::optional<int64_t> TidOf(uint32_t thread);
   // `,"External id":7`, for each of these parts (ArgumentPart).
   char* Put(char* at, const Row& row, unsigned parts) const;
+  // A value alone; at most kMostValueBytes. Absent ones: nothing.
+  static constexpr size_t kMostValueBytes = 4096;
+  char* PutValue(char* at, const Argument& argument) const;
   // The same of all but the first.
   char* PutRest(char* at, const Row& row) const {
     return Put(at, row, kFigureArguments | kLastArguments);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/capture/event_kinds.h"
+#include "daemon/report/index/source_kinds.h"
 #include "tests/export/chrome/exported_chrome.h"
 #include "tests/export/chrome/strict_json.h"
 #include "tests/fakes/fake_capture_reader.h"
@@ -114,6 +115,56 @@ TEST_F(SourceArgumentsTest, ArgumentsOfRowsThatAreNotThereAreHarmless) {
                       std::numeric_limits<int64_t>::min()});
   }
   EXPECT_EQ(Named(TraceOf(reader_), "a").Find("args"), nullptr);
+}
+
+// The events of a phase, as their names.
+std::vector<std::string> NamesOfPhase(const JsonValue& root, std::string_view phase) {
+  std::vector<std::string> names;
+  for (const JsonValue& event : root["traceEvents"].items) {
+    if (event["ph"].text == phase) names.push_back(event["name"].text);
+  }
+  return names;
+}
+
+TEST_F(SourceArgumentsTest, ArrowsOfADamagedFileAreLeftOut) {
+  reader_.Range(main_, "a", 0, 10);
+  constexpr uint8_t kOf = kArgumentOfRange + report::kFlowsOf;
+  for (const char* key : {"", "f", "x,\"cat\":\"a\"", "f,\"cat\":\"a\"},{\"ph\":\"X\"", "f,cat",
+                          "f,\"cat\":", "s,\"cat\":\"c\",\"name\":\"fine\""}) {
+    reader_.Argument({kOf, main_, 0, reader_.Name(key), ArgumentType::kInteger, 7});
+  }
+  const auto loose = [&](uint32_t row, const char* key, ArgumentType type, int64_t value) {
+    reader_.Argument({report::kArgumentOfLooseFlow, 0, row, reader_.Name(key), type, value});
+  };
+  const char* const events[] = {"{\"ph\":\"X\",\"name\":\"no arrow\"}", "[1]", "{",
+                                "{\"ph\":\"f\",\"name\":\"far\"}",
+                                "{\"ph\":\"t\",\"name\":\"loose\",\"tid\":3}"};
+  for (uint32_t row = 0; row < std::size(events); ++row) {
+    loose(row, "flow", ArgumentType::kJson, reader_.Name(events[row]));
+    loose(row, "ns", ArgumentType::kInteger, row == 3 ? INT64_MAX : 5);
+  }
+  loose(9, "ns", ArgumentType::kInteger, 5);
+  absl::StatusOr<JsonValue> root = ParseStrictJson(ExportOrDie(reader_));
+  ASSERT_THAT(root, IsOk());
+  EXPECT_THAT(NamesOfPhase(*root, "s"), ElementsAre("fine"));
+  EXPECT_THAT(NamesOfPhase(*root, "f"), ElementsAre(""));  // "f" alone: an arrow without a name.
+  EXPECT_THAT(NamesOfPhase(*root, "t"), ElementsAre("loose"));
+  EXPECT_THAT(NamesOfPhase(*root, "X"), ElementsAre("a"));
+}
+
+TEST_F(SourceArgumentsTest, LabelsOfADamagedFileAreLeftOut) {
+  reader_.Range(main_, "a", 0, 10);
+  uint32_t row = 0;
+  for (const char* json :
+       {"{\"ph\":\"X\",\"name\":\"no label\",\"ts\":1,\"dur\":1}", "[1]", "{",
+        "{\"ph\":\"M\",\"name\":7}", "{\"ph\":\"M\",\"name\":\"fine\",\"pid\":1}"}) {
+    reader_.Argument({report::kArgumentOfLabel, 0, row++, reader_.Name("label"),
+                      ArgumentType::kJson, reader_.Name(json)});
+  }
+  absl::StatusOr<JsonValue> root = ParseStrictJson(ExportOrDie(reader_));
+  ASSERT_THAT(root, IsOk());
+  EXPECT_THAT(NamesOfPhase(*root, "X"), ElementsAre("a"));
+  EXPECT_THAT(NamesOfPhase(*root, "M"), Contains("fine"));
 }
 
 TEST_F(SourceArgumentsTest, TheyAreWhereTheExportOfARecordedCaptureHasThem) {
