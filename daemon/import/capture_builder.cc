@@ -538,6 +538,11 @@ absl::Status CaptureBuilder::FinishArguments() {
   if (keeps_arguments_ && arguments_.empty()) {
     RETURN_IF_ERROR(arguments_.AddNumber("tid", 0, kArgumentOfThread, kLeftOut));
   }
+  const std::map<int64_t, uint32_t> wide_streams(wide_streams_.begin(), wide_streams_.end());
+  for (const auto& [number, index] : wide_streams) {
+    RETURN_IF_ERROR(
+        arguments_.AddNumber(report::kWideStreamKey, number, report::kArgumentOfWideStream, index));
+  }
   for (uint32_t thread = 0; keeps_arguments_ && thread < rows_.size(); ++thread) {
     const std::optional<int64_t> tid = threads_.SourceTid(thread);
     if (!tid.has_value()) continue;

@@ -11,6 +11,7 @@
 #include "daemon/import/capture_builder.h"
 #include "daemon/import/gpu_words.h"
 #include "daemon/import/narrow.h"
+#include "daemon/report/index/wide_streams.h"
 #include "proto/wire/event.h"
 
 namespace profd::importer {
@@ -126,15 +127,16 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
   return Keep(row);
 }
 
-// Rows have 32 bits for a stream; HIP's are addresses. Those that do not fit get numbers of their
-// own, and exports have what the trace had.
+// Rows have 32 bits for a stream; HIP's are addresses. Those that do not fit, or are like them, get
+// numbers of their own; reports and exports have what the trace had.
 uint32_t CaptureBuilder::StreamOf(int64_t stream) {
-  constexpr uint32_t kFirstWide = 0xc0000000;
-  constexpr uint32_t kMostWide = 1'000'000;
-  if (std::in_range<uint32_t>(stream)) return static_cast<uint32_t>(stream);
+  const bool is_short = stream >= 0 && stream < report::kFirstWideStream;
+  if (is_short || stream == wire::kNoStream) return static_cast<uint32_t>(stream);
   const auto next = static_cast<uint32_t>(wide_streams_.size());
-  if (next == kMostWide && !wide_streams_.contains(stream)) return kFirstWide + kMostWide;
-  return kFirstWide + wide_streams_.try_emplace(stream, next).first->second;
+  if (next == report::kMostWideStreams && !wide_streams_.contains(stream)) {
+    return report::kFirstWideStream + report::kMostWideStreams;
+  }
+  return report::kFirstWideStream + wide_streams_.try_emplace(stream, next).first->second;
 }
 
 // `otherwise` also for -1, which stands for all streams.

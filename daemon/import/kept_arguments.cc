@@ -17,6 +17,7 @@
 #include "daemon/import/exact_time.h"
 #include "daemon/import/json_skip.h"
 #include "daemon/report/index/source_kinds.h"
+#include "daemon/report/index/wide_streams.h"
 
 namespace profd::importer {
 namespace {
@@ -135,6 +136,11 @@ const RestoredById& ById() {
   return *kById;
 }
 
+// A stream whose row has another number.
+bool IsWideStream(std::string_view json) {
+  return ParseInteger(json).value_or(0) >= report::kFirstWideStream;
+}
+
 // A number of at most 32 bits, as exports write it.
 bool IsSmall(std::string_view json) {
   const bool has_digits = !json.empty() && json[0] >= '0' && json[0] <= '9';
@@ -161,9 +167,10 @@ bool IsRestored(const RestoredById& ids, const RawArgument& argument, RestoredAr
   if ((ids.by[id] & Of(kind)) == 0) return false;
   // Rows of imports have none.
   if (id == ids.queued) return argument.json == "0";
+  if (id == ids.stream && argument.json.size() >= 10 && IsWideStream(argument.json)) return false;
   // All of the context, which exports write as -1.
   if (id == ids.stream && kind == kSync) {
-    return argument.json == "-1" || (argument.json != "4294967295" && IsSmall(argument.json));
+    return argument.json == "-1" || IsSmall(argument.json);
   }
   return !ids.of_32_bits[id] || IsSmall(argument.json);
 }

@@ -17,6 +17,7 @@ namespace {
 
 using testing::AllOf;
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Key;
 using testing::Not;
@@ -89,6 +90,26 @@ TEST_F(OddTracesTest, NothingIsKnownOfTheTimeBetweenWindows) {
   ASSERT_THAT(findings, IsOk());
   EXPECT_THAT(findings->verdict, AllOf(HasSubstr("4.997 s between the capture's 2 windows"),
                                        HasSubstr("computes for 80%")));
+}
+
+TEST_F(OddTracesTest, StreamsOf64BitsHaveTheirOwnNumbersInReports) {
+  constexpr int64_t kHip = 94'354'525'917'696;
+  const auto kernel = [](int64_t start_us, int64_t stream) {
+    return StrCat(R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":)", stream, R"(,"ts":)",
+                  start_us, R"(,"dur":5,"args":{"device":0,"stream":)", stream, "}}");
+  };
+  const auto reader =
+      ReadEvents(StrCat(kernel(10, kHip), ",", kernel(20, 7), ",", kernel(30, kHip + 1), ",",
+                        kernel(40, kHip), ",", kernel(50, 3'221'225'473)));
+  ASSERT_NE(reader, nullptr);
+  const auto idle = report::SummarizeIdle(*reader);
+  ASSERT_THAT(idle, IsOk());
+  std::vector<std::pair<int64_t, int64_t>> counts;
+  for (const report::StreamIdleRow& row : idle->streams) {
+    counts.emplace_back(row.stream, row.activity_count);
+  }
+  EXPECT_THAT(counts, ElementsAre(std::pair(7, 1), std::pair(3'221'225'473, 1), std::pair(kHip, 2),
+                                  std::pair(kHip + 1, 1)));
 }
 
 TEST_F(OddTracesTest, WindowsNeedNoSteps) {

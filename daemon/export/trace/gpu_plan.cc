@@ -312,7 +312,8 @@ absl::StatusOr<GpuPlan> GpuPlan::Make(store::CaptureReader& reader, const TraceL
   GpuPlan plan(std::move(links));
   plan.tracks_ = std::move(tracks);
   RETURN_IF_ERROR(GpuPlanBuilder(reader, plan).Build());
-  plan.tracks_.Finish(layout, reader.record().gpu.simulated);
+  ASSIGN_OR_RETURN(const report::WideStreams wide, report::WideStreams::Read(reader));
+  plan.tracks_.Finish(layout, wide, reader.record().gpu.simulated);
   return plan;
 }
 

@@ -30,7 +30,7 @@ auto PlaceOf(const GpuTrack& track) {
                     track.key.stream, track.key.kind, track.sibling);
 }
 
-std::string LabelOf(const GpuTrack& track, bool with_context) {
+std::string LabelOf(const GpuTrack& track, const report::WideStreams& wide, bool with_context) {
   const GpuTrackKey& key = track.key;
   std::string label;
   if (key.kind == GpuTrackKind::kOverhead) {
@@ -38,7 +38,7 @@ std::string LabelOf(const GpuTrack& track, bool with_context) {
   } else if (key.kind == GpuTrackKind::kSync && key.stream == wire::kNoStream) {
     label = StrCat("context ", key.context, " (sync)");
   } else {
-    label = StrCat("stream ", key.stream);
+    label = StrCat("stream ", wide.NumberOf(key.stream));
     if (with_context) StrAppend(&label, " of context ", key.context);
     if (key.kind == GpuTrackKind::kSync) label += " (sync)";
   }
@@ -134,7 +134,7 @@ size_t GpuTracks::ProcessOf(const GpuTrackKey& key, const TraceLayout& layout, b
   return processes_.size() - 1;
 }
 
-void GpuTracks::Finish(const TraceLayout& layout, bool simulated) {
+void GpuTracks::Finish(const TraceLayout& layout, const report::WideStreams& wide, bool simulated) {
   std::vector<uint32_t> order(tracks_.size());
   std::iota(order.begin(), order.end(), uint32_t{0});
   std::sort(order.begin(), order.end(),
@@ -152,7 +152,8 @@ void GpuTracks::Finish(const TraceLayout& layout, bool simulated) {
     GpuTrack& track = tracks_[index];
     track.process = ProcessOf(track.key, layout, simulated);
     track.sort_index = sort_index++;
-    track.label = LabelOf(track, shared_streams.contains({track.key.device, track.key.stream}));
+    track.label =
+        LabelOf(track, wide, shared_streams.contains({track.key.device, track.key.stream}));
   }
   // A stream keeps its number as the row's; then waiting its; siblings get what is left.
   std::vector<TidAllocator> tids(processes_.size());

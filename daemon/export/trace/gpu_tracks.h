@@ -17,6 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "daemon/export/trace/layout.h"
+#include "daemon/report/index/wide_streams.h"
 
 namespace profd::exporter {
 
@@ -73,7 +74,7 @@ class GpuTracks {
   }
 
   // Gives the rows their numbers and names. `layout` is that of the CPU's rows.
-  void Finish(const TraceLayout& layout, bool simulated);
+  void Finish(const TraceLayout& layout, const report::WideStreams& wide, bool simulated);
 
   // The index that Add(key) gave; kNone: nobody added it.
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();

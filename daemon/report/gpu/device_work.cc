@@ -8,6 +8,7 @@
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/merge_runs.h"
 #include "daemon/report/index/recorded_time.h"
+#include "daemon/report/index/wide_streams.h"
 
 namespace profd::report {
 namespace {
@@ -57,6 +58,7 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
                                             const GpuAttribution& attribution) {
   DeviceWork work;
   work.holes_ = HolesOf(reader.record());
+  ASSIGN_OR_RETURN(const WideStreams wide, WideStreams::Read(reader));
   EarlierWork earlier(reader.record());
   CommunicationNames communication(reader.names());
   RETURN_IF_ERROR(reader.ForEach<GpuRow>(
@@ -66,8 +68,8 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
           const uint32_t stream =
               work.stream_numbers_.Of({batch.device[i], batch.context[i], batch.stream[i]});
           if (stream == work.streams_.size()) {
-            work.streams_.push_back(
-                {work.devices_.Of(batch.device[i]), batch.context[i], batch.stream[i]});
+            work.streams_.push_back({work.devices_.Of(batch.device[i]), batch.context[i],
+                                     wide.NumberOf(batch.stream[i])});
           }
           const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
           work.activities_.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],

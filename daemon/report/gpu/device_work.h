@@ -51,7 +51,7 @@ class DeviceWork {
   struct Stream {
     uint32_t device;  // A position in devices().
     uint32_t context;
-    uint32_t stream;
+    int64_t stream;  // As a trace that was imported has it (wide_streams.h).
   };
 
   // `attribution` must outlive this. Returns DATA_LOSS for more devices than a machine can have.

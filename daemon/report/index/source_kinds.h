@@ -28,6 +28,10 @@ inline constexpr std::string_view kFlowKey = "flow";
 inline constexpr std::string_view kFlowIdKey = "id";
 inline constexpr std::string_view kFlowTimeKey = "ns";
 
+// A stream whose number has more than 32 bits: its only argument. `row`: wide_streams.h.
+inline constexpr uint8_t kArgumentOfWideStream = 35;
+inline constexpr std::string_view kWideStreamKey = "stream";
+
 }  // namespace profd::report
 
 #endif  // PROFD_DAEMON_REPORT_INDEX_SOURCE_KINDS_H_
