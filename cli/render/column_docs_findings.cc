@@ -123,7 +123,8 @@ constexpr ColumnDoc kDocs[] = {
      "it ends where the next begins, or is left out"},
     {kReport, "QUALITY_COVERAGE", "Steps that were requested and are not in the capture", ""},
     {kReport, "QUALITY_TRUNCATION", "Ranges that the window's begin or end cut off", ""},
-    {kReport, "QUALITY_UNENDED", "Ranges that never ended, because their thread did", ""},
+    {kReport, "QUALITY_UNENDED",
+     "Ranges that never ended: their thread did, or steps begin them again and again", ""},
     {kReport, "QUALITY_CLOCK", "The error of GPU times against host times", ""},
     {kReport, "QUALITY_PERTURBATION", "Steps that took longer because they were recorded", ""},
 };

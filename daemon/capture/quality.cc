@@ -246,12 +246,21 @@ QualityCheck Unended(const Subject& subject) {
   if (count == 0 && subject.imported()) {
     return {.known = false, .sentence = "a trace does not say which ranges threads left open"};
   }
-  if (count == 0) return {.sentence = "no thread ended inside a range"};
+  if (count == 0) return {.sentence = "no thread ended inside a range, and no step left one open"};
+  const int64_t left_open = events->left_open_count;
+  std::string how = "each is taken to end with its thread";
+  if (left_open == count) {
+    how = count == 1 ? "a later step began it again; it is taken to end with the window"
+                     : "later steps began them again; each is taken to end with the window";
+  } else if (left_open > 0) {
+    StrAppend(&how, ", or (", left_open, ") with the window");
+  }
   return {.grade = 'B',
           .value = static_cast<double>(count),
-          .sentence = StrCat("threads ended inside ", count, count == 1 ? " range" : " ranges",
-                             count == 1 ? "" : ", most often", " '", events->unended_range_name,
-                             "'; each is taken to end with its thread")};
+          .sentence = count == 1
+                          ? StrCat("1 range '", events->unended_range_name, "' never ended; ", how)
+                          : StrCat(count, " ranges never ended, most often '",
+                                   events->unended_range_name, "'; ", how)};
 }
 
 QualityCheck Clock(const Subject& subject) {

@@ -68,7 +68,8 @@ struct EventChecks {
   int64_t range_count = 0;
   int64_t cut_range_count = 0;       // Of those: they straddle the begin or the end of a window.
   int64_t spanning_range_count = 0;  // Of those: they straddle both.
-  int64_t unended_range_count = 0;   // Ranges that a thread left open when it ended.
+  int64_t unended_range_count = 0;   // Ranges that nothing ended.
+  int64_t left_open_count = 0;       // Of those: open when the window ended, like others before.
   std::string unended_range_name;    // That of most of those.
 };
 

@@ -283,7 +283,7 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   const std::string_view finished = event.Get(Text::kFinished);
   if (finished == "false" || finished == "\"false\"") range.flags |= kRangeOpen;
   if (!event.Get(Text::kBegan).empty()) range.flags |= kRangeTruncated;
-  if (!event.Get(Text::kEndedWithThread).empty()) range.flags |= kRangeUnended;
+  if (!event.Get(Text::kUnended).empty()) range.flags |= kRangeUnended;
   if (category == kPythonRange) {
     RETURN_IF_ERROR(stacks_.AddModule(event.name, event.Get(Text::kModule)));
     // Those of equal times are numbered from the outermost on.

@@ -51,6 +51,7 @@ constexpr auto kRestored = std::to_array<Restored>({
     {"began_before_window", kOfRanges | kOfWork | Of(kCollective) | Of(kNone), 0},
     {"ended_after_window", kOfWork, 0},
     {"ended_with_thread", kOfRanges | Of(kCollective) | Of(kNone), 0},
+    {"never_ended", kOfRanges | Of(kCollective) | Of(kNone), 0},
     {"finished", kOfRanges | kOfWork | Of(kCollective) | Of(kNone), 0},
     {"launched_by_device", kOfWork, 0},
     {"Total Reserved", kOfMemory, 0},

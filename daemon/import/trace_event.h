@@ -97,7 +97,7 @@ enum class Text : uint8_t {
   kRank,
   kFirstRank,
   kRankStride,
-  kEndedWithThread,
+  kUnended,
   kCallStack,
   kModule,  // Where a module is in the model, in traces of profd.
 };

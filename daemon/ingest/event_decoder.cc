@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/container/node_hash_map.h"
 #include "daemon/base/text.h"
 #include "daemon/ingest/untrusted_values.h"
 
@@ -23,6 +24,16 @@ uint8_t RangeCategoryOf(uint16_t category) {
   return category <= static_cast<uint16_t>(wire::RangeCategory::kOperator)
              ? static_cast<uint8_t>(category)
              : static_cast<uint8_t>(wire::RangeCategory::kUser);
+}
+
+void KeepMark(uint64_t ticks, std::vector<uint64_t>& marks) {
+  constexpr size_t kMaxMarks = 1 << 16;
+  if (!marks.empty() && ticks < marks.back()) return;  // Of another thread, and off by jitter.
+  if (marks.size() == kMaxMarks) {
+    for (size_t i = 0; i < kMaxMarks / 2; ++i) marks[i] = marks[2 * i];
+    marks.resize(kMaxMarks / 2);
+  }
+  marks.push_back(ticks);
 }
 
 }  // namespace
@@ -285,7 +296,10 @@ bool EventDecoder::DecodeStep(const std::byte* record) {
     if (window_.end == 0 || ticks <= window_.end) end_steps_[thread_->window] = step;
   }
   // A mark between two windows stands in both.
-  if (step != last_step_) steps_.push_back({.time_ns = line_.ToNs(ticks), .step = step});
+  if (step != last_step_) {
+    steps_.push_back({.time_ns = line_.ToNs(ticks), .step = step});
+    KeepMark(ticks, step_marks_);
+  }
   last_step_ = step;
   return true;
 }
@@ -380,6 +394,46 @@ void EventDecoder::TakeStack(Thread& thread, const std::byte* chunk) {
   memcpy(thread.open.data(), stack, depth * sizeof(wire::OpenRange));
 }
 
+// A range that is popped may well be open when the window ends, also over several steps. But where
+// one step pushes it, and a later step pushes it again on the same stack before it is popped,
+// steps do not pop it. Ranges that are paired by identity may overlap so, and operators always end.
+std::vector<uint8_t> EventDecoder::FindUnended(std::span<const wire::OpenRange> open,
+                                               const WindowTicks& window) const {
+  struct Pushes {
+    size_t first_step;  // Its number, of those in step_marks_.
+    size_t last_step;
+  };
+  const auto step_at = [&](uint64_t ticks) {
+    const auto next = std::upper_bound(step_marks_.begin(), step_marks_.end(), ticks);
+    return static_cast<size_t>(next - step_marks_.begin());
+  };
+  std::vector<uint8_t> flags(open.size(), 0);
+  std::vector<std::pair<Pushes*, size_t>> pushes(open.size(), {nullptr, 0});
+  absl::node_hash_map<uint64_t, Pushes> by_name;
+  for (size_t i = 0; i < open.size(); ++i) {
+    const wire::OpenRange& range = open[i];
+    if (range.pairing == wire::kPairedByIdentity ||
+        range.category != static_cast<uint16_t>(wire::RangeCategory::kUser) ||
+        range.start_ticks < window.start || range.start_ticks >= window.end) {
+      continue;
+    }
+    const size_t step = step_at(range.start_ticks);
+    const uint64_t key = uint64_t{range.pairing} << 32 | range.name_id;
+    Pushes& of_name = by_name.try_emplace(key, Pushes{step, step}).first->second;
+    of_name.first_step = std::min(of_name.first_step, step);
+    of_name.last_step = std::max(of_name.last_step, step);
+    pushes[i] = {&of_name, step};
+  }
+  const size_t end_step = step_at(window.end);
+  for (size_t i = 0; i < open.size(); ++i) {
+    const auto& [of_name, step] = pushes[i];
+    if (of_name == nullptr || of_name->first_step == of_name->last_step) continue;
+    // The last push may still be popped in its own step.
+    if (step < end_step) flags[i] = kRangeUnended;
+  }
+  return flags;
+}
+
 void EventDecoder::EmitOpen(Thread& thread) {
   const std::vector<wire::OpenRange> open = std::exchange(thread.open, {});
   const WindowTicks window = windows_[thread.window];
@@ -388,6 +442,7 @@ void EventDecoder::EmitOpen(Thread& thread) {
   // A row that was kept before the window's end was known may lie behind it.
   const uint64_t end = std::max(window.end, thread.last_kept_ticks);
   uint64_t inner_start = end;
+  const std::vector<uint8_t> unended = FindUnended(open, window);
   for (size_t depth = open.size(); depth-- > 0;) {
     const wire::OpenRange& range = open[depth];
     if (range.start_ticks >= window.end && range.start_ticks <= latest_ticks_) continue;
@@ -400,7 +455,7 @@ void EventDecoder::EmitOpen(Thread& thread) {
     }
     inner_start = start;
     AppendRange(range.start_ticks, start, end, name, static_cast<uint32_t>(depth), range.category,
-                kRangeOpen | (start < window.start ? kRangeTruncated : 0));
+                kRangeOpen | (start < window.start ? kRangeTruncated : 0) | unended[depth]);
   }
   Flush();
 }

@@ -141,6 +141,9 @@ class EventDecoder {
 
   void TakeStack(Thread& thread, const std::byte* chunk);
   void EmitOpen(Thread& thread);
+  // For each of `open` that steps push and do not pop: kRangeUnended; for the others, 0.
+  std::vector<uint8_t> FindUnended(std::span<const wire::OpenRange> open,
+                                   const WindowTicks& window) const;
   // `begin_ticks`: what the range was said to begin at, before any jitter was cut off.
   void AppendRange(uint64_t begin_ticks, uint64_t start_ticks, uint64_t end_ticks, uint32_t name,
                    uint32_t depth, uint16_t category, uint8_t flags);
@@ -187,6 +190,8 @@ class EventDecoder {
   int64_t open_in_ranges_ = 0;
   int64_t truncated_in_ranges_ = 0;
 
+  // Of the last step marks, rising; of every second one, and so on, where they are too many.
+  std::vector<uint64_t> step_marks_;
   int64_t last_step_ = -1;
   std::array<int64_t, wire::kMaxWindows> end_steps_;
 };

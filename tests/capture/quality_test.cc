@@ -171,7 +171,22 @@ TEST_F(QualityTest, RangesThatThreadsLeftOpenAreNamed) {
   events_.unended_range_count = 1;
   events_.unended_range_name = "fetch";
   EXPECT_EQ(Grade(), "B");
-  EXPECT_THAT(Check("unended_ranges").sentence, HasSubstr("1 range 'fetch'"));
+  EXPECT_EQ(Check("unended_ranges").sentence,
+            "1 range 'fetch' never ended; each is taken to end with its thread");
+}
+
+TEST_F(QualityTest, RangesThatStepsLeftOpenAreNamed) {
+  events_.unended_range_count = 4;
+  events_.left_open_count = 4;
+  events_.unended_range_name = "fetch";
+  EXPECT_EQ(Grade(), "B");
+  EXPECT_EQ(
+      Check("unended_ranges").sentence,
+      "4 ranges never ended, most often 'fetch'; later steps began them again; each is taken to "
+      "end with the window");
+  events_.left_open_count = 3;
+  EXPECT_THAT(Check("unended_ranges").sentence,
+              HasSubstr("each is taken to end with its thread, or (3) with the window"));
 }
 
 TEST_F(QualityTest, ClocksThatAreOffLowerTheGrade) {

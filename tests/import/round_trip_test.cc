@@ -85,6 +85,15 @@ TEST_F(RoundTripTest, ARangeThatEndedWithItsThreadStaysMarked) {
   EXPECT_NE(exported_.find(R"("ended_with_thread":"true")"), std::string::npos);
 }
 
+TEST_F(RoundTripTest, ARangeThatNothingEndedStaysMarked) {
+  ExpectSameAgain(
+      Write("never.json",
+            R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"user_annotation","name":"a",)"
+            R"("pid":1,"tid":1,"ts":1,"dur":2,)"
+            R"("args":{"finished":"false","never_ended":"true"}}]})"));
+  EXPECT_NE(exported_.find(R"("finished":"false","never_ended":"true")"), std::string::npos);
+}
+
 TEST_F(RoundTripTest, AKeptTrace) {
   ExpectSameAgain(std::filesystem::path(std::getenv("PROFD_SOURCE_DIR")) /
                   "tests/data/alexnet_train.json.gz");

@@ -210,6 +210,58 @@ TEST_F(EventDecoderTest, OpenRangesAreCutAtTheWindowsEnd) {
   EXPECT_EQ(counts().invalid_count, 0);
 }
 
+// Pushes without pops: each step leaves one range more.
+TEST_F(EventDecoderTest, RangesThatStepsLeaveOpenAreUnended) {
+  ChunkBuilder chunk;
+  chunk.Head(1).Open(kStart - 5, 2);
+  for (uint64_t step = 0; step < 3; ++step) {
+    chunk.Step(kStart + 100 * step, step).Open(kStart + 100 * step + 10, 3);
+  }
+  Decode(chunk.Step(kEnd, 3));
+  decoder_.Finish();
+  const auto ranges = sink_.ranges();
+  ASSERT_EQ(ranges.size(), 4u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(ranges[i].name, "n3");
+    EXPECT_EQ(ranges[i].row.flags, kRangeOpen | kRangeUnended);
+  }
+  EXPECT_EQ(ranges[3].row.flags, kRangeOpen | kRangeTruncated);
+}
+
+TEST_F(EventDecoderTest, OfRangesThatStepsLeaveOpenTheLastMayStillEndInItsStep) {
+  Decode(ChunkBuilder()
+             .Head(1)
+             .Step(kStart, 0)
+             .Open(kStart + 10, 3)
+             .Step(kStart + 100, 1)
+             .Open(kStart + 110, 3));
+  decoder_.Finish();
+  const auto ranges = sink_.ranges();
+  ASSERT_EQ(ranges.size(), 2u);
+  EXPECT_EQ(ranges[0].row.flags, kRangeOpen);
+  EXPECT_EQ(ranges[1].row.flags, kRangeOpen | kRangeUnended);
+}
+
+TEST_F(EventDecoderTest, RangesThatAreOpenForGoodReasonsAreNotUnended) {
+  constexpr auto kOperator = static_cast<uint16_t>(wire::RangeCategory::kOperator);
+  Decode(ChunkBuilder()
+             .Head(1)
+             .Open(kStart + 5, 2)  // Of two stacks.
+             .Open(kStart + 6, 4, wire::kPairedByIdentity)
+             .Open(kStart + 7, 5, 0, kOperator)
+             .Step(kStart + 100, 1)
+             .Open(kStart + 110, 2, /*pairing=*/7)
+             .Open(kStart + 120, 3)  // Recursion within a step.
+             .Open(kStart + 130, 3)
+             .Open(kStart + 140, 4, wire::kPairedByIdentity)  // Requests that overlap.
+             .Open(kStart + 150, 5, 0, kOperator)
+             .Step(kEnd, 2));
+  decoder_.Finish();
+  const auto ranges = sink_.ranges();
+  ASSERT_EQ(ranges.size(), 8u);
+  for (const auto& range : ranges) EXPECT_EQ(range.row.flags, kRangeOpen) << range.name;
+}
+
 TEST_F(EventDecoderTest, ARangeKilledBetweenItsRecordAndItsPopIsNotCountedTwice) {
   Decode(ChunkBuilder()
              .Head(1)

@@ -405,8 +405,9 @@ class ChunkBuilder {
     Put(offsetof(wire::ChunkHeader, window), window);
     return *this;
   }
-  ChunkBuilder& Open(uint64_t start_ticks, uint32_t name_id) {
-    const wire::OpenRange range{start_ticks, name_id, 0, 0};
+  ChunkBuilder& Open(uint64_t start_ticks, uint32_t name_id, uint16_t pairing = 0,
+                     uint16_t category = 0) {
+    const wire::OpenRange range{start_ticks, name_id, category, pairing};
     memcpy(data_ + offsetof(wire::ChunkHeader, open_ranges) + depth_ * sizeof(range), &range,
            sizeof(range));
     return Depth(++depth_);

@@ -50,12 +50,12 @@ class RealClientTest : public TargetServerTest {
     server_->Fire(id, plan);
     observer_.WaitPhase(id, RecordingPhase::kWaiting);
   }
-  DrainResult StepUntilEnded(const std::string& id) {
+  DrainResult StepUntilEnded(const std::string& id, void (*step)() = &Step) {
     const auto ended = [&] {
       const std::vector<Progress> progress = observer_.progress(id);
       return !progress.empty() && progress.back().phase == RecordingPhase::kEnded;
     };
-    while (!ended()) Step();
+    while (!ended()) step();
     server_->Stop(id);
     return observer_.WaitDrained(id);
   }
@@ -115,6 +115,31 @@ TEST_F(RealClientTest, WindowsApartWithWarmup) {
   const DrainResult result = StepUntilEnded("A");
   EXPECT_THAT(result.windows, SizeIs(5));
   ExpectExact(sink, result, 10);
+}
+
+TEST_F(RealClientTest, RangesThatStepsLeaveOpenAreUnended) {
+  StartWithLibrary();
+  Step();
+  RecordingSink sink;
+  ArmFire("A", sink, {.steps = 4, .warmup_steps = 1});
+  const DrainResult result = StepUntilEnded("A", [] {
+    profd_step();
+    profd_range_begin(&kOuter);  // Never ended.
+    const uint64_t request = profd_range_open_id(profd_intern("request", 7));
+    profd_range_begin(&kInner);
+    profd_range_end();
+    static_cast<void>(request);  // Still answered.
+  });
+  std::map<std::string, std::vector<int>> flags;
+  for (const auto& range : sink.ranges()) flags[range.name].push_back(range.row.flags);
+  EXPECT_THAT(flags["outer"],
+              testing::ElementsAre(kRangeOpen | kRangeUnended, kRangeOpen | kRangeUnended,
+                                   kRangeOpen | kRangeUnended, kRangeOpen | kRangeUnended,
+                                   kRangeOpen | kRangeTruncated));
+  EXPECT_THAT(flags["request"], testing::ElementsAre(kRangeOpen, kRangeOpen, kRangeOpen, kRangeOpen,
+                                                     kRangeOpen | kRangeTruncated));
+  EXPECT_THAT(flags["inner"], testing::ElementsAre(0, 0, 0, 0));
+  EXPECT_EQ(TotalDrops(result.drops), 0);
 }
 
 TEST_F(RealClientTest, BusyThreadsAreReadWithoutAnInvalidRecord) {

@@ -79,7 +79,8 @@ class RangeEnd {
   void Flags(uint8_t flags) {
     if (flags & kRangeOpen) Key(R"("finished":"false")");
     if (flags & kRangeTruncated) Key(R"("began_before_window":"true")");
-    if (flags & kRangeUnended) Key(R"("ended_with_thread":"true")");
+    if ((flags & kRangeUnended) == 0) return;
+    Key(flags & kRangeOpen ? R"("never_ended":"true")" : R"("ended_with_thread":"true")");
   }
   char* Close() {
     if (has_arguments_) *at_++ = '}';

@@ -356,7 +356,10 @@ class PerfettoWriter {
         .Varint(event::kNameIid, NameIid(edge.name));
     if (edge.flags & kRangeOpen) AddAnnotation("finished", "false", event);
     if (edge.flags & kRangeTruncated) AddAnnotation("began_before_window", "true", event);
-    if (edge.flags & kRangeUnended) AddAnnotation("ended_with_thread", "true", event);
+    if (edge.flags & kRangeUnended) {
+      const bool is_open = (edge.flags & kRangeOpen) != 0;
+      AddAnnotation(is_open ? "never_ended" : "ended_with_thread", "true", event);
+    }
     ProtoMessage interned_data;
     bool is_new = !name_was_sent;
     if (!name_was_sent) AddName(edge.name, interned_data);

@@ -53,7 +53,9 @@ class EventCheck {
         const bool truncated = (flags & kRangeTruncated) != 0;
         if (open || truncated) ++checks_.cut_range_count;
         if (open && truncated) ++checks_.spanning_range_count;
-        if ((flags & kRangeUnended) != 0) ++checks_.unended_range_count;
+        const bool unended = (flags & kRangeUnended) != 0;
+        if (unended) ++checks_.unended_range_count;
+        if (unended && open) ++checks_.left_open_count;
       }
       return absl::OkStatus();
     }));

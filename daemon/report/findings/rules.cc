@@ -63,7 +63,7 @@ constexpr std::array kRules = {
     Rule{"QUALITY_TIMES", "GPU work has impossible times", false, &QualityTimes},
     Rule{"QUALITY_COVERAGE", "The capture covers less than requested", false, &QualityCoverage},
     Rule{"QUALITY_TRUNCATION", "The window cuts ranges off", false, &QualityTruncation},
-    Rule{"QUALITY_UNENDED", "Threads ended inside ranges", false, &QualityUnended},
+    Rule{"QUALITY_UNENDED", "Ranges never ended", false, &QualityUnended},
     Rule{"QUALITY_CLOCK", "The clock error is large", false, &QualityClock},
     Rule{"QUALITY_PERTURBATION", "Recording slowed the program down", false, &QualityPerturbation},
 };

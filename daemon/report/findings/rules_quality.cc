@@ -89,7 +89,8 @@ RuleResult QualityTruncation(const Facts& facts, const FindingThresholds&) {
 RuleResult QualityUnended(const Facts& facts, const FindingThresholds&) {
   return Judge(facts, "unended_ranges", 0, FindingUnit::kCount,
                "End each range on the thread that began it, also when it returns early or throws "
-               "(PROFD_RANGE in C++, `with profd.annotate()` in Python).");
+               "(PROFD_RANGE in C++, `with profd.annotate()` in Python); each push of NVTX needs a "
+               "pop.");
 }
 
 RuleResult QualityClock(const Facts& facts, const FindingThresholds&) {

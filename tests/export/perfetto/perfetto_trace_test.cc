@@ -84,7 +84,7 @@ TEST_F(PerfettoTraceTest, AnInstantTellsHowFarToTrustTheCapture) {
 }
 
 TEST_F(PerfettoTraceTest, RangesAreSlicesAtTheirTrueTimes) {
-  reader_.Range(main_, "forward", -100, 900, {.flags = 2})
+  reader_.Range(main_, "forward", -100, 900, {.flags = 2 | kRangeUnended})
       .Range(main_, "aten::mm", 0, 900, {.category = 1, .flags = 1 | kRangeUnended});
   const PerfettoTrace trace = PerfettoTraceOf(reader_);
   ASSERT_THAT(trace.slices, SizeIs(2));
@@ -93,11 +93,12 @@ TEST_F(PerfettoTraceTest, RangesAreSlicesAtTheirTrueTimes) {
   EXPECT_EQ(forward.end_ns, start_unix_ns() + 900);
   EXPECT_EQ(forward.category, "user_annotation");
   EXPECT_EQ(forward.annotations.at("began_before_window"), "true");
+  EXPECT_EQ(forward.annotations.at("ended_with_thread"), "true");
   const PerfettoSlice& mm = SliceNamed(trace, "aten::mm");
   EXPECT_EQ(mm.depth, 1U);
   EXPECT_EQ(mm.category, "cpu_op");
   EXPECT_EQ(mm.annotations.at("finished"), "false");
-  EXPECT_EQ(mm.annotations.at("ended_with_thread"), "true");
+  EXPECT_EQ(mm.annotations.at("never_ended"), "true");
 }
 
 TEST_F(PerfettoTraceTest, StepsHaveATrackOfTheirOwn) {

@@ -100,8 +100,19 @@ TEST_F(QualityRulesTest, RangesThatThreadsLeftOpenAreCountedAndNamed) {
   }
   const Finding finding = Find("QUALITY_UNENDED");
   EXPECT_DOUBLE_EQ(finding.value, 3);
-  EXPECT_THAT(finding.measured, HasSubstr("3 ranges, most often 'often'"));
+  EXPECT_THAT(finding.measured, HasSubstr("3 ranges never ended, most often 'often'"));
   EXPECT_EQ(Report().quality.grade, "B");
+}
+
+TEST_F(QualityRulesTest, RangesThatStepsLeftOpenAreCountedAndNamed) {
+  Healthy();
+  for (int i = 1; i < 3; ++i) {
+    reader_.Range(main_, "pushed", i * kMs, 51 * kMs,
+                  {.depth = 0, .flags = kRangeOpen | kRangeUnended});
+  }
+  const Finding finding = Find("QUALITY_UNENDED");
+  EXPECT_DOUBLE_EQ(finding.value, 2);
+  EXPECT_THAT(finding.measured, HasSubstr("'pushed'; later steps began them again"));
 }
 
 }  // namespace
