@@ -25,7 +25,7 @@ inline constexpr uint32_t kStatusPageVersion = 1;
 inline constexpr uint32_t kStatusPageSteps = 64;
 
 // Where the steps of a process come from. Better sources take over from lesser ones, once and
-// for good; the numbers go on.
+// for good; their numbers begin anew.
 enum class StepSource : uint32_t {
   kNone = 0,        // It has none yet.
   kMarks = 1,       // profd_step(): the program itself. The best there is.
