@@ -59,7 +59,7 @@ constexpr bool AreEvents(RowKind kind) {
 
 inline constexpr uint8_t kRangeOpen = 1 << 0;       // Still open at the window's end.
 inline constexpr uint8_t kRangeTruncated = 1 << 1;  // Began before the window.
-inline constexpr uint8_t kRangeUnended = 1 << 2;    // Ended only because its thread did.
+inline constexpr uint8_t kRangeUnended = 1 << 2;    // Nothing ends it: its thread did, or it leaks.
 
 // The columns of ranges that a reader can be asked for.
 enum RangeColumns : uint32_t {
