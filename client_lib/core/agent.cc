@@ -189,6 +189,7 @@ void DropSession() {
   }
   g_session = nullptr;
   g_draining = false;
+  KeepStepNumbers(false);
 }
 
 Next OnWelcome(const ReceivedFrame& frame) {
@@ -423,6 +424,7 @@ Next OnArm(const ReceivedFrame& frame) {
                          wire::ArmFailedReason::kMemory);
   }
   g_session = session;
+  KeepStepNumbers(true);
   session->Prefault(arm.prefault_bytes);
   session->PrefaultFirstChunks();
   g_fill_wait_ms = 1;
@@ -688,6 +690,7 @@ void AgentResetInChild() {
   g_was_registered.store(false, std::memory_order_relaxed);
   g_capture_count.store(0, std::memory_order_relaxed);
   g_session = nullptr;
+  KeepStepNumbers(false);
   g_stuck_writers = 0;
   g_draining = false;
   g_sent_metadata = 0;

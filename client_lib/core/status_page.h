@@ -41,7 +41,7 @@ bool AreStepsToBeRenumbered();
 
 // Gives these steps numbers of their own: what a lesser source counted, such as the batches of a
 // validation before the training, is no longer in them. Call it before a mark, on the thread that
-// makes the mark, and while no capture is armed, so that a capture has numbers of one kind.
+// makes the mark, and unless StepNumbersAreKept(), so that a capture has numbers of one kind.
 void RenumberSteps();
 
 // A batch was taken from a DataLoader. Any thread.

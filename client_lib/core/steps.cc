@@ -23,6 +23,7 @@ __thread StepRole t_roles[kSourceCount] __attribute__((tls_model("initial-exec")
 constinit std::atomic<bool> g_have_step_thread[kSourceCount] = {};
 // One step thread at a time, also while a better source, on another thread, takes over.
 constinit std::atomic<bool> g_is_marking{false};
+constinit std::atomic<bool> g_numbers_are_kept{false};
 constinit std::atomic<uint32_t> g_last_epoch{0};
 
 // `new_os_thread`: the calling thread, if it becomes the step thread of `source` by this; else 0.
@@ -215,7 +216,7 @@ void MarkStep(wire::StepSource source) {
     return MarkForeignStep();
   }
   const uint64_t ticks = ReadTicks();
-  if (PROFD_UNLIKELY(AreStepsToBeRenumbered()) && !IsArmed()) RenumberSteps();
+  if (PROFD_UNLIKELY(AreStepsToBeRenumbered()) && !StepNumbersAreKept()) RenumberSteps();
   const uint64_t step = StepMarkCount();
   RecordStepMark(step, ticks, new_os_thread);
   if (PROFD_UNLIKELY(IsArmed())) MarkStepInCapture(step, ticks);
@@ -233,6 +234,9 @@ void MarkStepByRange(ThreadState* thread, uint32_t name_id) {
   if (session == nullptr || session->step_marker != name_id) return;
   MarkOwnStep(session, thread, ReadTicks());
 }
+
+void KeepStepNumbers(bool keep) { g_numbers_are_kept.store(keep, std::memory_order_seq_cst); }
+bool StepNumbersAreKept() { return g_numbers_are_kept.load(std::memory_order_seq_cst); }
 
 bool IsValidPlan(const wire::FireBody& plan) {
   return plan.repeat >= 1 && plan.repeat <= wire::kMaxWindows &&
@@ -285,9 +289,10 @@ uint64_t StepsUntilRecording(const Session& session) {
 
 void EndPlan(Session* session, uint64_t ticks) {
   if (session->window_open) {
+    // Not the process's last mark: marks go on after the recording.
     const bool by_time = session->plan.active_steps == 0;
-    const uint64_t marks = StepsBegun(session);
-    CloseWindow(session, by_time || marks == 0 ? wire::kNextStep : marks - 1, ticks);
+    const uint64_t step = session->header->current_step.load(std::memory_order_relaxed);
+    CloseWindow(session, by_time ? wire::kNextStep : step, ticks);
   }
   session->cycle_open = false;
   const auto phase = static_cast<Phase>(session->phase.load(std::memory_order_relaxed));

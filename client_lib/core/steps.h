@@ -11,8 +11,9 @@
 //   mark written              7      8       9    10
 //
 // Steps are numbered by their source. Where a better source takes over, its numbers begin anew: the
-// first call of profd_step() and of torch.profiler is step 0; an optimizer's first step() is the end
-// of step 0. While a capture is armed, the numbers go on; they begin anew after it.
+// first call of profd_step() and of torch.profiler is step 0; an optimizer's first step() is the
+// end of step 0. From ARM until its capture is released, the numbers go on; they begin anew after
+// it.
 //
 // The mark that ends a window is written to it before the flag goes off, and again to the
 // window that begins there, if one does.
@@ -53,6 +54,11 @@ void MarkStepOfCapture(wire::StepSource source);
 // A range `name_id` begins on the calling thread, inside a write of it: a step, if that is
 // how the capture counts them. To be called while HotState.detour says kDetourMarker.
 void MarkStepByRange(ThreadState* thread, uint32_t name_id);
+
+// Keeps the numbers of steps as they are while a capture needs them: from before it can be seen
+// until it is released. Its window ends, and Python names its steps, after the recording.
+void KeepStepNumbers(bool keep);
+bool StepNumbersAreKept();  // Any thread.
 
 // Whether `plan` is one that the library can carry out.
 bool IsValidPlan(const wire::FireBody& plan);

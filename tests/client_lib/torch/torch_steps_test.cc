@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "client_lib/core/hot_state.h"
+#include "client_lib/core/steps.h"
+#include "client_lib/core/thread_state.h"
 #include "client_lib/torch/steps.h"
 #include "client_lib/torch/torch_api.h"
 #include "tests/client_lib/torch/torch_fixture.h"
@@ -103,7 +106,7 @@ TEST_F(TorchStepsTest, TheTimesOfRenumberedStepsAreTheirOwn) {
 TEST_F(TorchStepsTest, ACaptureKeepsItsNumbersAndALaterOneHasThoseOfTheTraining) {
   StartChild([] { AttachFakeTorch(); },
              [](char, Parent&) {
-               while (client::g_hot.session.load() != nullptr) usleep(1'000);
+               while (client::StepNumbersAreKept()) usleep(1'000);
              });
   Do("BBBBB");
   auto first = target_->ArmTorch(Wants(OperatorsMode::kOff));
@@ -126,6 +129,64 @@ TEST_F(TorchStepsTest, ACaptureKeepsItsNumbersAndALaterOneHasThoseOfTheTraining)
   third->WaitPhase(Phase::kWaiting);
   Do("AA");
   EXPECT_THAT(StepsOf(third->Finish()), ElementsAre(9u, 10u));
+}
+
+// A thread that is inside a write keeps the agent from ending the window.
+class HeldWriter {
+ public:
+  HeldWriter()
+      : thread_([this] {
+          client::WriteGuard guard(client::CurrentThreadOrNew());
+          is_inside_ = true;
+          while (!may_end_) usleep(100);
+        }) {
+    while (!is_inside_) usleep(100);
+  }
+  ~HeldWriter() {
+    may_end_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> is_inside_{false};
+  std::atomic<bool> may_end_{false};
+  std::thread thread_;
+};
+
+TEST_F(TorchStepsTest, ACaptureThatIsStoppedEarlyHasItsNumbersUntilItIsReleased) {
+  StartChild([] { AttachFakeTorch(); },
+             [](char letter, Parent&) {
+               static std::optional<HeldWriter> writer;
+               if (letter == 'h') {
+                 writer.emplace();
+               } else if (letter == 'm') {  // Between the flag's end and the window's.
+                 while (client::g_hot.session.load() != nullptr) usleep(100);
+                 RunUserScope("Optimizer.step#Adam.step");
+                 writer.reset();
+               } else if (letter == 'l') {  // What Python reads for its labels.
+                 CHILD_EXPECT(profd_step_count() == 10);
+               } else {
+                 while (client::StepNumbersAreKept()) usleep(1'000);
+               }
+             });
+  Do("BBBBB");
+  auto capture = target_->ArmTorch(Wants(OperatorsMode::kOff));
+  capture->Fire(Steps(100));
+  capture->WaitPhase(Phase::kWaiting);
+  Do("BAAh");
+  target_->Send(wire::FrameType::kStop, wire::StopBody{capture->number()});
+  Do("m");
+  target_->Expect(wire::FrameType::kDrained);
+  Do("Al");
+  EXPECT_EQ(steps(), 10u);
+  const CaptureContents contents = capture->Read();
+  EXPECT_THAT(StepsOf(contents), ElementsAre(5u, 6u, 7u));
+  ASSERT_EQ(contents.windows.size(), 1u);
+  EXPECT_EQ(contents.windows[0].first_step, 5u);
+  EXPECT_EQ(contents.windows[0].end_step, 7u) << "the mark after the flag is not in the window";
+  capture->Release();
+  Do("dA");
+  EXPECT_LT(steps(), 10u) << "no capture is armed";
 }
 
 TEST_F(TorchStepsTest, ANewDaemonSeesTheNumbersOfTheTraining) {
