@@ -36,13 +36,14 @@ std::optional<int64_t> Less(int64_t value, int64_t ahead) {
 
 }  // namespace
 
-FrameworkSteps::FrameworkSteps(std::span<const StepLabel> labels) {
+FrameworkSteps::FrameworkSteps(std::span<const StepLabel> labels, StepSource source)
+    : counts_each_step_(source == StepSource::kOptimizer) {
   bool agree_on_step = true;
   bool agree_on_epoch = true;
   for (const StepLabel& label : labels) {
     if (label.step < 0 || label.value < 0) continue;
     if (label.name == "optimizers") {
-      counts_more_ = counts_more_ || label.value > 1;
+      counts_each_step_ = counts_each_step_ && label.value <= 1;
     } else if (label.name == "global_step") {
       agree_on_step =
           agree_on_step && (!global_step_.has_value() ||
@@ -59,7 +60,7 @@ FrameworkSteps::FrameworkSteps(std::span<const StepLabel> labels) {
 
 std::optional<int64_t> FrameworkSteps::GlobalStepOf(int64_t step) const {
   if (!global_step_.has_value() || step < 0) return std::nullopt;
-  if (counts_more_ && step != global_step_->step) return std::nullopt;
+  if (!counts_each_step_ && step != global_step_->step) return std::nullopt;
   const int64_t ahead = global_step_->step - step;  // Neither is negative.
   return Less(global_step_->value, ahead);
 }

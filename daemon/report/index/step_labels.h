@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/capture/capture_types.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
@@ -32,14 +33,16 @@ struct StepLabel {
 absl::StatusOr<std::vector<StepLabel>> FindStepLabels(store::CaptureReader& reader);
 
 // FrameworkSteps gives steps the names that their framework has for them. A framework counts each
-// step of an optimizer once, so its number of one step gives those of all others. Nothing is known
-// where trainers disagree, or where the framework counts the steps of several optimizers
-// ("optimizers"): then only the step of the label has a number.
+// step of an optimizer once. Where the capture's steps are an optimizer's, its number of one step
+// gives those of all others. Where they are not (each batch of an accumulated gradient may be a
+// step), or where the framework counts the steps of several optimizers ("optimizers"), only the
+// step of the label has a number. Where trainers disagree, no step has one.
 class FrameworkSteps {
  public:
   FrameworkSteps() = default;
   // `labels` number the process's steps, so there are none of a capture with its own steps.
-  explicit FrameworkSteps(std::span<const StepLabel> labels);
+  // `source`: whose steps the capture counted.
+  FrameworkSteps(std::span<const StepLabel> labels, StepSource source);
 
   std::optional<int64_t> GlobalStepOf(int64_t step) const;
 
@@ -56,7 +59,7 @@ class FrameworkSteps {
   };
   std::optional<Known> global_step_;
   std::optional<Known> epoch_;
-  bool counts_more_ = false;  // Not once a step.
+  bool counts_each_step_ = false;  // The framework, once.
 };
 
 }  // namespace profd::report

@@ -30,7 +30,10 @@ int64_t OutlierThreshold(std::vector<int64_t> durations, int64_t median) {
 absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader) {
   StepTable table;
   ASSIGN_OR_RETURN(table.labels, FindStepLabels(reader));
-  if (!CountsOwnSteps(reader.record().spec)) table.framework = FrameworkSteps(table.labels);
+  const CaptureRecord& record = reader.record();
+  if (!CountsOwnSteps(record.spec)) {
+    table.framework = FrameworkSteps(table.labels, record.torch.step_source);
+  }
   std::vector<int64_t> durations;
   double sum = 0;
   for (const StepRecord& step : reader.steps()) {

@@ -66,6 +66,7 @@ TEST_F(FindingOutliersTest, AnOutlierSaysWhatItHasMoreOfThanItsNeighbors) {
 }
 
 TEST_F(FindingOutliersTest, AnOutlierHasTheNumbersOfItsFramework) {
+  reader_.mutable_record().torch.step_source = StepSource::kOptimizer;
   int64_t at = 0;
   for (int step = 40; step < 50; ++step) {
     const int64_t duration_ns = step == 46 ? 3 * kStepNs : kStepNs;

@@ -88,7 +88,10 @@ TEST(StepTableTest, WhatAFrameworkCalledThemComesByStep) {
               ElementsAre("epoch 0 at -1", "epoch 3 at 41", "global_step 1200 at 41"));
 }
 
-FrameworkSteps FrameworkOf(const std::vector<StepLabel>& labels) { return FrameworkSteps(labels); }
+FrameworkSteps FrameworkOf(const std::vector<StepLabel>& labels,
+                           StepSource source = StepSource::kOptimizer) {
+  return FrameworkSteps(labels, source);
+}
 
 TEST(FrameworkStepsTest, OneLabelNumbersAllSteps) {
   const FrameworkSteps steps = FrameworkOf({{"epoch", 3, 41}, {"global_step", 1200, 41}});
@@ -121,15 +124,27 @@ TEST(FrameworkStepsTest, ACountOfSeveralOptimizersNumbersItsStepAlone) {
   EXPECT_EQ(steps.NumberText(40), "40");
 }
 
+// With an accumulated gradient, several of them make one global step.
+TEST(FrameworkStepsTest, StepsThatAreNotAnOptimizersHaveTheLabelsNumberAlone) {
+  for (const StepSource source : {StepSource::kNone, StepSource::kMarks, StepSource::kProfiler,
+                                  StepSource::kDataLoader, StepSource::kPeriodicity}) {
+    const FrameworkSteps steps = FrameworkOf({{"global_step", 21'050, 50}}, source);
+    EXPECT_EQ(steps.NumberText(50), "50 (global step 21050)");
+    EXPECT_EQ(steps.NumberText(46), "46");
+    EXPECT_EQ(steps.NumberText(51), "51");
+  }
+}
+
 TEST(FrameworkStepsTest, LabelsOfADamagedCaptureDoNotOverflow) {
   constexpr int64_t kMost = INT64_MAX;
   EXPECT_EQ(FrameworkOf({{"global_step", kMost, 0}}).GlobalStepOf(kMost), std::nullopt);
   EXPECT_EQ(FrameworkOf({{"global_step", 5, kMost}}).GlobalStepOf(0), std::nullopt);
 }
 
-StepTable LabeledTable(const CaptureSpec& spec) {
+StepTable LabeledTable(const CaptureSpec& spec, StepSource source = StepSource::kOptimizer) {
   FakeCaptureReader reader;
   reader.mutable_record().spec = spec;
+  reader.mutable_record().torch.step_source = source;
   reader.Step(40, 0, 100).Step(41, 100, 100);
   reader.Note(reader.AddThread(1, "collector"), kNoNoteTime, kStepLabel, "global_step", "step 41",
               1200);
@@ -141,6 +156,12 @@ StepTable LabeledTable(const CaptureSpec& spec) {
 TEST(StepTableTest, RowsHaveTheFrameworksNumbers) {
   const StepTable table = LabeledTable({});
   EXPECT_EQ(table.rows.at(0).global_step, 1199);
+  EXPECT_EQ(table.rows.at(1).global_step, 1200);
+}
+
+TEST(StepTableTest, BatchesHaveNoNumbersOfAFrameworkButTheLabelsOwn) {
+  const StepTable table = LabeledTable({}, StepSource::kDataLoader);
+  EXPECT_EQ(table.rows.at(0).global_step, StepTableRow::kNoGlobalStep);
   EXPECT_EQ(table.rows.at(1).global_step, 1200);
 }
 
