@@ -58,13 +58,6 @@ void StoreHistory(wire::StatusPage& page, uint64_t mark_count) {
   page.step_mark_count.store(mark_count, std::memory_order_release);
 }
 
-// The number of the first mark that `source` makes after it took over. An optimizer's first mark
-// ends a step, which is step 0; the others' begins one. So a step has the number of optimizer steps
-// that were made before it.
-uint64_t FirstNumberOf(wire::StepSource source) {
-  return source == wire::StepSource::kOptimizer ? 1 : 0;
-}
-
 bool IsSealedPage(int fd) {
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = fcntl(fd, F_GET_SEALS);
@@ -116,8 +109,7 @@ bool OfferStepSource(wire::StepSource source) {
       g_history.source_first_step.store(first_step, std::memory_order_relaxed);
       g_status_page.source_first_step.store(first_step, std::memory_order_relaxed);
       g_status_page.step_source.store(offered, std::memory_order_relaxed);
-      g_history.are_to_be_renumbered.store(first_step > FirstNumberOf(source),
-                                           std::memory_order_relaxed);
+      g_history.are_to_be_renumbered.store(first_step != 0, std::memory_order_relaxed);
       return true;
     }
   }
@@ -128,17 +120,12 @@ bool AreStepsToBeRenumbered() {
   return g_history.are_to_be_renumbered.load(std::memory_order_relaxed);
 }
 
-// The last mark before the new source's becomes that of step 0, where an optimizer took over: the
-// page says that it is of a lesser source. Entries of greater numbers stay in the ring; each is
-// written again before the count reaches it.
+// Entries of greater numbers stay in the ring; each is written again before the count reaches it.
 void RenumberSteps() {
   g_history.are_to_be_renumbered.store(false, std::memory_order_relaxed);
   const uint64_t marks = StepMarkCount();
-  uint64_t first = g_history.source_first_step.load(std::memory_order_relaxed);
-  if (first > marks) first = marks;  // Another thread read the count before it was renumbered.
-  const uint64_t new_first = FirstNumberOf(CurrentStepSource());
-  if (first <= new_first) return;
-  const uint64_t shift = first - new_first;
+  uint64_t shift = g_history.source_first_step.load(std::memory_order_relaxed);
+  if (shift > marks) shift = marks;  // Another thread read the count before it was renumbered.
   const uint64_t count = marks - shift;
   uint64_t ticks[wire::kStatusPageSteps];
   for (uint64_t i = 0; i < wire::kStatusPageSteps; ++i) {
@@ -148,7 +135,7 @@ void RenumberSteps() {
   for (uint64_t i = 0; i < wire::kStatusPageSteps; ++i) {
     g_history.ticks[i].store(ticks[i], std::memory_order_relaxed);
   }
-  g_history.source_first_step.store(new_first, std::memory_order_relaxed);
+  g_history.source_first_step.store(0, std::memory_order_relaxed);
   g_history.mark_count.store(count, std::memory_order_seq_cst);
   StoreHistory(g_status_page, count);
 }

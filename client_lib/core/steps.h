@@ -10,10 +10,11 @@
 //   flag       0      0      n       n       n     0
 //   mark written              7      8       9    10
 //
-// Steps are numbered by their source. Where a better source takes over, its numbers begin anew: the
-// first call of profd_step() and of torch.profiler is step 0; an optimizer's first step() is the
-// end of step 0. From ARM until its capture is released, the numbers go on; they begin anew after
-// it.
+// Steps are numbered by their source: its first mark is the begin of step 0. Where a better source
+// takes over, the numbers begin anew with its own first mark. So all ranks of a training have the
+// same numbers, whether or not a rank has taken batches before. An optimizer marks the end of its
+// step(): the work before its first one is in no step. From ARM until its capture is released, the
+// numbers go on; they begin anew after it.
 //
 // The mark that ends a window is written to it before the flag goes off, and again to the
 // window that begins there, if one does.
