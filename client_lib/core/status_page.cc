@@ -99,21 +99,22 @@ wire::StepSource CurrentStepSource() {
   return static_cast<wire::StepSource>(g_history.source.load(std::memory_order_relaxed));
 }
 
-bool OfferStepSource(wire::StepSource source) {
-  constexpr auto kNone = static_cast<uint32_t>(wire::StepSource::kNone);
-  const auto offered = static_cast<uint32_t>(source);
-  uint32_t current = g_history.source.load(std::memory_order_relaxed);
-  while (current == kNone || offered < current) {
-    if (g_history.source.compare_exchange_weak(current, offered)) {
-      const uint64_t first_step = StepMarkCount();
-      g_history.source_first_step.store(first_step, std::memory_order_relaxed);
-      g_status_page.source_first_step.store(first_step, std::memory_order_relaxed);
-      g_status_page.step_source.store(offered, std::memory_order_relaxed);
-      g_history.are_to_be_renumbered.store(first_step != 0, std::memory_order_relaxed);
-      return true;
-    }
-  }
-  return offered == current;
+bool IsStepSource(wire::StepSource source) {
+  const wire::StepSource current = CurrentStepSource();
+  return current == wire::StepSource::kNone || source <= current;
+}
+
+bool TakeStepSource(wire::StepSource source) {
+  if (!IsStepSource(source)) return false;
+  if (source == CurrentStepSource()) return true;
+  const uint64_t first_step = StepMarkCount();
+  const auto taken = static_cast<uint32_t>(source);
+  g_history.source_first_step.store(first_step, std::memory_order_relaxed);
+  g_history.are_to_be_renumbered.store(first_step != 0, std::memory_order_relaxed);
+  g_history.source.store(taken, std::memory_order_relaxed);
+  g_status_page.source_first_step.store(first_step, std::memory_order_relaxed);
+  g_status_page.step_source.store(taken, std::memory_order_relaxed);
+  return true;
 }
 
 bool AreStepsToBeRenumbered() {
@@ -124,8 +125,7 @@ bool AreStepsToBeRenumbered() {
 void RenumberSteps() {
   g_history.are_to_be_renumbered.store(false, std::memory_order_relaxed);
   const uint64_t marks = StepMarkCount();
-  uint64_t shift = g_history.source_first_step.load(std::memory_order_relaxed);
-  if (shift > marks) shift = marks;  // Another thread read the count before it was renumbered.
+  const uint64_t shift = g_history.source_first_step.load(std::memory_order_relaxed);
   const uint64_t count = marks - shift;
   uint64_t ticks[wire::kStatusPageSteps];
   for (uint64_t i = 0; i < wire::kStatusPageSteps; ++i) {
@@ -163,14 +163,15 @@ bool ShareStatusPage(int fd) {
   if (good) StoreHistory(*page, marks);
   direct::Unmap(mapped, wire::kStatusPageBytes);
   if (!good || !ReplacePage(MAP_SHARED, fd)) return false;
-  // A mark between the two went to the page that is gone.
+  // A mark between the two went to the page that is gone. It may have renumbered the steps, so that
+  // the count is lower now. A count that is not ours is that of a later mark.
   const uint64_t marks_now = StepMarkCount();
   if (marks_now == marks) return true;
   g_history.refresh.store(true, std::memory_order_relaxed);
-  uint64_t shown = g_status_page.step_mark_count.load(std::memory_order_relaxed);
-  while (shown < marks_now &&
-         !g_status_page.step_mark_count.compare_exchange_weak(shown, marks_now)) {
-  }
+  uint64_t shown = marks;
+  g_status_page.source_first_step.store(g_history.source_first_step.load(std::memory_order_relaxed),
+                                        std::memory_order_relaxed);
+  g_status_page.step_mark_count.compare_exchange_strong(shown, marks_now);
   return true;
 }
 

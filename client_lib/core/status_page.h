@@ -30,10 +30,16 @@ void RecordForeignStepMark();
 // How many steps were marked: of the source that the steps have now, see RenumberSteps().
 uint64_t StepMarkCount();
 
-// Where the process's steps come from. OfferStepSource() makes that `source` if it is better than
-// what there was, for good, and says whether `source` is it now. Any thread.
+// Where the process's steps come from.
 wire::StepSource CurrentStepSource();
-bool OfferStepSource(wire::StepSource source);
+
+// Whether marks of `source` count: there is no better source. Any thread; another one may take over
+// at once.
+bool IsStepSource(wire::StepSource source);
+
+// Makes `source` the one that counts, for good, if IsStepSource(). False: a better one has come.
+// Call it before a mark, on the thread that makes the mark: no other one may be marking.
+bool TakeStepSource(wire::StepSource source);
 
 // Whether a source took over whose steps still have numbers that continue those of the source
 // before it.

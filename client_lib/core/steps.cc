@@ -209,11 +209,17 @@ uint64_t StepsBegun(const Session* session) {
 
 void MarkStep(wire::StepSource source) {
   if (PROFD_UNLIKELY(IsArmed())) MarkStepBySource(source);
-  if (PROFD_UNLIKELY(source != CurrentStepSource()) && !OfferStepSource(source)) return;
+  if (PROFD_UNLIKELY(source != CurrentStepSource()) && !IsStepSource(source)) return;
   uint32_t new_os_thread;
   if (PROFD_UNLIKELY(!IsStepThread(source, &new_os_thread))) return MarkForeignStep();
   if (PROFD_UNLIKELY(g_is_marking.exchange(true, std::memory_order_acquire))) {
     return MarkForeignStep();
+  }
+  // Again, because a better source may have taken over on another thread: its first step is the
+  // number of marks at that time, so that a lesser source's mark must not come after it.
+  if (PROFD_UNLIKELY(source != CurrentStepSource()) && !TakeStepSource(source)) {
+    g_is_marking.store(false, std::memory_order_release);
+    return;
   }
   const uint64_t ticks = ReadTicks();
   if (PROFD_UNLIKELY(AreStepsToBeRenumbered()) && !StepNumbersAreKept()) RenumberSteps();
