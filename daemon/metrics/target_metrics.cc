@@ -24,8 +24,10 @@ std::vector<prometheus::MetricFamily> TargetMetrics(const ShownTargets& shown,
   prometheus::MetricFamily step_time =
       Family("profd_target_step_seconds", "Median length of a target's last steps, up to 64",
              MetricType::Gauge);
-  prometheus::MetricFamily steps =
-      Family("profd_target_steps_total", "Steps that a target has marked", MetricType::Counter);
+  prometheus::MetricFamily steps = Family(
+      "profd_target_steps_total",
+      "Steps of a target's present source of steps; begins anew when a better source takes over",
+      MetricType::Counter);
   prometheus::MetricFamily drops =
       Family("profd_target_dropped_events_total",
              "Events that a target could not record, over all captures", MetricType::Counter);

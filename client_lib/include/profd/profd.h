@@ -76,10 +76,11 @@ PROFD_API int profd_set_metadata(const char* key, const char* value);
 
 /* Marks the start of the next training step, on the thread that drives the steps (the
  * first that calls it; marks on other threads are counted and move nothing). Steps count
- * from 0 at the process's first mark. Captures start and end exactly at marks. */
+ * from 0 at the first call. Captures start and end exactly at marks. */
 PROFD_API void profd_step(void);
 
-/* The number of steps marked so far. */
+/* The number of steps of the present source of steps. It begins anew when a better source takes
+ * over: profd_step() after steps of PyTorch, or an optimizer after batches. */
 PROFD_API uint64_t profd_step_count(void);
 
 /* Interns `length` bytes and returns an id for the profd_*_id functions below, valid for

@@ -134,7 +134,7 @@ class ScopedDynamicRange {
 // False: the library is off (PROFD_DISABLE), or could not set itself up.
 inline bool Init() noexcept { return profd_init() == PROFD_OK; }
 inline void Step() noexcept { profd_step(); }
-// Steps marked so far.
+// Steps of the present source of steps; profd_step_count() has the rules.
 inline uint64_t StepCount() noexcept { return profd_step_count(); }
 // What reports show and group by: "job", "rank". False: refused; profd_set_metadata() has the
 // rules.

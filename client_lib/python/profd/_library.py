@@ -194,7 +194,7 @@ class Status(NamedTuple):
     connected: bool  # Registered with a daemon now.
     recording: bool  # Events are being kept now.
     disabled: bool  # Off for good in this process: PROFD_DISABLE, no library, or no set-up.
-    step_count: int  # Steps marked so far.
+    step_count: int  # As step_count().
     dropped_event_count: int  # Events lost in all captures of this process.
     capture_count: int  # Captures armed so far.
 
@@ -242,14 +242,18 @@ def step() -> None:
 
     Call it once per step on the thread that drives training: the first thread that
     calls it (marks on others are counted and move nothing). Steps count from 0 at the
-    process's first mark; captures start and end exactly at marks.
+    first call; captures start and end exactly at marks.
     """
     if lib is not None:
         lib.profd_step()
 
 
 def step_count() -> int:
-    """The number of steps marked so far in this process."""
+    """The number of steps of the process's present source of steps.
+
+    It begins anew when a better source takes over: step() after steps of PyTorch, or an optimizer
+    after batches.
+    """
     return 0 if lib is None else lib.profd_step_count()
 
 
