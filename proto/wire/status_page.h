@@ -53,7 +53,7 @@ struct alignas(64) StatusPage {
   uint8_t reserved0[56];
 
   // Line 1: written by the step thread, at each step mark.
-  std::atomic<uint64_t> step_mark_count;          // Marks so far; the current step is this - 1.
+  std::atomic<uint64_t> step_mark_count;          // Of `step_source`; the current step is this - 1.
   std::atomic<uint32_t> step_thread;              // OS thread id; 0 before the first mark.
   std::atomic<uint32_t> step_source;              // StepSource
   std::atomic<uint64_t> foreign_step_mark_count;  // Marks on other threads: moved nothing.
