@@ -248,7 +248,8 @@ QualityCheck Unended(const Subject& subject) {
   }
   if (count == 0) return {.sentence = "no thread ended inside a range, and no step left one open"};
   const int64_t left_open = events->left_open_count;
-  std::string how = "each is taken to end with its thread";
+  std::string how =
+      count == 1 ? "it is taken to end with its thread" : "each is taken to end with its thread";
   if (left_open == count) {
     how = count == 1 ? "a later step began it again; it is taken to end with the window"
                      : "later steps began them again; each is taken to end with the window";

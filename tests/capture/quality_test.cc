@@ -172,7 +172,19 @@ TEST_F(QualityTest, RangesThatThreadsLeftOpenAreNamed) {
   events_.unended_range_name = "fetch";
   EXPECT_EQ(Grade(), "B");
   EXPECT_EQ(Check("unended_ranges").sentence,
-            "1 range 'fetch' never ended; each is taken to end with its thread");
+            "1 range 'fetch' never ended; it is taken to end with its thread");
+  events_.unended_range_count = 2;
+  EXPECT_EQ(Check("unended_ranges").sentence,
+            "2 ranges never ended, most often 'fetch'; each is taken to end with its thread");
+}
+
+TEST_F(QualityTest, OneRangeThatAStepLeftOpenIsNamed) {
+  events_.unended_range_count = 1;
+  events_.left_open_count = 1;
+  events_.unended_range_name = "fetch";
+  EXPECT_EQ(Check("unended_ranges").sentence,
+            "1 range 'fetch' never ended; a later step began it again; it is taken to end with the "
+            "window");
 }
 
 TEST_F(QualityTest, RangesThatStepsLeftOpenAreNamed) {
