@@ -397,6 +397,7 @@ void EventDecoder::TakeStack(Thread& thread, const std::byte* chunk) {
 // A range that is popped may well be open when the window ends, also over several steps. But where
 // one step pushes it, and a later step pushes it again on the same stack before it is popped,
 // steps do not pop it. Ranges that are paired by identity may overlap so, and operators always end.
+// Names beyond the limit are one name, of ranges that may differ.
 std::vector<uint8_t> EventDecoder::FindUnended(std::span<const wire::OpenRange> open,
                                                const WindowTicks& window) const {
   struct Pushes {
@@ -412,7 +413,8 @@ std::vector<uint8_t> EventDecoder::FindUnended(std::span<const wire::OpenRange> 
   absl::node_hash_map<uint64_t, Pushes> by_name;
   for (size_t i = 0; i < open.size(); ++i) {
     const wire::OpenRange& range = open[i];
-    if (range.pairing == wire::kPairedByIdentity ||
+    if (range.pairing == wire::kPairedByIdentity || range.name_id == wire::kNoNameId ||
+        range.name_id == wire::kOtherNameId ||
         range.category != static_cast<uint16_t>(wire::RangeCategory::kUser) ||
         range.start_ticks < window.start || range.start_ticks >= window.end) {
       continue;

@@ -262,6 +262,23 @@ TEST_F(EventDecoderTest, RangesThatAreOpenForGoodReasonsAreNotUnended) {
   for (const auto& range : ranges) EXPECT_EQ(range.row.flags, kRangeOpen) << range.name;
 }
 
+// Beyond the limit of names, different ranges have the same number.
+TEST_F(EventDecoderTest, OpenRangesWithoutNamesOfTheirOwnAreNotUnended) {
+  ChunkBuilder chunk;
+  chunk.Head(1);
+  for (uint64_t step = 0; step < 2; ++step) {
+    chunk.Step(kStart + 100 * step, step).Open(kStart + 100 * step + 10, wire::kOtherNameId);
+  }
+  Decode(chunk.Step(kEnd, 2));
+  decoder_.Finish();
+  const auto ranges = sink_.ranges();
+  ASSERT_EQ(ranges.size(), 2u);
+  for (const auto& range : ranges) {
+    EXPECT_EQ(range.name, "(other)");
+    EXPECT_EQ(range.row.flags, kRangeOpen);
+  }
+}
+
 TEST_F(EventDecoderTest, ARangeKilledBetweenItsRecordAndItsPopIsNotCountedTwice) {
   Decode(ChunkBuilder()
              .Head(1)
