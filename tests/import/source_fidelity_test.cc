@@ -299,6 +299,23 @@ TEST_F(SourceFidelityTest, ArrowsThatAreAtNoEventStayWhereTheyWere) {
   EXPECT_EQ(Export(Write("once.json", text)), text);
 }
 
+// Its numbers are written out: 1e14 as 100000000000000.0. The lengths of the ids differ, so that
+// some arrows are where a piece ends.
+TEST_F(SourceFidelityTest, ArrowsThatGrowAreExportedWhole) {
+  std::string bp = "[1e14";
+  while (bp.size() < 4000) bp += ",1e14";
+  bp += "]";
+  std::string events(kCall);
+  constexpr size_t kArrows = 1000;
+  for (size_t i = 0; i < kArrows; ++i) {
+    StrAppend(&events, R"(,{"ph":"t","pid":9,"tid":8,"ts":4.5,"cat":"other","name":"o","id":")",
+              std::string(4000 - i / 57 * 37, 'i'), R"(","bp":)", bp, "}");
+  }
+  const json exported = json::parse(Export(Write("grow.json", TraceOf(events))));
+  EXPECT_EQ(FlowsOf(exported).size(), kArrows);
+  EXPECT_EQ(FlowsOf(exported), FlowsOf(json::parse(TraceOf(events))));
+}
+
 TEST_F(SourceFidelityTest, MoreArrowsThanAnEventCanHaveAreKeptByThemselves) {
   std::string events(kCall);
   for (int id = 1; id <= 20; ++id) {

@@ -12,7 +12,9 @@
 namespace profd::exporter {
 namespace {
 
-constexpr size_t kMostSourceFlowBytes = 16 << 10;
+// Of an arrow: its number, its time, and what is between its parts.
+constexpr size_t kMostNumberAndTimeBytes =
+    SourceArguments::kMostValueBytes + 2 * kMostNumberBytes + 32;
 // No time lies further from the capture: a year.
 constexpr int64_t kMostFlowReachNs = int64_t{366} * 24 * 3600 * 1'000'000'000;
 
@@ -73,6 +75,8 @@ void ChromeFlows::FindLoose() {
         if (phase.size() == 1 && IsFlowPhase(phase[0])) loose.head = HeadOfFlow(phase[0]);
         continue;
       }
+      // Written from elsewhere.
+      if (key == "id" || key == "ts") continue;
       const bool is_place = key == "pid" || key == "tid";
       std::string& text = is_place ? loose.row : loose.tail;
       if (!is_place) text += ",";
@@ -119,15 +123,16 @@ void ChromeFlows::WriteLoose(const TraceClock& clock) {
 
 void ChromeFlows::WriteOne(std::string_view head, const SourceArguments::Argument& id,
                            std::string_view row, uint64_t ts, std::string_view tail) {
-  char* at = out_.Reserve(kMostSourceFlowBytes);
+  char* at = out_.Reserve(head.size() + row.size() + kMostNumberAndTimeBytes);
   at = PutText(at, head);
   if (id.type != static_cast<uint8_t>(ArgumentType::kAbsent)) {
     at = source_.PutValue(PutText(at, ",\"id\":"), id);
   }
   *at++ = ',';
   at = PutText(at, row);
-  at = PutMicros(at, ts);
-  out_.Commit(PutText(at, tail));
+  out_.Commit(PutMicros(at, ts));
+  // Of any length: dump() writes a number such as 1e14 out.
+  out_.Append(tail);
 }
 
 }  // namespace profd::exporter

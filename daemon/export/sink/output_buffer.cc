@@ -1,9 +1,20 @@
 #include "daemon/export/sink/output_buffer.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace profd::exporter {
+namespace {
+
+// A bug of a trace writer.
+[[noreturn]] void Die(const char* what) {
+  std::fprintf(stderr, "profd: a trace writer %s\n", what);
+  std::abort();
+}
+
+}  // namespace
 
 OutputBuffer::OutputBuffer(ByteSink& sink)
     : sink_(sink),
@@ -27,7 +38,14 @@ absl::Status OutputBuffer::Finish() {
   return status_;
 }
 
+void OutputBuffer::MakeRoom(size_t bytes) {
+  if (bytes > kPieceBytes) Die("asked for too much room");
+  Flush();
+}
+
 void OutputBuffer::Flush() {
+  // Memory behind the piece is overwritten.
+  if (next_ > end_) Die("wrote more than it reserved");
   const std::string_view bytes(piece_.get(), static_cast<size_t>(next_ - piece_.get()));
   if (status_.ok() && !bytes.empty()) status_ = sink_.Append(bytes);
   next_ = piece_.get();

@@ -24,9 +24,11 @@ class OutputBuffer {
   explicit OutputBuffer(ByteSink& sink);
 
   // Room for `bytes` <= kMostReservedBytes, until the next call. Write there, then
-  // Commit() one past the last byte written.
+  // Commit() one past the last byte written. Aborts if more was written than there was room for,
+  // or if `bytes` is more than a piece.
   char* Reserve(size_t bytes) {
-    if (static_cast<size_t>(end_ - next_) < bytes) Flush();
+    // Signed: `next_` may be past the end then.
+    if (end_ - next_ < static_cast<ptrdiff_t>(bytes)) MakeRoom(bytes);
     return next_;
   }
   void Commit(char* end) { next_ = end; }
@@ -40,6 +42,7 @@ class OutputBuffer {
 
  private:
   void Flush();
+  void MakeRoom(size_t bytes);
 
   ByteSink& sink_;
   const std::unique_ptr<char[]> piece_;

@@ -152,6 +152,34 @@ TEST_F(SourceArgumentsTest, ArrowsOfADamagedFileAreLeftOut) {
   EXPECT_THAT(NamesOfPhase(*root, "X"), ElementsAre("a"));
 }
 
+// A number such as 1e14 is written out, so an arrow can be longer here than in the file. Its number
+// can be as long. The lengths differ, so that some of 800 arrows are where a piece ends.
+TEST_F(SourceArgumentsTest, ArrowsThatGrowAreWrittenWhole) {
+  reader_.Range(main_, "a", 0, 10);
+  std::string numbers = "1e14";
+  while (numbers.size() < 4000) numbers += ",1e14";
+  const uint32_t event = reader_.Name("{\"ph\":\"t\",\"name\":\"long\",\"bp\":[" + numbers + "]}");
+  constexpr uint32_t kArrows = 800;
+  for (uint32_t row = 0; row < kArrows; ++row) {
+    const auto add = [&](const char* key, ArgumentType type, int64_t value) {
+      reader_.Argument({report::kArgumentOfLooseFlow, 0, row, reader_.Name(key), type, value});
+    };
+    add("flow", ArgumentType::kJson, event);
+    add("id", ArgumentType::kJson, reader_.Name('"' + std::string(4090 - row, 'i') + '"'));
+    add("ns", ArgumentType::kInteger, 5);
+  }
+  absl::StatusOr<JsonValue> root = ParseStrictJson(ExportOrDie(reader_));
+  ASSERT_THAT(root, IsOk());
+  const std::vector<std::string> names = NamesOfPhase(*root, "t");
+  ASSERT_THAT(names, SizeIs(kArrows));
+  EXPECT_THAT(names, testing::Each("long"));
+  for (const JsonValue& arrow : (*root)["traceEvents"].items) {
+    if (arrow["ph"].text != "t") continue;
+    ASSERT_THAT(arrow["bp"].items, SizeIs((numbers.size() + 1) / 5));
+    ASSERT_GE(arrow["id"].text.size(), size_t{3290});
+  }
+}
+
 TEST_F(SourceArgumentsTest, LabelsOfADamagedFileAreLeftOut) {
   reader_.Range(main_, "a", 0, 10);
   uint32_t row = 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -14,6 +15,7 @@
 #include <string>
 
 #include "daemon/base/unique_fd.h"
+#include "daemon/export/sink/output_buffer.h"
 #include "tests/export/sink/gunzip.h"
 #include "tests/export/sink/string_sink.h"
 #include "tests/fakes/status_matchers.h"
@@ -281,6 +283,37 @@ TEST(GzipSinkTest, TheSinksErrorIsTheStreamsErrorFromThenOn) {
   EXPECT_THAT(gzip->Append("x"), StatusIs(absl::StatusCode::kCancelled));
   EXPECT_THAT(gzip->Finish(), StatusIs(absl::StatusCode::kCancelled));
   EXPECT_EQ(out.finished(), 0);
+}
+
+TEST(OutputBufferTest, PiecesHaveAllThatWasWritten) {
+  StringSink out;
+  OutputBuffer buffer(out);
+  std::string text;
+  for (size_t i = 0; i < 100; ++i) {
+    const std::string part(i * 1000, static_cast<char>('a' + i % 26));
+    char* const at = buffer.Reserve(part.size());
+    std::copy(part.begin(), part.end(), at);
+    buffer.Commit(at + part.size());
+    text += part;
+  }
+  buffer.Append(text);
+  text += text;
+  ASSERT_THAT(buffer.Finish(), IsOk());
+  EXPECT_EQ(out.text(), text);
+}
+
+// Only a bug of a trace writer can do it. Nothing may be written after that.
+TEST(OutputBufferDeathTest, WritingPastTheRoomStopsTheProgram) {
+  StringSink out;
+  OutputBuffer buffer(out);
+  char* const at = buffer.Reserve(1);
+  EXPECT_DEATH(
+      {
+        buffer.Commit(at + OutputBuffer::kPieceBytes + 1);
+        buffer.Reserve(1);
+      },
+      "wrote more than it reserved");
+  EXPECT_DEATH(buffer.Reserve(OutputBuffer::kPieceBytes + 1), "asked for too much room");
 }
 
 }  // namespace
