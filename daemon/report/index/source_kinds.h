@@ -28,7 +28,8 @@ inline constexpr std::string_view kFlowKey = "flow";
 inline constexpr std::string_view kFlowIdKey = "id";
 inline constexpr std::string_view kFlowTimeKey = "ns";
 
-// A stream whose number has more than 32 bits: its only argument. `row`: wide_streams.h.
+// A stream whose number is negative, or from kFirstWideStream up: its only argument is that number.
+// `row`: which short number it has (wide_streams.h).
 inline constexpr uint8_t kArgumentOfWideStream = 35;
 inline constexpr std::string_view kWideStreamKey = "stream";
 

@@ -9,12 +9,10 @@ namespace profd::report {
 
 absl::StatusOr<WideStreams> WideStreams::Read(store::CaptureReader& reader) {
   WideStreams wide;
-  const bool has_any =
-      std::ranges::any_of(reader.record().gpu.streams, [](const GpuStream& stream) {
-        return stream.stream >= kFirstWideStream &&
-               stream.stream < int64_t{kFirstWideStream} + kMostWideStreams;
-      });
-  if (!has_any) return wide;
+  // The record's list of streams would not do: of a file it is cut. Most captures need not be read.
+  const bool may_have_any =
+      std::ranges::find(reader.names(), kWideStreamKey) != reader.names().end();
+  if (!may_have_any) return wide;
   RETURN_IF_ERROR(reader.ForEach<ArgumentRow>([&](const ArgumentBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       if (batch.of[i] != kArgumentOfWideStream || batch.row[i] >= kMostWideStreams) continue;

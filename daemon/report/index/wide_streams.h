@@ -1,8 +1,8 @@
-// Streams of imported traces whose numbers have more than 32 bits, such as HIP's, which are
+// Streams of imported traces whose numbers are negative, or from kFirstWideStream up: HIP's are
 // addresses. Rows of a capture have a short number in their place; reports and labels show the
 // trace's own.
 //
-// Threads: any, one reader each. Errors: the reader's. Memory: 16 bytes per such stream.
+// Threads: any, one reader each. Errors: the reader's. Memory: 8 bytes per such stream.
 #ifndef PROFD_DAEMON_REPORT_INDEX_WIDE_STREAMS_H_
 #define PROFD_DAEMON_REPORT_INDEX_WIDE_STREAMS_H_
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "daemon/report/index/interval_set.h"
+#include "daemon/report/index/source_kinds.h"
+#include "daemon/report/index/wide_streams.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 
@@ -16,6 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 class IdleTableTest : public testing::Test {
  protected:
@@ -295,6 +298,24 @@ TEST(IntervalSetTest, MeasuresTheUnion) {
   EXPECT_EQ(set.MeasureIn(12, 20), 0u);
   EXPECT_EQ(set.MeasureIn(3, 7), 4u);
   EXPECT_EQ(set.MeasureIn(7, 3), 0u);
+}
+
+// The record's list of streams is cut at 4096, so that a capture may have streams that it lacks.
+TEST_F(IdleTableTest, StreamsHaveTheTracesNumbersAlsoIfTheRecordDoesNotListThem) {
+  constexpr int64_t kHip = 94'354'525'917'696;
+  Window(0, 100'000);
+  Launch(0, 10'000, 20'000, {.stream = kFirstWideStream});
+  Launch(0, 10'000, 20'000, {.stream = kFirstWideStream + 1});
+  ASSERT_THAT(reader_.record().gpu.streams, IsEmpty());
+  int64_t number = kHip;
+  for (const uint32_t row : {0, 1}) {
+    reader_.Argument({kArgumentOfWideStream, 0, row, reader_.Name(kWideStreamKey),
+                      ArgumentType::kInteger, number});
+    number = -5;
+  }
+  std::vector<int64_t> streams;
+  for (const StreamIdleRow& stream : Table().streams) streams.push_back(stream.stream);
+  EXPECT_THAT(streams, UnorderedElementsAre(kHip, -5));
 }
 
 TEST(IntervalSetTest, AnEmptySetMeasuresNothing) {
