@@ -102,7 +102,7 @@ absl::Status SourceArguments::Add(const ArgumentBatch& batch) {
   Table* table = nullptr;
   std::pair<uint8_t, uint32_t> last;
   for (size_t i = 0; i < batch.size; ++i) {
-    const uint8_t key = KeyOf(batch.key[i]);
+    const uint16_t key = KeyOf(batch.key[i]);
     if (key == kMostKeys) continue;
     const std::pair place(batch.of[i], batch.of_thread[i]);
     if (table == nullptr || place != last) {
@@ -119,15 +119,15 @@ absl::Status SourceArguments::Add(const ArgumentBatch& batch) {
 }
 
 // kMostKeys: it cannot be one, or there are too many.
-uint8_t SourceArguments::KeyOf(uint32_t name) {
-  uint8_t& known = key_of_name_[name];
+uint16_t SourceArguments::KeyOf(uint32_t name) {
+  uint16_t& known = key_of_name_[name];
   if (known != kMostKeys || names_[name].size() > kMostKeyBytes) return known;
   std::string text = ",";
   AppendJsonString(names_[name], text);
   text += ":";
   const auto found = std::ranges::find(keys_, text, &Key::text);
   if (found == keys_.end() && keys_.size() == kMostKeys) return known;
-  known = static_cast<uint8_t>(found - keys_.begin());
+  known = static_cast<uint16_t>(found - keys_.begin());
   if (found != keys_.end()) return known;
   Key key = {.text = std::move(text), .name = names_[name]};
   key.rank = kLast.size();
@@ -151,16 +151,16 @@ uint8_t SourceArguments::KeyOf(uint32_t name) {
 }
 
 void SourceArguments::SortKeys() {
-  std::vector<uint8_t> order(keys_.size());
-  std::iota(order.begin(), order.end(), uint8_t{0});
-  std::ranges::sort(order, [&](uint8_t a, uint8_t b) {
+  std::vector<uint16_t> order(keys_.size());
+  std::iota(order.begin(), order.end(), uint16_t{0});
+  std::ranges::sort(order, [&](uint16_t a, uint16_t b) {
     return std::tie(keys_[a].part, keys_[a].rank, keys_[a].name) <
            std::tie(keys_[b].part, keys_[b].rank, keys_[b].name);
   });
   std::vector<Key> sorted;
-  std::vector<uint8_t> position(keys_.size());
-  for (const uint8_t key : order) {
-    position[key] = static_cast<uint8_t>(sorted.size());
+  std::vector<uint16_t> position(keys_.size());
+  for (const uint16_t key : order) {
+    position[key] = static_cast<uint16_t>(sorted.size());
     sorted.push_back(std::move(keys_[key]));
   }
   keys_ = std::move(sorted);

@@ -71,7 +71,7 @@ class SourceArguments {
   struct Argument {
     int64_t value;
     uint32_t row;
-    uint8_t key;   // Index into the keys.
+    uint16_t key;  // Index into the keys.
     uint8_t type;  // ArgumentType
   };
   static_assert(sizeof(Argument) == 16);
@@ -117,20 +117,21 @@ class SourceArguments {
     ArgumentPart part = kLastArguments;
     uint64_t has = 0;  // What Row::has has of it.
   };
-  static constexpr size_t kMostKeys = 250;
+  // More than an import makes: of known arguments, unknown ones, arrows, and labels.
+  static constexpr uint16_t kMostKeys = 1000;
   static constexpr unsigned kPartShift = 60;
   static_assert(kRowArgumentCount <= kPartShift);
 
   explicit SourceArguments(std::span<const std::string> names) : names_(names) {}
   absl::Status Add(const ArgumentBatch& batch);
-  uint8_t KeyOf(uint32_t name);
+  uint16_t KeyOf(uint32_t name);
   bool MayBeShown(uint32_t name);
   void SortKeys();
   void Sort();
 
   std::span<const std::string> names_;
   std::vector<Key> keys_;
-  std::vector<uint8_t> key_of_name_;   // By name; kMostKeys: not a key, or not yet.
+  std::vector<uint16_t> key_of_name_;  // By name; kMostKeys: not a key, or not yet.
   std::vector<uint8_t> may_be_shown_;  // By name: 0: not known, 1: yes, 2: no.
   std::map<std::pair<uint8_t, uint32_t>, Table> tables_;  // By kind and thread.
   size_t count_ = 0;

@@ -107,6 +107,19 @@ TEST_F(SourceArgumentsTest, AnEventWithMoreThanItMayHaveLacksTheRest) {
   EXPECT_THAT(KeysOf(Named(TraceOf(reader_), "a")["args"]), SizeIs(4));
 }
 
+// An import may keep 261 keys: known arguments, unknown ones, arrows, and labels.
+TEST_F(SourceArgumentsTest, AsManyKeysAsAnImportMayKeepAreWritten) {
+  reader_.Range(main_, "a", 0, 10);
+  constexpr int kKeys = 261;
+  for (int i = 0; i < kKeys; ++i) {
+    reader_.OfRange(main_, 0, "key" + std::to_string(i), ArgumentType::kInteger, i);
+  }
+  const JsonValue root = TraceOf(reader_);
+  const JsonValue& arguments = Named(root, "a")["args"];
+  ASSERT_THAT(KeysOf(arguments), SizeIs(kKeys));
+  EXPECT_EQ(arguments["key260"].integer(), 260);
+}
+
 TEST_F(SourceArgumentsTest, ArgumentsOfRowsThatAreNotThereAreHarmless) {
   reader_.Range(main_, "a", 0, 10);
   for (const uint8_t of : {uint8_t{0}, kArgumentOfRange, kArgumentOfGpu, kArgumentOfThread,
