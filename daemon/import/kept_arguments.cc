@@ -437,7 +437,11 @@ absl::Status KeptArguments::Drain(std::string_view key, Spool& spool, const Posi
     batch.clear();
     for (const Kept& kept : rows) {
       const std::optional<uint32_t> position = position_of(kept.of, kept.thread, kept.row);
-      if (!position.has_value()) continue;
+      if (!position.has_value()) {
+        // Of a range that is left out. Its arguments are counted with it, but arrows are events.
+        if (kept.of >= report::kFlowsOf) not_understood_.Count("flow at a range nested too deep");
+        continue;
+      }
       ArgumentRow row = {.of = kept.of,
                          .of_thread = kept.thread,
                          .row = *position,
@@ -445,7 +449,11 @@ absl::Status KeptArguments::Drain(std::string_view key, Spool& spool, const Posi
                          .type = kept.type,
                          .value = kept.value};
       const bool is_time = kept.of == report::kArgumentOfLooseFlow && key == report::kFlowTimeKey;
-      if (is_time && __builtin_sub_overflow(kept.value, start_ns, &row.value)) continue;
+      if (is_time && (__builtin_sub_overflow(kept.value, start_ns, &row.value) ||
+                      !report::IsWithinReachOfFlows(row.value))) {
+        not_understood_.Count("flow over a year away");
+        continue;
+      }
       batch.push_back(row);
     }
     return sink.Append(batch);

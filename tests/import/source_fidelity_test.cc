@@ -333,6 +333,31 @@ TEST_F(SourceFidelityTest, ATraceWithoutArrowsGetsThoseThatFollowFromItsNumbers)
   EXPECT_EQ(Export(Write("once.json", text)), text);
 }
 
+TEST_F(SourceFidelityTest, ArrowsAtRangesThatAreNestedTooDeepAreCounted) {
+  std::string events;
+  constexpr int kRanges = 200;
+  for (int i = 0; i < kRanges; ++i) {
+    StrAppend(&events, i > 0 ? "," : "",
+              R"({"ph":"X","cat":"user_annotation","name":"r","pid":9,"tid":9,"ts":)", i,
+              R"(,"dur":)", 1000 - 2 * i, R"(},{"ph":"s","id":)", i, R"(,"pid":9,"tid":9,"ts":)", i,
+              R"(,"cat":"c","name":"n"})");
+  }
+  const json exported = json::parse(Export(Write("deep.json", TraceOf(events))));
+  const auto kept = static_cast<int64_t>(FlowsOf(exported).size());
+  EXPECT_GT(kept, 0);
+  EXPECT_LT(kept, kRanges);
+  EXPECT_EQ(record_.imported.not_understood.at("flow at a range nested too deep"), kRanges - kept);
+}
+
+TEST_F(SourceFidelityTest, ArrowsThatAreTooFarAwayAreCounted) {
+  const json exported = json::parse(Export(Write(
+      "far.json",
+      TraceOf(StrCat(kCall, R"(,{"ph":"s","id":3,"pid":9,"tid":9,"ts":40000000000000,"cat":"c"})",
+                     R"(,{"ph":"f","id":3,"pid":9,"tid":9,"ts":50,"cat":"c"})")))));
+  EXPECT_EQ(FlowsOf(exported).size(), 1u);
+  EXPECT_EQ(record_.imported.not_understood.at("flow over a year away"), 1);
+}
+
 TEST_F(SourceFidelityTest, AnArrowWithoutATimeIsCounted) {
   Export(Write("timeless.json",
                TraceOf(StrCat(kCall, R"(,{"ph":"s","id":3,"pid":9,"tid":9,"cat":"ac2g"})"))));

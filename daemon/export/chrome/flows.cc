@@ -15,8 +15,6 @@ namespace {
 // Of an arrow: its number, its time, and what is between its parts.
 constexpr size_t kMostNumberAndTimeBytes =
     SourceArguments::kMostValueBytes + 2 * kMostNumberBytes + 32;
-// No time lies further from the capture: a year.
-constexpr int64_t kMostFlowReachNs = int64_t{366} * 24 * 3600 * 1'000'000'000;
 
 bool IsFlowPhase(char phase) { return phase == 's' || phase == 't' || phase == 'f'; }
 
@@ -57,7 +55,7 @@ void ChromeFlows::FindLoose() {
   const auto take = [&](const Found& found) {
     if (found.event == nullptr || found.time == nullptr ||
         found.time->type != static_cast<uint8_t>(ArgumentType::kInteger) ||
-        found.time->value < -kMostFlowReachNs || found.time->value > kMostFlowReachNs) {
+        !report::IsWithinReachOfFlows(found.time->value)) {
       return;
     }
     const auto event = nlohmann::ordered_json::parse(source_.JsonOf(*found.event), nullptr,

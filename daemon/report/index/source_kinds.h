@@ -27,6 +27,11 @@ inline constexpr uint8_t kArgumentOfLooseFlow = 34;
 inline constexpr std::string_view kFlowKey = "flow";
 inline constexpr std::string_view kFlowIdKey = "id";
 inline constexpr std::string_view kFlowTimeKey = "ns";
+// No such arrow is further from the start than a year, so that times cannot overflow.
+constexpr bool IsWithinReachOfFlows(int64_t ns) {
+  constexpr int64_t kMostNs = int64_t{366} * 24 * 3600 * 1'000'000'000;
+  return ns >= -kMostNs && ns <= kMostNs;
+}
 
 // A stream whose number is negative, or from kFirstWideStream up: its only argument is that number.
 // `row`: which short number it has (wide_streams.h).
