@@ -150,7 +150,11 @@ class DaemonSource final : public CaptureSource {
 
 absl::StatusOr<table::Report> DemandingReport(CaptureSource& source,
                                               const report::ReportRequest& request) {
-  if (source.view().record.file_bytes <= kMostBytesForDaemon) return source.Report(request);
+  if (source.view().record.file_bytes <= kMostBytesForDaemon) {
+    absl::StatusOr<table::Report> report = source.Report(request);
+    // It needs more than the daemon gives a report, or too many wait there.
+    if (!absl::IsResourceExhausted(report.status())) return report;
+  }
   ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
   return report::MakeReport(*reader, request);
 }

@@ -45,7 +45,8 @@ class CaptureSource {
 };
 
 // The report of reports.h, for one that reads the events several times: made by the daemon, which
-// answers in kilobytes, from captures of at most kMostBytesForDaemon; larger ones are copied here.
+// answers in kilobytes, from captures of at most kMostBytesForDaemon. Larger ones are copied here,
+// as are those for which the daemon has not enough memory or time.
 inline constexpr int64_t kMostBytesForDaemon = int64_t{64} << 20;
 absl::StatusOr<table::Report> DemandingReport(CaptureSource& source,
                                               const report::ReportRequest& request);

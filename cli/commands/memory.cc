@@ -42,7 +42,7 @@ absl::Status KeepDevice(const std::string& name, report::MemoryReport& report) {
 // The daemon's answer, where there are few samples; all samples are as much as the capture itself.
 absl::StatusOr<report::MemoryReport> MemoryOf(CaptureSource& source,
                                               const report::MemoryOptions& options) {
-  if (options.max_points > 0) {
+  if (options.max_points > 0 && options.peak_by_op) {
     ASSIGN_OR_RETURN(
         const table::Report report,
         DemandingReport(

@@ -27,9 +27,10 @@ namespace {
 
 constexpr int64_t kEvidenceForPeople = 3;
 
-absl::StatusOr<report::FindingThresholds> ReadThresholds(const ParsedFlags& flags) {
+// The file's text; empty: none is given.
+absl::StatusOr<std::string> ReadThresholds(const ParsedFlags& flags) {
   const std::optional<std::string> path = flags.Get("thresholds");
-  if (!path.has_value()) return report::FindingThresholds();
+  if (!path.has_value()) return std::string();
   std::ifstream file(*path, std::ios::binary);
   std::string text;
   // One byte more than is allowed, so that the parser refuses what is too long.
@@ -40,10 +41,10 @@ absl::StatusOr<report::FindingThresholds> ReadThresholds(const ParsedFlags& flag
   if (!file.is_open() || file.bad()) {
     return UsageError(StrCat("--thresholds: cannot read ", ForDisplay(*path, 200)));
   }
-  absl::StatusOr<report::FindingThresholds> thresholds = report::ParseFindingThresholds(text);
-  if (thresholds.ok()) return thresholds;
-  return UsageError(StrCat("--thresholds: ", ForDisplay(*path, 200), ", ",
-                           FromAbsl(thresholds.status().message())));
+  const absl::Status status = report::ParseFindingThresholds(text).status();
+  if (status.ok()) return text;
+  return UsageError(
+      StrCat("--thresholds: ", ForDisplay(*path, 200), ", ", FromAbsl(status.message())));
 }
 
 // nullopt: for the terminal.
@@ -69,6 +70,7 @@ absl::Status WriteHtml(Invocation& invocation, store::CaptureReader& reader,
 }
 
 struct ReportOptions {
+  std::string thresholds_text;  // Valid.
   report::FindingThresholds thresholds;
   FindingsView view;
   std::optional<std::string> html;
@@ -79,7 +81,8 @@ absl::StatusOr<ReportOptions> ReadOptions(const Invocation& invocation) {
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit, invocation.flags().Int("limit", 0));
   options.view = {.evidence_rows = limit.value_or(kEvidenceForPeople),
                   .all = invocation.flags().Has("all")};
-  ASSIGN_OR_RETURN(options.thresholds, ReadThresholds(invocation.flags()));
+  ASSIGN_OR_RETURN(options.thresholds_text, ReadThresholds(invocation.flags()));
+  ASSIGN_OR_RETURN(options.thresholds, report::ParseFindingThresholds(options.thresholds_text));
   ASSIGN_OR_RETURN(options.html, HtmlPath(invocation));
   return options;
 }
@@ -99,8 +102,8 @@ std::string MemberName(const CaptureSet::Member& member) {
 absl::StatusOr<report::FindingsReport> FindingsOf(CaptureSource& source,
                                                   const ReportOptions& options) {
   report::ReportRequest request = {.report = "findings"};
-  if (options.thresholds != report::FindingThresholds()) {
-    request.options["thresholds"] = report::FormatFindingThresholds(options.thresholds);
+  if (!options.thresholds_text.empty()) {
+    request.options["thresholds"] = ToValidUtf8(options.thresholds_text);  // Of comments.
   }
   ASSIGN_OR_RETURN(const table::Report report, DemandingReport(source, request));
   return report::FindingsFrom(report);

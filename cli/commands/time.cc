@@ -38,7 +38,8 @@ absl::StatusOr<report::ReportRequest> ParseRequest(const ParsedFlags& flags, boo
 
 absl::StatusOr<int> RunTime(Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
-  if (invocation.json() && flags.Has("csv")) return UsageError("--csv does not go with --json");
+  if (invocation.json() && flags.Has("csv"))
+    return UsageError("--csv and --json are mutually exclusive");
   const bool is_for_people = !invocation.json() && !flags.Has("csv");
   ASSIGN_OR_RETURN(const report::ReportRequest request, ParseRequest(flags, is_for_people));
   ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,

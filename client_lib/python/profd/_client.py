@@ -155,7 +155,8 @@ class Report:
         return self.table("ops", group_by=by, limit=limit, **only)
 
     def table(self, report: str, part: str = "", **options: Any) -> "DescribedTable":
-        """A report by its name, with the columns of `profctl REPORT ID --json`.
+        """A report by its name, with the columns of `profctl REPORT ID --json`; "findings" and
+        "memory" have tables of their own.
 
         report   "findings" (of `profctl report`), "ops", "modules", "steps", "memory", "time",
                  "kernels", "copies", "syncs", "idle", "compile", "collectives".

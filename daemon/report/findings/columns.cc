@@ -131,7 +131,7 @@ const table::Description<EvidenceRow>& EvidenceColumns() {
       {&EvidenceRow::start_ns,
        {.key = "start_ns",
         .title = "Start",
-        .doc = "When it, or the longest one, began; the smallest 64-bit number: not known",
+        .doc = "When it, or the longest one, began; -9223372036854775808: not known",
         .unit = Unit::kNs}}};
   return columns;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -53,7 +54,7 @@ std::vector<table::Field<Row>> WithBreakdown(std::vector<table::Field<Row>> fiel
       {Path<kBreakdown, &TimeBreakdown::idle_ns>(),
        Ns("idle_ns", "Idle", "Time in which it did nothing")},
       {Path<kBreakdown, &TimeBreakdown::compute_ns>(),
-       Ns("compute_ns", "Compute", "Time in which a kernel ran of computing ran")},
+       Ns("compute_ns", "Compute", "Time in which a kernel ran that is not communication")},
       {Path<kBreakdown, &TimeBreakdown::communication_ns>(),
        Ns("communication_ns", "Communication",
           "Time in which a kernel of communication (NCCL, RCCL) ran")},
@@ -345,6 +346,21 @@ absl::Status Read(const table::Report& report, std::string_view key,
   return absl::OkStatus();
 }
 
+// `steps` may be in another order, and some of them left out, but each has its row in `host_steps`
+// if there are any.
+absl::Status AddHost(const std::vector<TimeStep>& host_steps, std::vector<TimeStep>& steps) {
+  if (host_steps.empty()) return absl::OkStatus();
+  // Some traces have two steps of one number.
+  absl::flat_hash_map<std::pair<int64_t, int64_t>, const TimeStep*> known;
+  for (const TimeStep& step : host_steps) known[{step.index, step.duration_ns}] = &step;
+  for (TimeStep& step : steps) {
+    const auto found = known.find({step.index, step.duration_ns});
+    if (found == known.end()) return DoNotFit();
+    step.host = found->second->host;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 table::Report ToReport(const TimeReport& time) {
@@ -372,8 +388,7 @@ absl::StatusOr<TimeReport> TimeFrom(const table::Report& report) {
   std::vector<TimeStep> host_steps;
   RETURN_IF_ERROR(Read(report, "steps", StepColumns(), time.steps));
   RETURN_IF_ERROR(Read(report, "host_steps", HostColumns(), host_steps));
-  if (!host_steps.empty() && host_steps.size() != time.steps.size()) return DoNotFit();
-  for (size_t i = 0; i < host_steps.size(); ++i) time.steps[i].host = host_steps[i].host;
+  RETURN_IF_ERROR(AddHost(host_steps, time.steps));
   RETURN_IF_ERROR(Read(report, "host_gaps", HostGapColumns(), time.host_gap_table.rows));
   RETURN_IF_ERROR(Read(report, "devices", DeviceColumns(), time.devices));
   RETURN_IF_ERROR(Read(report, "streams", StreamIdleColumns(), time.streams));

@@ -217,7 +217,7 @@ TEST_F(FilesTest, FindingsTimeAndMemoryAreAnsweredByTheDaemon) {
   std::ofstream(Path("limits")) << "idle.host_wait_share = 0.5\n";
   EXPECT_EQ(Run({"report", "01J", "--thresholds", Path("limits")}).exit_code, 0);
   EXPECT_THAT(profd_.report_calls().back().options().at("thresholds"),
-              HasSubstr("idle.host_wait_share = "));
+              "idle.host_wait_share = 0.5\n");
 }
 
 TEST_F(FilesTest, ALargeCaptureIsCopiedAndReportedOnHere) {

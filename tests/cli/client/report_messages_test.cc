@@ -360,11 +360,21 @@ TEST(ReportMessageTest, MemoryThatDoesNotFitTogetherIsRefused) {
   EXPECT_THAT(report::MemoryFrom(KernelReport()), StatusIs(absl::StatusCode::kDataLoss));
 }
 
-TEST(ReportMessageTest, TimeThatDoesNotFitTogetherIsRefused) {
-  report::TimeReport more = SomeTime();
-  more.steps.resize(3);
+TEST(ReportMessageTest, SortedStepsKeepTheirTimeOnTheHost) {
   table::Report report = report::ToReport(SomeTime());
-  report.tables[1] = report::ToReport(more).tables[1];
+  ASSERT_THAT(table::Apply({.sort = "duration", .limit = 1}, report.tables[0]), IsOk());
+  const auto time = report::TimeFrom(report);
+  ASSERT_THAT(time, IsOk());
+  ASSERT_THAT(time->steps, SizeIs(1));
+  EXPECT_EQ(time->steps[0].index, 8);
+  EXPECT_EQ(time->steps[0].host.gpu_wait_ns, 5);
+}
+
+TEST(ReportMessageTest, TimeThatDoesNotFitTogetherIsRefused) {
+  report::TimeReport other = SomeTime();
+  other.steps[1].index = 9;
+  table::Report report = report::ToReport(SomeTime());
+  report.tables[1] = report::ToReport(other).tables[1];
   EXPECT_THAT(report::TimeFrom(report), StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_THAT(report::TimeFrom(KernelReport()), StatusIs(absl::StatusCode::kDataLoss));
 }
