@@ -266,7 +266,7 @@ class ResetsOverTcp:
     """Attackers over TCP, where gRPC's frames are not counted: connections are closed while profd uses
     more than half of its memory."""
 
-    memory_max_bytes = 512 << 20
+    memory_max_bytes = 1 << 30
     CLOSED = 'closed the remote connection that received most'
 
     def attack(self, port, *certificate):

@@ -96,7 +96,7 @@ void AcceptLoop::Loop(const char* thread_name, Watchdog* watchdog) {
     }
     // Last, so that the numbers of ended connections are not reused within one round.
     for (int i = 0; i < count; ++i) {
-      if (events[i].data.fd == listener_.get()) AcceptAll();
+      if (events[i].data.fd == listener_.get()) AcceptSome();
     }
   }
 }
@@ -110,8 +110,10 @@ bool AcceptLoop::Drain(std::span<const epoll_event> events) const {
   return true;
 }
 
-void AcceptLoop::AcceptAll() {
-  while (true) {
+// A few at a time: epoll tells of the rest again, after wakes and ends.
+void AcceptLoop::AcceptSome() {
+  constexpr int kMost = 64;
+  for (int accepted = 0; accepted < kMost; ++accepted) {
     UniqueFd connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection.valid()) {
       handlers_.on_connection(std::move(connection));

@@ -64,7 +64,7 @@ class AcceptLoop {
   void Loop(const char* thread_name, Watchdog* watchdog);
   // Takes the wakes that have come. False: there is none among `events`.
   bool Drain(std::span<const epoll_event> events) const;
-  void AcceptAll();
+  void AcceptSome();
 
   const UniqueFd listener_;
   const UniqueFd epoll_;
