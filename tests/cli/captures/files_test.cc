@@ -291,8 +291,9 @@ TEST_F(FilesTest, NoCommandWritesThroughALinkOfAnotherUser) {
   ASSERT_EQ(chmod(shared.c_str(), 01777), 0);
   std::ofstream(Path("victim")) << "precious";
   for (const std::string name : {"x.json", "x.csv", "x.html", "x.folded", "x.profd"}) {
-    std::filesystem::create_symlink(Path("victim"), shared + "/" + name);
-    ASSERT_EQ(lchown((shared + "/" + name).c_str(), 4242, 4242), 0);
+    const std::string link = StrCat(shared, "/", name);
+    std::filesystem::create_symlink(Path("victim"), link);
+    ASSERT_EQ(lchown(link.c_str(), 4242, 4242), 0);
   }
   for (const std::vector<std::string>& command :
        std::vector<std::vector<std::string>>{{"export", whole_, "-o", shared + "/x.json"},
@@ -571,7 +572,7 @@ TEST_F(FilesTest, ExportSaysWhatItMade) {
 
 TEST_F(FilesTest, WhatIsNoCaptureFailsAndSaysSo) {
   std::ofstream(Path("text.profd")) << "not a capture";
-  std::ofstream(Path("empty.profd"));
+  std::ofstream(Path("empty.profd")) << "";
   std::string damaged = profd_.file_bytes;
   damaged.resize(damaged.size() / 2);
   std::ofstream(Path("cut.profd")) << damaged;

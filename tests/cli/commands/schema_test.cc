@@ -8,6 +8,7 @@
 #include "cli/render/quotas.h"
 #include "cli/render/report_tables.h"
 #include "cli/render/schedules.h"
+#include "daemon/base/str_cat.h"
 #include "daemon/report/gpu/copy_table.h"
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/gpu/kernel_table.h"
@@ -56,16 +57,17 @@ std::vector<std::string> Violations(const Json& value, const Json& schema, const
   const Json& more =
       schema.contains("additionalProperties") ? schema["additionalProperties"] : Json();
   if (value.is_object() && more.is_object()) {
-    for (const auto& [key, member] : value.items()) add(Violations(member, more, at + "." + key));
+    for (const auto& [key, member] : value.items())
+      add(Violations(member, more, StrCat(at, ".", key)));
   } else if (value.is_object()) {
     for (const Json& key : schema.at("required")) {
-      if (!value.contains(key)) found.push_back(at + " lacks " + key.get<std::string>());
+      if (!value.contains(key)) found.push_back(StrCat(at, " lacks ", key.get<std::string>()));
     }
     for (const auto& [key, member] : value.items()) {
       if (schema.at("properties").contains(key)) {
-        add(Violations(member, schema.at("properties").at(key), at + "." + key));
+        add(Violations(member, schema.at("properties").at(key), StrCat(at, ".", key)));
       } else if (more == false) {
-        found.push_back(at + " has " + key);
+        found.push_back(StrCat(at, " has ", key));
       }
     }
   }
@@ -168,7 +170,7 @@ void ExpectDescribed(const Json& schema, const std::string& at) {
   if (schema.contains("properties")) {
     EXPECT_EQ(schema.at("additionalProperties"), false) << at;
     for (const auto& [key, member] : schema.at("properties").items()) {
-      const std::string inner = at + "." + key;
+      const std::string inner = StrCat(at, ".", key);
       const std::string doc = member.value("description", "");
       EXPECT_GT(doc.size(), 5U) << inner;
       EXPECT_FALSE(doc.ends_with('.')) << inner;
