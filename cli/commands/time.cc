@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kTimeRowsForPeople = 10;
 
-// With all rows for people, who are told how many more there are than --limit shows.
+// With all rows for people: they are told how many --limit hides.
 absl::StatusOr<report::ReportRequest> ParseRequest(const ParsedFlags& flags, bool is_for_people) {
   report::ReportRequest request = {.report = "time"};
   auto& options = request.options;

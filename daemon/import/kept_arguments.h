@@ -77,7 +77,7 @@ class KeptArguments {
 
   // An arrow's end: at one of the events that were added last, if it has the same row and time.
   absl::Status AddFlow(const TraceEvent& flow);
-  // An event of another kind: arrows behind it are not those of the events before it.
+  // An event of another kind: arrows that follow it are not those of the events before it.
   void ForgetEvents() { recent_[(next_recent_++) % kRecent].is_slice = false; }
   // A label of a row, or its place among rows.
   absl::Status AddLabel(const TraceEvent& label);

@@ -57,8 +57,9 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     server_.reset();
   }
 
-  grpc::Status GetNode(grpc::ServerContext*, const v1::GetNodeRequest*, v1::Node* node) override {
-    *node = fake_.node;
+  grpc::Status GetNode(grpc::ServerContext*, const v1::GetNodeRequest*,
+                       v1::Node* response) override {
+    *response = fake_.node;
     return grpc::Status::OK;
   }
 

@@ -147,6 +147,7 @@ TEST_F(RealClientTest, BusyThreadsAreReadWithoutAnInvalidRecord) {
   Step();
   std::atomic<bool> stop{false};
   std::vector<std::thread> loaders;
+  loaders.reserve(2);
   for (int i = 0; i < 2; ++i) {
     loaders.emplace_back([&stop] {
       profd_thread_name("loader");

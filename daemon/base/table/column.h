@@ -72,6 +72,14 @@ struct Column {
   friend bool operator==(const Column&, const Column&) = default;
 };
 
+// Columns of a member that was recorded or summed: the usual ones, by what their numbers mean.
+Column PlainColumn(std::string key, std::string title, std::string doc);
+Column CountColumn(std::string key, std::string title, std::string doc);
+Column NsColumn(std::string key, std::string title, std::string doc);
+Column BytesColumn(std::string key, std::string title, std::string doc);
+// `column`, of which a negative number means that it is not known.
+Column IfKnown(Column column);
+
 }  // namespace profd::table
 
 #endif  // PROFD_DAEMON_BASE_TABLE_COLUMN_H_

@@ -38,4 +38,31 @@ absl::Status AnyDescription::WriteRows(const Table& table, void* rows) const {
   return absl::OkStatus();
 }
 
+Column PlainColumn(std::string key, std::string title, std::string doc) {
+  return {.key = std::move(key), .title = std::move(title), .doc = std::move(doc)};
+}
+
+Column CountColumn(std::string key, std::string title, std::string doc) {
+  Column column = PlainColumn(std::move(key), std::move(title), std::move(doc));
+  column.unit = Unit::kCount;
+  return column;
+}
+
+Column NsColumn(std::string key, std::string title, std::string doc) {
+  Column column = PlainColumn(std::move(key), std::move(title), std::move(doc));
+  column.unit = Unit::kNs;
+  return column;
+}
+
+Column BytesColumn(std::string key, std::string title, std::string doc) {
+  Column column = PlainColumn(std::move(key), std::move(title), std::move(doc));
+  column.unit = Unit::kBytes;
+  return column;
+}
+
+Column IfKnown(Column column) {
+  column.nullable = true;
+  return column;
+}
+
 }  // namespace profd::table

@@ -232,6 +232,15 @@ class Description : public AnyDescription {
   }
 };
 
+// The rows of the report's table of this key. DATA_LOSS: there is none, or as FromTable().
+template <typename Row>
+absl::StatusOr<std::vector<Row>> RowsOf(const Report& report, std::string_view key,
+                                        const Description<Row>& columns) {
+  const Table* const table = report.Find(key);
+  if (table == nullptr) return DoNotFitTogether();
+  return columns.FromTable(*table);
+}
+
 }  // namespace profd::table
 
 #endif  // PROFD_DAEMON_BASE_TABLE_DESCRIPTION_H_

@@ -173,6 +173,10 @@ const Table* Report::Find(std::string_view key) const {
   return found == tables.end() ? nullptr : &*found;
 }
 
+absl::Status DoNotFitTogether() {
+  return absl::DataLossError("the parts of the report do not fit together");
+}
+
 absl::Status Check(const Report& report) {
   if (!IsKey(report.name)) return absl::DataLossError("the report has no name");
   if (!report.totals.columns.empty()) {

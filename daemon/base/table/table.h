@@ -79,6 +79,9 @@ struct Report {
   friend bool operator==(const Report&, const Report&) = default;
 };
 
+// DATA_LOSS: what each table of a report says may be right, but not together with the others.
+absl::Status DoNotFitTogether();
+
 // Whether a report from elsewhere keeps the promises above: one type and length per column, one
 // row of totals, keys that are identifiers. DATA_LOSS: it does not.
 absl::Status Check(const Report& report);

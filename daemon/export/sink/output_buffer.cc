@@ -44,7 +44,7 @@ void OutputBuffer::MakeRoom(size_t bytes) {
 }
 
 void OutputBuffer::Flush() {
-  // Memory behind the piece is overwritten.
+  // It wrote over the memory that follows the piece.
   if (next_ > end_) Die("wrote more than it reserved");
   const std::string_view bytes(piece_.get(), static_cast<size_t>(next_ - piece_.get()));
   if (status_.ok() && !bytes.empty()) status_ = sink_.Append(bytes);

@@ -17,11 +17,12 @@
 namespace profd::report {
 namespace {
 
+using table::RowsOf;
 using table::Unit;
 
 constexpr std::string_view kName = "findings";
 
-// What there is once in a report.
+// What is in a report once.
 struct Totals {
   std::string verdict;
   BoundBy bound = BoundBy::kUnknown;
@@ -177,26 +178,16 @@ const table::Description<QualityCheck>& CheckColumns() {
   return columns;
 }
 
-absl::Status DoNotFit() {
-  return absl::DataLossError("the parts of the report do not fit together");
-}
-
-template <typename Row>
-absl::StatusOr<std::vector<Row>> RowsOf(const table::Report& report, std::string_view key,
-                                        const table::Description<Row>& columns) {
-  const table::Table* const rows = report.Find(key);
-  if (rows == nullptr) return DoNotFit();
-  return columns.FromTable(*rows);
-}
-
 absl::StatusOr<std::vector<QualityCheck>> ChecksOf(const table::Report& report) {
   ASSIGN_OR_RETURN(std::vector<QualityCheck> checks, RowsOf(report, "checks", CheckColumns()));
   const table::Table& rows = *report.Find("checks");
   const size_t at = rows.Find("grade");
-  if (at == table::Table::npos || rows.columns[at].type != table::Type::kText) return DoNotFit();
+  if (at == table::Table::npos || rows.columns[at].type != table::Type::kText)
+    return table::DoNotFitTogether();
   const auto& grades = std::get<std::vector<std::string>>(rows.cells[at]);
   for (size_t i = 0; i < checks.size(); ++i) {
-    if (grades[i].size() != 1 || grades[i][0] < 'A' || grades[i][0] > 'D') return DoNotFit();
+    if (grades[i].size() != 1 || grades[i][0] < 'A' || grades[i][0] > 'D')
+      return table::DoNotFitTogether();
     checks[i].grade = grades[i][0];
   }
   return checks;
@@ -228,9 +219,9 @@ table::Report ToReport(const FindingsReport& findings) {
 }
 
 absl::StatusOr<FindingsReport> FindingsFrom(const table::Report& report) {
-  if (report.name != kName) return DoNotFit();
+  if (report.name != kName) return table::DoNotFitTogether();
   ASSIGN_OR_RETURN(const std::vector<Totals> all_totals, TotalsColumns().FromTable(report.totals));
-  if (all_totals.size() != 1) return DoNotFit();
+  if (all_totals.size() != 1) return table::DoNotFitTogether();
   const Totals& totals = all_totals.front();
   FindingsReport findings = {.verdict = totals.verdict,
                              .bound = totals.bound,
@@ -245,12 +236,12 @@ absl::StatusOr<FindingsReport> FindingsFrom(const table::Report& report) {
   ASSIGN_OR_RETURN(findings.findings, RowsOf(report, "findings", FindingColumns()));
   absl::flat_hash_map<std::string, Finding*> by_rule;
   for (Finding& finding : findings.findings) by_rule[finding.rule] = &finding;
-  if (by_rule.size() != findings.findings.size()) return DoNotFit();
+  if (by_rule.size() != findings.findings.size()) return table::DoNotFitTogether();
   ASSIGN_OR_RETURN(std::vector<EvidenceRow> evidence,
                    RowsOf(report, "evidence", EvidenceColumns()));
   for (EvidenceRow& row : evidence) {
     const auto finding = by_rule.find(row.rule);
-    if (finding == by_rule.end()) return DoNotFit();
+    if (finding == by_rule.end()) return table::DoNotFitTogether();
     finding->second->evidence.push_back(std::move(row));
   }
   ASSIGN_OR_RETURN(findings.skipped, RowsOf(report, "skipped", SkippedColumns()));

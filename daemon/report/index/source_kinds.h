@@ -16,7 +16,7 @@ inline constexpr std::string_view kLabelKey = "label";
 // Added to the kind of an event's row: the ends of arrows at that event. The key is the arrow
 // without its number and place, the value its number:
 //
-//   f,"cat":"ac2g","name":"ac2g","bp":"e"      its phase; behind the phase, from 2, which arrow of
+//   f,"cat":"ac2g","name":"ac2g","bp":"e"      its phase; after the phase, from 2, which arrow of
 //                                              the event it is
 inline constexpr uint8_t kFlowsOf = 64;
 inline constexpr uint32_t kMostFlowsOfEvent = 8;

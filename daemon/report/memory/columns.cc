@@ -14,35 +14,15 @@
 namespace profd::report {
 namespace {
 
-using table::Column;
+using table::BytesColumn;
+using table::CountColumn;
+using table::IfKnown;
+using table::NsColumn;
 using table::Path;
-using table::Unit;
+using table::PlainColumn;
+using table::RowsOf;
 
 constexpr std::string_view kName = "memory";
-
-Column Text(std::string key, std::string title, std::string doc) {
-  return {.key = std::move(key), .title = std::move(title), .doc = std::move(doc)};
-}
-Column Bytes(std::string key, std::string title, std::string doc) {
-  return {.key = std::move(key),
-          .title = std::move(title),
-          .doc = std::move(doc),
-          .unit = Unit::kBytes};
-}
-Column Ns(std::string key, std::string title, std::string doc) {
-  return {
-      .key = std::move(key), .title = std::move(title), .doc = std::move(doc), .unit = Unit::kNs};
-}
-Column Count(std::string key, std::string title, std::string doc) {
-  return {.key = std::move(key),
-          .title = std::move(title),
-          .doc = std::move(doc),
-          .unit = Unit::kCount};
-}
-Column IfKnown(Column column) {
-  column.nullable = true;
-  return column;
-}
 
 // A row of a device that names it, as all rows but those of the devices do.
 template <typename Row>
@@ -51,7 +31,7 @@ struct Of : Row {
 };
 template <typename Row>
 table::Field<Of<Row>> DeviceField() {
-  return {&Of<Row>::of, Text("device", "Device", "The device, such as cuda:0")};
+  return {&Of<Row>::of, PlainColumn("device", "Device", "The device, such as cuda:0")};
 }
 
 const table::Description<DeviceMemoryReport>& DeviceColumns() {
@@ -60,58 +40,61 @@ const table::Description<DeviceMemoryReport>& DeviceColumns() {
   constexpr auto kGrowth = &Device::growth;
   static const table::Description<Device> columns = {
       {Path<kMemory, &DeviceMemory::device>(),
-       Text("device", "Device", "The device, such as cuda:0")},
+       PlainColumn("device", "Device", "The device, such as cuda:0")},
       {Path<kMemory, &DeviceMemory::relative>(),
-       Text("relative", "Relative",
-            "Whether bytes count from 0 at the window's start, because the total is not known")},
+       PlainColumn(
+           "relative", "Relative",
+           "Whether bytes count from 0 at the window's start, because the total is not known")},
       {&Device::capacity_bytes,
-       IfKnown(Bytes("capacity_bytes", "Capacity", "Memory of the device"))},
+       IfKnown(BytesColumn("capacity_bytes", "Capacity", "Memory of the device"))},
       {Path<kMemory, &DeviceMemory::peak_bytes>(),
-       Bytes("peak_bytes", "Peak", "The most that was allocated at once")},
+       BytesColumn("peak_bytes", "Peak", "The most that was allocated at once")},
       {Path<kMemory, &DeviceMemory::peak_time_ns>(),
-       Ns("peak_time_ns", "Peak at", "When that was")},
-      {&Device::reserved_at_peak_bytes, IfKnown(Bytes("reserved_at_peak_bytes", "Reserved at peak",
-                                                      "What the allocator had reserved then"))},
+       NsColumn("peak_time_ns", "Peak at", "When that was")},
+      {&Device::reserved_at_peak_bytes,
+       IfKnown(BytesColumn("reserved_at_peak_bytes", "Reserved at peak",
+                           "What the allocator had reserved then"))},
       {Path<kMemory, &DeviceMemory::start_bytes>(),
-       Bytes("start_bytes", "Start", "Allocated when the window began")},
+       BytesColumn("start_bytes", "Start", "Allocated when the window began")},
       {Path<kMemory, &DeviceMemory::end_bytes>(),
-       Bytes("end_bytes", "End", "Allocated when it ended")},
+       BytesColumn("end_bytes", "End", "Allocated when it ended")},
       {Path<kMemory, &DeviceMemory::peak_reserved_bytes>(),
-       IfKnown(
-           Bytes("peak_reserved_bytes", "Peak reserved", "The most that the allocator reserved"))},
+       IfKnown(BytesColumn("peak_reserved_bytes", "Peak reserved",
+                           "The most that the allocator reserved"))},
       {&Device::peak_reserved_time_ns,
-       IfKnown(Ns("peak_reserved_time_ns", "Peak reserved at", "When that was"))},
+       IfKnown(NsColumn("peak_reserved_time_ns", "Peak reserved at", "When that was"))},
       {&Device::allocated_at_peak_reserved_bytes,
-       IfKnown(Bytes("allocated_at_peak_reserved_bytes", "Allocated at peak reserved",
-                     "What of it was allocated then"))},
+       IfKnown(BytesColumn("allocated_at_peak_reserved_bytes", "Allocated at peak reserved",
+                           "What of it was allocated then"))},
       {Path<kMemory, &DeviceMemory::allocation_count>(),
-       Count("allocation_count", "Allocations", "Number of allocations")},
-      {Path<kMemory, &DeviceMemory::free_count>(), Count("free_count", "Frees", "Number of frees")},
+       CountColumn("allocation_count", "Allocations", "Number of allocations")},
+      {Path<kMemory, &DeviceMemory::free_count>(),
+       CountColumn("free_count", "Frees", "Number of frees")},
       {Path<kMemory, &DeviceMemory::allocated_total_bytes>(),
-       Bytes("allocated_total_bytes", "Allocated in total", "Sum over allocations")},
+       BytesColumn("allocated_total_bytes", "Allocated in total", "Sum over allocations")},
       {Path<kMemory, &DeviceMemory::unknown_free_count>(),
-       Count("unknown_free_count", "Older frees", "Frees of blocks from before the window")},
+       CountColumn("unknown_free_count", "Older frees", "Frees of blocks from before the window")},
       {Path<kMemory, &DeviceMemory::unknown_free_bytes>(),
-       Bytes("unknown_free_bytes", "Older freed", "Their bytes")},
+       BytesColumn("unknown_free_bytes", "Older freed", "Their bytes")},
       {Path<kMemory, &DeviceMemory::repeated_free_count>(),
-       Count("repeated_free_count", "Repeated frees",
-             "Frees of an address that was freed before; they change no level")},
+       CountColumn("repeated_free_count", "Repeated frees",
+                   "Frees of an address that was freed before; they change no level")},
       {Path<kMemory, &DeviceMemory::peak_older_bytes>(),
-       Bytes("peak_older_bytes", "Older at peak",
-             "Alive at the peak, allocated before the window")},
+       BytesColumn("peak_older_bytes", "Older at peak",
+                   "Alive at the peak, allocated before the window")},
       {Path<kMemory, &DeviceMemory::peak_unknown_bytes>(),
-       Bytes("peak_unknown_bytes", "Unknown at peak",
-             "Alive at the peak, in no block of known size")},
+       BytesColumn("peak_unknown_bytes", "Unknown at peak",
+                   "Alive at the peak, in no block of known size")},
       {Path<kGrowth, &MemoryGrowth::step_count>(),
-       Count("growth_step_count", "Steps", "Steps that growth is judged by; 3 at least")},
+       CountColumn("growth_step_count", "Steps", "Steps that growth is judged by; 3 at least")},
       {Path<kGrowth, &MemoryGrowth::rising_count>(),
-       Count("growth_rising_count", "Rising steps",
-             "Of them, those that ended higher than the step before")},
+       CountColumn("growth_rising_count", "Rising steps",
+                   "Of them, those that ended higher than the step before")},
       {Path<kGrowth, &MemoryGrowth::bytes_per_step>(),
-       Bytes("growth_bytes_per_step", "Growth per step", "Median slope from step to step")},
+       BytesColumn("growth_bytes_per_step", "Growth per step", "Median slope from step to step")},
       {Path<kGrowth, &MemoryGrowth::unknown_because>(),
-       Text("growth_unknown_because", "Growth unknown because",
-            "Why growth is not known, although the level rises")}};
+       PlainColumn("growth_unknown_because", "Growth unknown because",
+                   "Why growth is not known, although the level rises")}};
   return columns;
 }
 
@@ -119,7 +102,7 @@ template <size_t kLayer>
 table::Field<Of<MemorySample>> LayerField() {
   const std::string layer(ToString(static_cast<MemoryLayer>(kLayer)));
   return {Path<&Of<MemorySample>::layer_bytes, kLayer>(),
-          Bytes(StrCat(layer, "_bytes"), layer, StrCat("Allocated bytes that are ", layer))};
+          BytesColumn(StrCat(layer, "_bytes"), layer, StrCat("Allocated bytes that are ", layer))};
 }
 
 const table::Description<Of<MemorySample>>& SampleColumns() {
@@ -127,10 +110,11 @@ const table::Description<Of<MemorySample>>& SampleColumns() {
   static_assert(kMemoryLayers == 9);
   static const table::Description<SampleCells> columns = {
       DeviceField<MemorySample>(),
-      {&SampleCells::time_ns, Ns("time_ns", "Time", "When the level changed to this")},
-      {&SampleCells::allocated_bytes, Bytes("allocated_bytes", "Allocated", "Allocated bytes")},
+      {&SampleCells::time_ns, NsColumn("time_ns", "Time", "When the level changed to this")},
+      {&SampleCells::allocated_bytes,
+       BytesColumn("allocated_bytes", "Allocated", "Allocated bytes")},
       {&SampleCells::reserved_bytes,
-       IfKnown(Bytes("reserved_bytes", "Reserved", "Bytes that the allocator reserved"))},
+       IfKnown(BytesColumn("reserved_bytes", "Reserved", "Bytes that the allocator reserved"))},
       LayerField<0>(),
       LayerField<1>(),
       LayerField<2>(),
@@ -169,13 +153,14 @@ void ForEachShareList(Device& device, Fn fn) {
 
 const table::Description<ShareRow>& ShareColumns() {
   static const table::Description<ShareRow> columns = {
-      {&ShareRow::of, Text("device", "Device", "The device, such as cuda:0")},
+      {&ShareRow::of, PlainColumn("device", "Device", "The device, such as cuda:0")},
       {&ShareRow::list,
-       Text("list", "List",
-            "What the memory alive at the peak is broken down by; suspects_by_op: what grows")},
-      {&ShareRow::name, Text("name", "Name", "The category, operator, module, or lifetime")},
-      {&ShareRow::bytes, Bytes("bytes", "Bytes", "Bytes of its blocks")},
-      {&ShareRow::blocks, Count("blocks", "Blocks", "Number of its blocks")}};
+       PlainColumn(
+           "list", "List",
+           "What the memory alive at the peak is broken down by; suspects_by_op: what grows")},
+      {&ShareRow::name, PlainColumn("name", "Name", "The category, operator, module, or lifetime")},
+      {&ShareRow::bytes, BytesColumn("bytes", "Bytes", "Bytes of its blocks")},
+      {&ShareRow::blocks, CountColumn("blocks", "Blocks", "Number of its blocks")}};
   return columns;
 }
 
@@ -184,13 +169,13 @@ const table::Description<Of<MemoryCategoryUse>>& CategoryColumns() {
   static const table::Description<CategoryCells> columns = {
       DeviceField<MemoryCategoryUse>(),
       {&CategoryCells::name,
-       Text("name", "Category",
-            "What memory was for: parameter, gradient, optimizer_state, buffer, input, "
-            "activation, temporary, or unknown")},
-      {&CategoryCells::peak_bytes, Bytes("peak_bytes", "Peak", "The most at once")},
+       PlainColumn("name", "Category",
+                   "What memory was for: parameter, gradient, optimizer_state, buffer, input, "
+                   "activation, temporary, or unknown")},
+      {&CategoryCells::peak_bytes, BytesColumn("peak_bytes", "Peak", "The most at once")},
       {&CategoryCells::byte_seconds,
-       Text("byte_seconds", "Byte seconds", "The integral of its bytes over the window")},
-      {&CategoryCells::block_count, Count("block_count", "Blocks", "Number of its blocks")}};
+       PlainColumn("byte_seconds", "Byte seconds", "The integral of its bytes over the window")},
+      {&CategoryCells::block_count, CountColumn("block_count", "Blocks", "Number of its blocks")}};
   return columns;
 }
 
@@ -225,17 +210,18 @@ bool Unpack(std::string_view packed, std::vector<std::string>& names) {
 
 const table::Description<BlockRow>& BlockColumns() {
   static const table::Description<BlockRow> columns = {
-      {&BlockRow::of, Text("device", "Device", "The device, such as cuda:0")},
-      {&BlockRow::bytes, Bytes("bytes", "Bytes", "Size of a block that was alive at the peak")},
-      {&BlockRow::allocated_ns, Ns("allocated_ns", "Allocated", "When it was allocated")},
-      {&BlockRow::freed_ns, IfKnown(Ns("freed_ns", "Freed", "When it was freed"))},
-      {&BlockRow::step, IfKnown(Text("step", "Step", "The step that allocated it"))},
-      {&BlockRow::category, Text("category", "Category", "What it was for")},
-      {&BlockRow::op, Text("op", "Op", "The outermost operator around the allocation")},
-      {&BlockRow::module, Text("module", "Module", "The module that it was allocated in")},
+      {&BlockRow::of, PlainColumn("device", "Device", "The device, such as cuda:0")},
+      {&BlockRow::bytes,
+       BytesColumn("bytes", "Bytes", "Size of a block that was alive at the peak")},
+      {&BlockRow::allocated_ns, NsColumn("allocated_ns", "Allocated", "When it was allocated")},
+      {&BlockRow::freed_ns, IfKnown(NsColumn("freed_ns", "Freed", "When it was freed"))},
+      {&BlockRow::step, IfKnown(PlainColumn("step", "Step", "The step that allocated it"))},
+      {&BlockRow::category, PlainColumn("category", "Category", "What it was for")},
+      {&BlockRow::op, PlainColumn("op", "Op", "The outermost operator around the allocation")},
+      {&BlockRow::module, PlainColumn("module", "Module", "The module that it was allocated in")},
       {&BlockRow::ranges,
-       Text("ranges", "Ranges",
-            "All ranges around the allocation, outermost first, each as LENGTH:NAME")}};
+       PlainColumn("ranges", "Ranges",
+                   "All ranges around the allocation, outermost first, each as LENGTH:NAME")}};
   return columns;
 }
 
@@ -243,23 +229,23 @@ const table::Description<Of<MemoryStepRow>>& StepColumns() {
   using StepCells = Of<MemoryStepRow>;
   static const table::Description<StepCells> columns = {
       DeviceField<MemoryStepRow>(),
-      {&StepCells::step, Text("step", "Step", "Number of the step")},
-      {&StepCells::start_bytes, Bytes("start_bytes", "Start", "Allocated when it began")},
-      {&StepCells::end_bytes, Bytes("end_bytes", "End", "Allocated when it ended")},
-      {&StepCells::lowest_bytes, Bytes("lowest_bytes", "Lowest", "The least in it")},
-      {&StepCells::peak_bytes, Bytes("peak_bytes", "Peak", "The most in it")},
+      {&StepCells::step, PlainColumn("step", "Step", "Number of the step")},
+      {&StepCells::start_bytes, BytesColumn("start_bytes", "Start", "Allocated when it began")},
+      {&StepCells::end_bytes, BytesColumn("end_bytes", "End", "Allocated when it ended")},
+      {&StepCells::lowest_bytes, BytesColumn("lowest_bytes", "Lowest", "The least in it")},
+      {&StepCells::peak_bytes, BytesColumn("peak_bytes", "Peak", "The most in it")},
       {&StepCells::peak_reserved_bytes,
-       IfKnown(Bytes("peak_reserved_bytes", "Reserved", "The most that was reserved"))},
+       IfKnown(BytesColumn("peak_reserved_bytes", "Reserved", "The most that was reserved"))},
       {&StepCells::allocation_count,
-       Count("allocation_count", "Allocations", "Number of allocations in it")},
+       CountColumn("allocation_count", "Allocations", "Number of allocations in it")},
       {&StepCells::allocated_total_bytes,
-       Bytes("allocated_total_bytes", "Allocated in total", "Their bytes, summed")},
+       BytesColumn("allocated_total_bytes", "Allocated in total", "Their bytes, summed")},
       {&StepCells::kept_bytes,
-       IfKnown(
-           Bytes("kept_bytes", "Kept",
-                 "Allocated in it and alive when the window ended; not known of the last step"))},
+       IfKnown(BytesColumn(
+           "kept_bytes", "Kept",
+           "Allocated in it and alive when the window ended; not known of the last step"))},
       {&StepCells::kept_blocks,
-       IfKnown(Count("kept_blocks", "Kept blocks", "Number of these blocks"))}};
+       IfKnown(CountColumn("kept_blocks", "Kept blocks", "Number of these blocks"))}};
   return columns;
 }
 
@@ -267,30 +253,20 @@ const table::Description<FailedAllocation>& FailedColumns() {
   using Failed = FailedAllocation;
   static const table::Description<Failed> columns = {
       {Path<&Failed::asked, &OutOfMemory::time_ns>(),
-       Ns("time_ns", "Time", "When an allocation failed")},
+       NsColumn("time_ns", "Time", "When an allocation failed")},
       {Path<&Failed::asked, &OutOfMemory::device>(),
-       Text("device", "Device", "The device, such as cuda:0")},
-      {Path<&Failed::asked, &OutOfMemory::bytes>(), Bytes("bytes", "Bytes", "What was asked for")},
-      {&Failed::step, IfKnown(Text("step", "Step", "The step that it was in"))},
+       PlainColumn("device", "Device", "The device, such as cuda:0")},
+      {Path<&Failed::asked, &OutOfMemory::bytes>(),
+       BytesColumn("bytes", "Bytes", "What was asked for")},
+      {&Failed::step, IfKnown(PlainColumn("step", "Step", "The step that it was in"))},
       {&Failed::allocated_bytes,
-       IfKnown(Bytes("allocated_bytes", "Allocated", "Allocated on the device then"))},
-      {&Failed::reserved_bytes, IfKnown(Bytes("reserved_bytes", "Reserved", "Reserved then"))},
+       IfKnown(BytesColumn("allocated_bytes", "Allocated", "Allocated on the device then"))},
+      {&Failed::reserved_bytes,
+       IfKnown(BytesColumn("reserved_bytes", "Reserved", "Reserved then"))},
       {&Failed::capacity_bytes,
-       IfKnown(Bytes("capacity_bytes", "Capacity", "Memory of the device"))},
-      {&Failed::op, Text("op", "Op", "The operator that asked; empty: not known")}};
+       IfKnown(BytesColumn("capacity_bytes", "Capacity", "Memory of the device"))},
+      {&Failed::op, PlainColumn("op", "Op", "The operator that asked; empty: not known")}};
   return columns;
-}
-
-absl::Status DoNotFit() {
-  return absl::DataLossError("the parts of the report do not fit together");
-}
-
-template <typename Row>
-absl::StatusOr<std::vector<Row>> RowsOf(const table::Report& report, std::string_view key,
-                                        const table::Description<Row>& columns) {
-  const table::Table* const found = report.Find(key);
-  if (found == nullptr) return DoNotFit();
-  return columns.FromTable(*found);
 }
 
 template <typename Row>
@@ -309,9 +285,9 @@ absl::Status Distribute(const table::Report& report, std::string_view key,
   ASSIGN_OR_RETURN(std::vector<Row> rows, RowsOf(report, key, columns));
   for (Row& row : rows) {
     const auto device = devices.find(row.of);
-    if (device == devices.end()) return DoNotFit();
+    if (device == devices.end()) return table::DoNotFitTogether();
     auto* const list = list_of(*device->second, row);
-    if (list == nullptr) return DoNotFit();
+    if (list == nullptr) return table::DoNotFitTogether();
     list->push_back(std::move(row));
   }
   return absl::OkStatus();
@@ -356,12 +332,12 @@ table::Report ToReport(const MemoryReport& memory) {
 }
 
 absl::StatusOr<MemoryReport> MemoryFrom(const table::Report& report) {
-  if (report.name != kName) return DoNotFit();
+  if (report.name != kName) return table::DoNotFitTogether();
   MemoryReport memory;
   ASSIGN_OR_RETURN(memory.devices, RowsOf(report, "devices", DeviceColumns()));
   DevicesByName devices;
   for (DeviceMemoryReport& device : memory.devices) devices[device.memory.device] = &device;
-  if (devices.size() != memory.devices.size()) return DoNotFit();
+  if (devices.size() != memory.devices.size()) return table::DoNotFitTogether();
   using Device = DeviceMemoryReport;
   RETURN_IF_ERROR(
       Distribute(report, "categories", CategoryColumns(), devices,

@@ -116,8 +116,8 @@ absl::Status DoNotFit() {
 
 // nullptr becomes an empty table: an older daemon may not know it.
 template <typename Row>
-absl::StatusOr<std::vector<Row>> RowsOf(const table::Report& report, std::string_view key,
-                                        const table::Description<Row>& description) {
+absl::StatusOr<std::vector<Row>> RowsIfAny(const table::Report& report, std::string_view key,
+                                           const table::Description<Row>& description) {
   const table::Table* const rows = report.Find(key);
   if (rows == nullptr) return std::vector<Row>();
   return description.FromTable(*rows);
@@ -142,8 +142,8 @@ absl::StatusOr<CollectiveTable> CollectivesFrom(const table::Report& report) {
   if (totals.size() == 1) collectives.left_out_count = totals.front().left_out_count;
   ASSIGN_OR_RETURN(collectives.rows, CollectiveColumns().FromTable(*rows));
   ASSIGN_OR_RETURN(collectives.communicators,
-                   RowsOf(report, "communicators", CommunicatorColumns()));
-  ASSIGN_OR_RETURN(collectives.steps, RowsOf(report, "steps", StepWorkColumns()));
+                   RowsIfAny(report, "communicators", CommunicatorColumns()));
+  ASSIGN_OR_RETURN(collectives.steps, RowsIfAny(report, "steps", StepWorkColumns()));
   const bool fits = std::ranges::all_of(collectives.rows, [&](const CollectiveRow& row) {
     return row.communicator < collectives.communicators.size() && row.duration_ns >= 0 &&
            row.exposed_ns >= 0;

@@ -18,21 +18,15 @@ namespace profd::report {
 namespace {
 
 using table::Column;
+using table::CountColumn;
+using table::NsColumn;
 using table::Path;
+using table::PlainColumn;
+using table::RowsOf;
 using table::Unit;
 
 constexpr std::string_view kName = "time";
 
-Column Ns(std::string key, std::string title, std::string doc) {
-  return {
-      .key = std::move(key), .title = std::move(title), .doc = std::move(doc), .unit = Unit::kNs};
-}
-Column Count(std::string key, std::string title, std::string doc) {
-  return {.key = std::move(key),
-          .title = std::move(title),
-          .doc = std::move(doc),
-          .unit = Unit::kCount};
-}
 Column Share(std::string key, std::string title, std::string doc, std::string formula) {
   return {.key = std::move(key),
           .title = std::move(title),
@@ -47,37 +41,38 @@ std::vector<table::Field<Row>> WithBreakdown(std::vector<table::Field<Row>> fiel
                                              std::vector<table::Field<Row>> more) {
   const std::vector<table::Field<Row>> breakdown = {
       {Path<kBreakdown, &TimeBreakdown::kernel_time_ns>(),
-       Ns("kernel_time_ns", "Kernel time",
-          "Of the whole, from the first work of the GPU to the last; of a step, its duration")},
+       NsColumn(
+           "kernel_time_ns", "Kernel time",
+           "Of the whole, from the first work of the GPU to the last; of a step, its duration")},
       {Path<kBreakdown, &TimeBreakdown::busy_ns>(),
-       Ns("busy_ns", "Busy", "Time in which the GPU did anything")},
+       NsColumn("busy_ns", "Busy", "Time in which the GPU did anything")},
       {Path<kBreakdown, &TimeBreakdown::idle_ns>(),
-       Ns("idle_ns", "Idle", "Time in which it did nothing")},
+       NsColumn("idle_ns", "Idle", "Time in which it did nothing")},
       {Path<kBreakdown, &TimeBreakdown::compute_ns>(),
-       Ns("compute_ns", "Compute", "Time in which a kernel ran that is not communication")},
+       NsColumn("compute_ns", "Compute", "Time in which a kernel ran that is not communication")},
       {Path<kBreakdown, &TimeBreakdown::communication_ns>(),
-       Ns("communication_ns", "Communication",
-          "Time in which a kernel of communication (NCCL, RCCL) ran")},
+       NsColumn("communication_ns", "Communication",
+                "Time in which a kernel of communication (NCCL, RCCL) ran")},
       {Path<kBreakdown, &TimeBreakdown::exposed_communication_ns>(),
-       Ns("exposed_communication_ns", "Comm exposed",
-          "The part of it in which nothing was computed")},
+       NsColumn("exposed_communication_ns", "Comm exposed",
+                "The part of it in which nothing was computed")},
       {Path<kBreakdown, &TimeBreakdown::overlapped_communication_ns>(),
-       Ns("overlapped_communication_ns", "overlapped", "The rest of it")},
+       NsColumn("overlapped_communication_ns", "overlapped", "The rest of it")},
       {Path<kBreakdown, &TimeBreakdown::copy_ns>(),
-       Ns("copy_ns", "Copies", "Time in which a copy or memset ran")},
+       NsColumn("copy_ns", "Copies", "Time in which a copy or memset ran")},
       {Path<kBreakdown, &TimeBreakdown::exposed_copy_ns>(),
-       Ns("exposed_copy_ns", "Copies exposed", "The part of it in which no kernel ran")},
+       NsColumn("exposed_copy_ns", "Copies exposed", "The part of it in which no kernel ran")},
       {Path<kBreakdown, &TimeBreakdown::host_only_ns>(),
-       Ns("host_only_ns", "Host only",
-          "Idle time in which nothing was launched that had yet to run")},
+       NsColumn("host_only_ns", "Host only",
+                "Idle time in which nothing was launched that had yet to run")},
       {Path<kBreakdown, &TimeBreakdown::idle_by_cause, &IdleCauses::host_wait_ns>(),
-       Ns("host_wait_ns", "Host wait",
-          "Idle time before work that was launched only after what ran before it had ended")},
+       NsColumn("host_wait_ns", "Host wait",
+                "Idle time before work that was launched only after what ran before it had ended")},
       {Path<kBreakdown, &TimeBreakdown::idle_by_cause, &IdleCauses::kernel_wait_ns>(),
-       Ns("kernel_wait_ns", "Kernel wait",
-          "Other idle time in gaps below 30 us: the cost of launching")},
+       NsColumn("kernel_wait_ns", "Kernel wait",
+                "Other idle time in gaps below 30 us: the cost of launching")},
       {Path<kBreakdown, &TimeBreakdown::idle_by_cause, &IdleCauses::other_ns>(),
-       Ns("other_ns", "Other", "The rest of the idle time")}};
+       NsColumn("other_ns", "Other", "The rest of the idle time")}};
   fields.insert(fields.end(), breakdown.begin(), breakdown.end());
   fields.insert(fields.end(), more.begin(), more.end());
   return fields;
@@ -96,7 +91,7 @@ const table::Description<TimeReport>& Totals() {
        {&TimeReport::device,
         {.key = "device", .doc = "The GPU whose time it is", .nullable = true}}},
       {{&TimeReport::unrecorded_ns,
-        Ns("unrecorded_ns", "", "Time between windows, in which nothing was recorded")},
+        NsColumn("unrecorded_ns", "", "Time between windows, in which nothing was recorded")},
        {&TimeReport::overlap,
         {.key = "overlap",
          .doc = "Share of communication that ran while the GPU computed; unknown: there was none",
@@ -104,64 +99,71 @@ const table::Description<TimeReport>& Totals() {
          .unit = Unit::kShare,
          .nullable = true}},
        {Path<kLaunches, &Launches::count>(),
-        Count("launch_count", "", "Launches whose work is in the capture")},
+        CountColumn("launch_count", "", "Launches whose work is in the capture")},
        {Path<kLaunches, &Launches::call_ns>(),
-        Ns("launch_call_ns", "", "Time of the host in their calls")},
+        NsColumn("launch_call_ns", "", "Time of the host in their calls")},
        {Path<kLaunches, &Launches::device_ns>(),
-        Ns("launched_ns", "", "Time of the launched work, summed")},
+        NsColumn("launched_ns", "", "Time of the launched work, summed")},
        {Path<kLaunches, &Launches::delay_ns>(),
-        Ns("launch_delay_ns", "", "Time from the end of the calls to the work, summed")},
+        NsColumn("launch_delay_ns", "", "Time from the end of the calls to the work, summed")},
        {Path<kLaunches, &Launches::median_delay_ns>(),
-        Ns("median_launch_delay_ns", "", "The median of these times")},
+        NsColumn("median_launch_delay_ns", "", "The median of these times")},
        {Path<kLaunches, &Launches::shorter_than_call_count>(),
-        Count("shorter_than_call_count", "", "Launches whose work took less time than their call")},
+        CountColumn("shorter_than_call_count", "",
+                    "Launches whose work took less time than their call")},
        {Path<kLaunches, &Launches::slow_call_count>(),
-        Count("slow_call_count", "", "Launches whose call took over 50 us")},
+        CountColumn("slow_call_count", "", "Launches whose call took over 50 us")},
        {Path<kLaunches, &Launches::late_count>(),
-        Count("late_count", "", "Launches whose work began over 100 us after their call")},
+        CountColumn("late_count", "", "Launches whose work began over 100 us after their call")},
        {Path<kLaunches, &Launches::kernel_count>(),
-        Count("kernel_count", "", "Kernels of the GPU, launched in the capture or not")},
-       {Path<kLaunches, &Launches::kernel_ns>(), Ns("kernel_ns", "", "Their time, summed")},
+        CountColumn("kernel_count", "", "Kernels of the GPU, launched in the capture or not")},
+       {Path<kLaunches, &Launches::kernel_ns>(), NsColumn("kernel_ns", "", "Their time, summed")},
        {Path<kLaunches, &Launches::short_kernel_count>(),
-        Count("short_kernel_count", "", "Kernels below 10 us")},
+        CountColumn("short_kernel_count", "", "Kernels below 10 us")},
        {Path<kLaunches, &Launches::short_kernel_ns>(),
-        Ns("short_kernel_ns", "", "Their time, summed")},
+        NsColumn("short_kernel_ns", "", "Their time, summed")},
        {Path<kLoader, &DataLoaderTime::count>(),
-        Count("data_loader_count", "", "Waits of the program for a batch of data")},
-       {Path<kLoader, &DataLoaderTime::total_ns>(), Ns("data_loader_ns", "", "Their time, summed")},
-       {Path<kLoader, &DataLoaderTime::max_ns>(), Ns("data_loader_max_ns", "", "The longest")},
+        CountColumn("data_loader_count", "", "Waits of the program for a batch of data")},
+       {Path<kLoader, &DataLoaderTime::total_ns>(),
+        NsColumn("data_loader_ns", "", "Their time, summed")},
+       {Path<kLoader, &DataLoaderTime::max_ns>(),
+        NsColumn("data_loader_max_ns", "", "The longest")},
        {Path<kLoader, &DataLoaderTime::in_steps_ns>(),
-        Ns("data_loader_in_steps_ns", "",
-           "The part of it that began in steps, on the thread of the steps")},
+        NsColumn("data_loader_in_steps_ns", "",
+                 "The part of it that began in steps, on the thread of the steps")},
        {&TimeReport::compiled_region_count,
-        Count("compiled_region_count", "", "Regions of torch.compile that ran")},
-       {&TimeReport::graph_break_count, Count("graph_break_count", "", "Graph breaks that it met")},
+        CountColumn("compiled_region_count", "", "Regions of torch.compile that ran")},
+       {&TimeReport::graph_break_count,
+        CountColumn("graph_break_count", "", "Graph breaks that it met")},
        {&TimeReport::host_needs,
         {.key = "host_needs",
          .doc = "What is missing to say how the host spent the steps; empty: nothing"}},
        {Path<kGaps, &HostGapTable::long_ns>(),
-        Ns("long_gap_ns", "", "Time outside operators in gaps of 100 us or more")},
-       {Path<kGaps, &HostGapTable::short_count>(), Count("short_gap_count", "", "Shorter gaps")},
-       {Path<kGaps, &HostGapTable::short_ns>(), Ns("short_gap_ns", "", "Time in them")}}));
+        NsColumn("long_gap_ns", "", "Time outside operators in gaps of 100 us or more")},
+       {Path<kGaps, &HostGapTable::short_count>(),
+        CountColumn("short_gap_count", "", "Shorter gaps")},
+       {Path<kGaps, &HostGapTable::short_ns>(), NsColumn("short_gap_ns", "", "Time in them")}}));
   return columns;
 }
 
 const table::Description<TimeStep>& StepColumns() {
   static const table::Description<TimeStep> columns(WithBreakdown<TimeStep, &TimeStep::device>(
       {{&TimeStep::index, {.key = "index", .title = "Step", .doc = "Number of the step"}},
-       {&TimeStep::duration_ns, Ns("duration_ns", "Duration", "From its mark to the next")}},
+       {&TimeStep::duration_ns, NsColumn("duration_ns", "Duration", "From its mark to the next")}},
       {{&TimeStep::launch_count,
-        Count("launch_count", "Launches", "Calls that launched work of the GPU")},
-       {&TimeStep::launch_ns, Ns("launch_ns", "Launching", "Time of the host in these calls")},
-       {&TimeStep::sync_count, Count("sync_count", "Syncs", "Calls that wait for a GPU")},
-       {&TimeStep::sync_ns, Ns("sync_ns", "Sync", "Time of the host in these calls")},
-       {&TimeStep::data_loader_ns, Ns("data_loader_ns", "Data loader",
-                                      "Time in which the thread of the steps waited for data")},
+        CountColumn("launch_count", "Launches", "Calls that launched work of the GPU")},
+       {&TimeStep::launch_ns,
+        NsColumn("launch_ns", "Launching", "Time of the host in these calls")},
+       {&TimeStep::sync_count, CountColumn("sync_count", "Syncs", "Calls that wait for a GPU")},
+       {&TimeStep::sync_ns, NsColumn("sync_ns", "Sync", "Time of the host in these calls")},
+       {&TimeStep::data_loader_ns,
+        NsColumn("data_loader_ns", "Data loader",
+                 "Time in which the thread of the steps waited for data")},
        {&TimeStep::compiled_regions,
-        Count("compiled_regions", "Regions", "Regions of torch.compile that ran")},
-       {&TimeStep::after_graph_breaks,
-        Count("after_graph_breaks", "after breaks", "Regions that continue after a graph break")},
-       {&TimeStep::compile_ns, Ns("compile_ns", "Compiling", "Time of torch.compile")}}));
+        CountColumn("compiled_regions", "Regions", "Regions of torch.compile that ran")},
+       {&TimeStep::after_graph_breaks, CountColumn("after_graph_breaks", "after breaks",
+                                                   "Regions that continue after a graph break")},
+       {&TimeStep::compile_ns, NsColumn("compile_ns", "Compiling", "Time of torch.compile")}}));
   return columns;
 }
 
@@ -169,24 +171,27 @@ const table::Description<TimeStep>& StepColumns() {
 const table::Description<TimeStep>& HostColumns() {
   static const table::Description<TimeStep> columns = {
       {&TimeStep::index, {.key = "index", .title = "Step", .doc = "Number of the step"}},
-      {&TimeStep::duration_ns, Ns("duration_ns", "Duration", "From its mark to the next")},
+      {&TimeStep::duration_ns, NsColumn("duration_ns", "Duration", "From its mark to the next")},
       {Path<&TimeStep::host, &HostSplit::operators_ns>(),
-       Ns("operators_ns", "Operators",
-          "In operators, and in calls outside them that do not wait. Each instant of a step is in "
-          "the first of these parts that applies: data loading, GPU wait, collectives, compiling, "
-          "operators")},
+       NsColumn(
+           "operators_ns", "Operators",
+           "In operators, and in calls outside them that do not wait. Each instant of a step is in "
+           "the first of these parts that applies: data loading, GPU wait, collectives, compiling, "
+           "operators")},
       {Path<&TimeStep::host, &HostSplit::collectives_ns>(),
-       Ns("collectives_ns", "Collectives", "In collectives on the host, or waiting for them")},
+       NsColumn("collectives_ns", "Collectives",
+                "In collectives on the host, or waiting for them")},
       {Path<&TimeStep::host, &HostSplit::data_loader_ns>(),
-       Ns("data_loader_ns", "Data loading", "Waiting for data")},
+       NsColumn("data_loader_ns", "Data loading", "Waiting for data")},
       {Path<&TimeStep::host, &HostSplit::compile_ns>(),
-       Ns("compile_ns", "Compiling", "In compilations of torch.compile")},
+       NsColumn("compile_ns", "Compiling", "In compilations of torch.compile")},
       {Path<&TimeStep::host, &HostSplit::gpu_wait_ns>(),
-       Ns("gpu_wait_ns", "GPU wait", "In calls that wait for a GPU")},
+       NsColumn("gpu_wait_ns", "GPU wait", "In calls that wait for a GPU")},
       {Path<&TimeStep::host, &HostSplit::outside_ns>(),
-       Ns("outside_ns", "Outside operators", "In none of these: Python, or waiting unrecorded")},
+       NsColumn("outside_ns", "Outside operators",
+                "In none of these: Python, or waiting unrecorded")},
       {Path<&TimeStep::host, &HostSplit::other_ns>(),
-       Ns("other_ns", "Other", "The same, while the profiler itself worked")}};
+       NsColumn("other_ns", "Other", "The same, while the profiler itself worked")}};
   return columns;
 }
 
@@ -200,13 +205,13 @@ const table::Description<HostGapRow>& HostGapColumns() {
        {.key = "where", .title = "In", .doc = "The range or function around most of the longest"}},
       {&HostGapRow::lines,
        {.key = "lines", .title = "Lines", .doc = "Lines of Python around it, where recorded"}},
-      {&HostGapRow::count, Count("count", "Count", "Number of gaps")},
-      {&HostGapRow::step_count, Count("step_count", "Steps", "Steps that have one")},
-      {&HostGapRow::total_ns, Ns("total_ns", "Total", "Their time, summed")},
-      {&HostGapRow::median_ns, Ns("median_ns", "Median", "The median of their times")},
-      {&HostGapRow::max_ns, Ns("max_ns", "Max", "The longest")},
+      {&HostGapRow::count, CountColumn("count", "Count", "Number of gaps")},
+      {&HostGapRow::step_count, CountColumn("step_count", "Steps", "Steps that have one")},
+      {&HostGapRow::total_ns, NsColumn("total_ns", "Total", "Their time, summed")},
+      {&HostGapRow::median_ns, NsColumn("median_ns", "Median", "The median of their times")},
+      {&HostGapRow::max_ns, NsColumn("max_ns", "Max", "The longest")},
       {&HostGapRow::longest_start_ns,
-       Ns("longest_start_ns", "Begin of the longest", "When the longest began")},
+       NsColumn("longest_start_ns", "Begin of the longest", "When the longest began")},
       {&HostGapRow::longest_step,
        {.key = "longest_step",
         .title = "Step of the longest",
@@ -218,7 +223,7 @@ const table::Description<HostGapRow>& HostGapColumns() {
 const table::Description<TimeDevice>& DeviceColumns() {
   static const table::Description<TimeDevice> columns = {
       {&TimeDevice::number, {.key = "device", .title = "GPU", .doc = "A GPU that did anything"}},
-      {&TimeDevice::busy_ns, Ns("busy_ns", "Busy", "Time in which it did")}};
+      {&TimeDevice::busy_ns, NsColumn("busy_ns", "Busy", "Time in which it did")}};
   return columns;
 }
 
@@ -231,7 +236,7 @@ const table::Description<KernelTypeTime>& KernelTypeColumns() {
       {&KernelTypeTime::communication,
        {.key = "communication", .title = "Communication", .doc = "Whether kernels communicated"}},
       {&KernelTypeTime::copy, {.key = "copy", .title = "Copy", .doc = "Whether copies ran"}},
-      {&KernelTypeTime::total_ns, Ns("total_ns", "Time", "Time in which these ran at once")},
+      {&KernelTypeTime::total_ns, NsColumn("total_ns", "Time", "Time in which these ran at once")},
       {&KernelTypeTime::share,
        Share("share", "%", "Its share of all rows", "total_ns / their sum")}};
   return columns;
@@ -243,15 +248,18 @@ const table::Description<LaunchingOpRow>& LaunchingOpColumns() {
        {.key = "name",
         .title = "Launched in",
         .doc = "The innermost range around the launches; empty: none"}},
-      {&LaunchingOpRow::launch_count, Count("launch_count", "Launches", "Number of launches")},
-      {&LaunchingOpRow::call_ns, Ns("call_ns", "Host", "Time of the host in their calls")},
-      {&LaunchingOpRow::device_ns, Ns("device_ns", "GPU", "Time of the launched work, summed")},
+      {&LaunchingOpRow::launch_count,
+       CountColumn("launch_count", "Launches", "Number of launches")},
+      {&LaunchingOpRow::call_ns, NsColumn("call_ns", "Host", "Time of the host in their calls")},
+      {&LaunchingOpRow::device_ns,
+       NsColumn("device_ns", "GPU", "Time of the launched work, summed")},
       {&LaunchingOpRow::short_kernel_count,
-       Count("short_kernel_count", "Short", "Kernels below 10 us")},
-      {&LaunchingOpRow::shorter_than_call_count, Count("shorter_than_call_count", "Below the call",
-                                                       "Kernels that took less than their call")},
+       CountColumn("short_kernel_count", "Short", "Kernels below 10 us")},
+      {&LaunchingOpRow::shorter_than_call_count,
+       CountColumn("shorter_than_call_count", "Below the call",
+                   "Kernels that took less than their call")},
       {&LaunchingOpRow::host_wait_ns,
-       Ns("host_wait_ns", "GPU waited", "Idle time of the GPU before its late launches")},
+       NsColumn("host_wait_ns", "GPU waited", "Idle time of the GPU before its late launches")},
       {&LaunchingOpRow::launch_bound,
        {.key = "launch_bound",
         .title = "Launch bound",
@@ -259,25 +267,22 @@ const table::Description<LaunchingOpRow>& LaunchingOpColumns() {
   return columns;
 }
 
-Column Entries(std::string key, std::string title, std::string doc) {
-  return {.key = std::move(key), .title = std::move(title), .doc = std::move(doc)};
-}
-
 const table::Description<QueueRow>& QueueColumns() {
   static const table::Description<QueueRow> columns = {
       {&QueueRow::stream, {.key = "stream", .title = "Stream", .doc = "The stream's number"}},
       {&QueueRow::change_count,
-       Count("change_count", "Changes", "Launches, and begins of launched work")},
-      {&QueueRow::mean, Entries("mean", "Mean", "Launched work that has not begun, on average")},
+       CountColumn("change_count", "Changes", "Launches, and begins of launched work")},
+      {&QueueRow::mean,
+       PlainColumn("mean", "Mean", "Launched work that has not begun, on average")},
       {&QueueRow::standard_deviation,
-       Entries("standard_deviation", "Std dev", "Its standard deviation")},
-      {&QueueRow::min, Entries("min", "Min", "The least of it")},
-      {&QueueRow::p25, Entries("p25", "25%", "Its first quartile")},
-      {&QueueRow::p50, Entries("p50", "50%", "Its median")},
-      {&QueueRow::p75, Entries("p75", "75%", "Its third quartile")},
-      {&QueueRow::max, Entries("max", "Max", "The most of it")},
-      {&QueueRow::full_ns,
-       Ns("full_ns", "Full for", "Time in which the queue was full, so that launches waited")}};
+       PlainColumn("standard_deviation", "Std dev", "Its standard deviation")},
+      {&QueueRow::min, PlainColumn("min", "Min", "The least of it")},
+      {&QueueRow::p25, PlainColumn("p25", "25%", "Its first quartile")},
+      {&QueueRow::p50, PlainColumn("p50", "50%", "Its median")},
+      {&QueueRow::p75, PlainColumn("p75", "75%", "Its third quartile")},
+      {&QueueRow::max, PlainColumn("max", "Max", "The most of it")},
+      {&QueueRow::full_ns, NsColumn("full_ns", "Full for",
+                                    "Time in which the queue was full, so that launches waited")}};
   return columns;
 }
 
@@ -286,7 +291,7 @@ const table::Description<CollectiveSumRow>& CollectiveSumColumns() {
       {&CollectiveSumRow::kind,
        {.key = "kind", .title = "Collective", .doc = "Operation; other: unknown"}},
       {&CollectiveSumRow::group_size,
-       Entries("group_size", "Ranks", "Ranks of the group; 0: not known")},
+       PlainColumn("group_size", "Ranks", "Ranks of the group; 0: not known")},
       {&CollectiveSumRow::on_device,
        {.key = "on_device", .title = "On GPU", .doc = "Whether a GPU did it, not the host"}},
       {&CollectiveSumRow::bytes,
@@ -295,11 +300,11 @@ const table::Description<CollectiveSumRow>& CollectiveSumColumns() {
         .doc = "Size of each input",
         .unit = Unit::kBytes,
         .nullable = true}},
-      {&CollectiveSumRow::count, Count("count", "Count", "Number of collectives")},
-      {&CollectiveSumRow::total_ns, Ns("total_ns", "Total", "Their time, summed")},
-      {&CollectiveSumRow::min_ns, Ns("min_ns", "Min", "The shortest")},
-      {&CollectiveSumRow::max_ns, Ns("max_ns", "Max", "The longest")},
-      {&CollectiveSumRow::exposed_ns, Ns("exposed_ns", "Exposed", "Time that nothing hid")},
+      {&CollectiveSumRow::count, CountColumn("count", "Count", "Number of collectives")},
+      {&CollectiveSumRow::total_ns, NsColumn("total_ns", "Total", "Their time, summed")},
+      {&CollectiveSumRow::min_ns, NsColumn("min_ns", "Min", "The shortest")},
+      {&CollectiveSumRow::max_ns, NsColumn("max_ns", "Max", "The longest")},
+      {&CollectiveSumRow::exposed_ns, NsColumn("exposed_ns", "Exposed", "Time that nothing hid")},
       {&CollectiveSumRow::algorithm_gb_per_s,
        {.key = "algorithm_gb_per_s",
         .title = "GB/s",
@@ -325,25 +330,12 @@ const table::Description<SyncCallRow>& SyncCallColumns() {
        {.key = "op", .title = "Op", .doc = "The outermost operator around it; empty: none"}},
       {&SyncCallRow::where,
        {.key = "where", .title = "In", .doc = "The innermost range around that; empty: none"}},
-      {&SyncCallRow::count, Count("count", "Count", "Number of calls")},
-      {&SyncCallRow::total_ns, Ns("total_ns", "Total", "Their time, summed")},
-      {&SyncCallRow::max_ns, Ns("max_ns", "Max", "The longest")},
+      {&SyncCallRow::count, CountColumn("count", "Count", "Number of calls")},
+      {&SyncCallRow::total_ns, NsColumn("total_ns", "Total", "Their time, summed")},
+      {&SyncCallRow::max_ns, NsColumn("max_ns", "Max", "The longest")},
       {&SyncCallRow::per_step,
-       Entries("per_step", "Per step", "Calls that began in steps, over the steps")}};
+       PlainColumn("per_step", "Per step", "Calls that began in steps, over the steps")}};
   return columns;
-}
-
-absl::Status DoNotFit() {
-  return absl::DataLossError("the parts of the report do not fit together");
-}
-
-template <typename Row>
-absl::Status Read(const table::Report& report, std::string_view key,
-                  const table::Description<Row>& columns, std::vector<Row>& rows) {
-  const table::Table* const found = report.Find(key);
-  if (found == nullptr) return DoNotFit();
-  ASSIGN_OR_RETURN(rows, columns.FromTable(*found));
-  return absl::OkStatus();
 }
 
 // `steps` may be in another order, and some of them left out, but each has its row in `host_steps`
@@ -355,7 +347,7 @@ absl::Status AddHost(const std::vector<TimeStep>& host_steps, std::vector<TimeSt
   for (const TimeStep& step : host_steps) known[{step.index, step.duration_ns}] = &step;
   for (TimeStep& step : steps) {
     const auto found = known.find({step.index, step.duration_ns});
-    if (found == known.end()) return DoNotFit();
+    if (found == known.end()) return table::DoNotFitTogether();
     step.host = found->second->host;
   }
   return absl::OkStatus();
@@ -381,22 +373,22 @@ table::Report ToReport(const TimeReport& time) {
 }
 
 absl::StatusOr<TimeReport> TimeFrom(const table::Report& report) {
-  if (report.name != kName) return DoNotFit();
+  if (report.name != kName) return table::DoNotFitTogether();
   ASSIGN_OR_RETURN(std::vector<TimeReport> totals, Totals().FromTable(report.totals));
-  if (totals.size() != 1) return DoNotFit();
+  if (totals.size() != 1) return table::DoNotFitTogether();
   TimeReport time = std::move(totals.front());
-  std::vector<TimeStep> host_steps;
-  RETURN_IF_ERROR(Read(report, "steps", StepColumns(), time.steps));
-  RETURN_IF_ERROR(Read(report, "host_steps", HostColumns(), host_steps));
+  ASSIGN_OR_RETURN(time.steps, RowsOf(report, "steps", StepColumns()));
+  ASSIGN_OR_RETURN(const std::vector<TimeStep> host_steps,
+                   RowsOf(report, "host_steps", HostColumns()));
   RETURN_IF_ERROR(AddHost(host_steps, time.steps));
-  RETURN_IF_ERROR(Read(report, "host_gaps", HostGapColumns(), time.host_gap_table.rows));
-  RETURN_IF_ERROR(Read(report, "devices", DeviceColumns(), time.devices));
-  RETURN_IF_ERROR(Read(report, "streams", StreamIdleColumns(), time.streams));
-  RETURN_IF_ERROR(Read(report, "kernel_types", KernelTypeColumns(), time.kernel_types));
-  RETURN_IF_ERROR(Read(report, "launching_ops", LaunchingOpColumns(), time.launching_ops));
-  RETURN_IF_ERROR(Read(report, "queues", QueueColumns(), time.queues));
-  RETURN_IF_ERROR(Read(report, "collectives", CollectiveSumColumns(), time.collectives));
-  RETURN_IF_ERROR(Read(report, "syncs", SyncCallColumns(), time.syncs));
+  ASSIGN_OR_RETURN(time.host_gap_table.rows, RowsOf(report, "host_gaps", HostGapColumns()));
+  ASSIGN_OR_RETURN(time.devices, RowsOf(report, "devices", DeviceColumns()));
+  ASSIGN_OR_RETURN(time.streams, RowsOf(report, "streams", StreamIdleColumns()));
+  ASSIGN_OR_RETURN(time.kernel_types, RowsOf(report, "kernel_types", KernelTypeColumns()));
+  ASSIGN_OR_RETURN(time.launching_ops, RowsOf(report, "launching_ops", LaunchingOpColumns()));
+  ASSIGN_OR_RETURN(time.queues, RowsOf(report, "queues", QueueColumns()));
+  ASSIGN_OR_RETURN(time.collectives, RowsOf(report, "collectives", CollectiveSumColumns()));
+  ASSIGN_OR_RETURN(time.syncs, RowsOf(report, "syncs", SyncCallColumns()));
   return time;
 }
 

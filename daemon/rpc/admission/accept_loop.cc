@@ -110,7 +110,7 @@ bool AcceptLoop::Drain(std::span<const epoll_event> events) const {
   return true;
 }
 
-// A few at a time: epoll tells of the rest again, after wakes and ends.
+// Not all at once, so that wakes and ends are handled in between: epoll reports the rest again.
 void AcceptLoop::AcceptSome() {
   constexpr int kMost = 64;
   for (int accepted = 0; accepted < kMost; ++accepted) {

@@ -255,6 +255,7 @@ TEST_F(RangesTest, ARangeThatIsTooDeepIsCountedAndItsCloseEndsNoOther) {
   const CaptureContents contents = Capture([] {
     const uint32_t name = profd_intern("deep", 4);
     std::vector<uint64_t> open;
+    open.reserve(130);
     for (int i = 0; i < 130; ++i) open.push_back(profd_range_open_id(name));
     while (!open.empty()) {
       profd_range_close(open.back());

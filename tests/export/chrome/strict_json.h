@@ -26,6 +26,8 @@ struct JsonValue {
   std::vector<JsonValue> items;
   std::vector<std::pair<std::string, JsonValue>> members;  // In the file's order.
 
+  JsonValue() = default;  // Not implicit: clang would need it before the type is complete.
+
   bool is_object() const { return kind == Kind::kObject; }
   bool is_array() const { return kind == Kind::kArray; }
   bool is_string() const { return kind == Kind::kString; }
