@@ -5,9 +5,13 @@
 // closed connections back late. Meanwhile the largest may be a new caller that has hardly sent
 // anything: connections of less than kSmallBytes stay, unless many of them add up.
 //
-//   gRPC reads ─► ReceivedMeter (bytes per connection) ─► IsAboveMark(), at most every 20 ms
+//   gRPC reads ─► ReceivedMeter (bytes per connection) ─► is memory above the mark?
 //                                                           └─ wakes the accept thread, which
 //                                                              closes the largest (TcpListener)
+//
+// Where that is not enough, and memory is a quarter above the mark, each connection that is not
+// small ends as soon as gRPC reads from it, before gRPC has the bytes; half above the mark, small
+// ones do, too, if many of them add up.
 //
 // Threads:   any. A meter's reads follow each other.
 // Ownership: shared by the meters, which live as long as gRPC may read.
@@ -33,9 +37,24 @@ namespace profd::rpc {
 // Memory of this process that is backed by no file and shared with nobody.
 int64_t PrivateMemoryBytes();
 
+// The bytes of the current window and of the one before. Threads: any; what several add at the edge
+// of a window may be counted in either.
+class RecentBytes {
+ public:
+  void Add(int64_t bytes, int64_t window);
+  int64_t Get(int64_t window) const;
+
+ private:
+  std::atomic<int64_t> window_{0};
+  std::atomic<int64_t> bytes_{0};
+  std::atomic<int64_t> earlier_bytes_{0};
+};
+
 class MemoryRelief {
  public:
+  // How often memory is measured, at most; above the mark, more often.
   static constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
+  static constexpr absl::Duration kUrgentLookInterval = absl::Milliseconds(1);
   // Six callers that reset calls as fast as they can need less than 200 ms for 256 MiB.
   static constexpr absl::Duration kCloseInterval = absl::Milliseconds(20);
   static constexpr absl::Duration kWindow = absl::Seconds(10);
@@ -55,7 +74,11 @@ class MemoryRelief {
   void SetWake(std::function<void()> wake);
 
   // Bytes were received: looks at memory now and then, and wakes.
-  void OnReceived();
+  void OnReceived(int64_t bytes);
+
+  // Whether nothing is to be taken from a connection that received so much recently. As of the last
+  // look.
+  bool IsTooMuch(int64_t recent_bytes) const;
 
   // Whether a connection is to be closed now. Gives free memory back to the system first: freed
   // and used memory look the same otherwise.
@@ -73,7 +96,10 @@ class MemoryRelief {
 
   const Options options_;
   Clock& clock_;
+  RecentBytes received_;
   std::atomic<int64_t> next_look_ns_{0};
+  std::atomic<int64_t> next_close_ns_{0};
+  std::atomic<int64_t> last_used_bytes_{0};
   std::atomic<int64_t> closed_count_{0};
   absl::Mutex mu_;
   std::function<void()> wake_ ABSL_GUARDED_BY(mu_);
@@ -88,13 +114,14 @@ class ReceivedMeter final : public ReceiveObserver {
   void OnFiles(std::vector<UniqueFd> /*files*/) override {}  // There are none over TCP.
 
   // In the current window and the one before.
-  int64_t recent_bytes() const;
+  int64_t recent_bytes() const { return received_.Get(relief_->window()); }
+  // Whether OnReceived() ended it.
+  bool has_ended() const { return has_ended_.load(std::memory_order_relaxed); }
 
  private:
   const std::shared_ptr<MemoryRelief> relief_;
-  std::atomic<int64_t> window_{0};
-  std::atomic<int64_t> bytes_{0};
-  std::atomic<int64_t> earlier_bytes_{0};
+  RecentBytes received_;
+  std::atomic<bool> has_ended_{false};
 };
 
 }  // namespace profd::rpc

@@ -280,9 +280,24 @@ absl::Status TcpListener::Claim(std::string_view grpc_peer, const std::string& p
 }
 
 void TcpListener::ConnectionEnded(int watched_fd) {
-  const absl::MutexLock lock(&mu_);
-  const auto it = connections_.find(watched_fd);
-  if (it != connections_.end()) Leave(it);
+  Closed closed;
+  {
+    const absl::MutexLock lock(&mu_);
+    const auto it = connections_.find(watched_fd);
+    if (it == connections_.end()) return;
+    const Connection& connection = it->second;
+    const bool for_memory = connection.meter->has_ended();
+    if (for_memory) {
+      closed = {.grpc_peer = connection.grpc_peer,
+                .principal = connection.principal,
+                .recent_bytes = connection.meter->recent_bytes(),
+                .is_urgent = true};
+    }
+    Leave(it);
+    if (!for_memory) return;
+  }
+  relief_->NoteClosed();
+  if (on_closed_) on_closed_(closed);
 }
 
 void TcpListener::Leave(std::map<int, Connection>::iterator it) {

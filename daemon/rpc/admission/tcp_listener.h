@@ -7,8 +7,8 @@
 // oldest one that has not made a call (of the same address, at that address's limit). Connections
 // that have made a call are never closed for a new one.
 //
-// While profd uses too much memory, the connection that received most ends, whatever it did
-// (memory_relief.h).
+// While profd uses too much memory, the connection that received most ends, whatever it did; while
+// it uses a quarter more than that, all but small ones do (memory_relief.h).
 //
 //   connect ──► profd-remote ──limits──► on_connection ──► gRPC: handshake ──► call ──► Claim()
 //
@@ -60,6 +60,7 @@ class TcpListener {
     std::string grpc_peer;
     std::string principal;  // Empty: it made no call.
     int64_t recent_bytes = 0;
+    bool is_urgent = false;  // Not because it received most (MemoryRelief::IsTooMuch()).
   };
   using OnClosed = std::function<void(const Closed&)>;
 

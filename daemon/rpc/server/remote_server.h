@@ -26,6 +26,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "daemon/base/log.h"
 #include "daemon/rpc/admission/tcp_listener.h"
 #include "daemon/rpc/admission/tls_files.h"
 #include "daemon/rpc/server/remote_options.h"
@@ -82,6 +83,7 @@ class RemoteServer {
   absl::StatusOr<Peer> Identify(const grpc::ServerContext& context);
 
   const RemoteOptions options_;
+  RateLimiter urgent_closes_{absl::Seconds(1)};
   const Parts parts_;
   std::unique_ptr<TlsFiles> tls_files_;
   Port tls_;

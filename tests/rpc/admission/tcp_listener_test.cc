@@ -295,6 +295,41 @@ TEST_F(TcpListenerTest, AboveTheMemoryMarkManySmallConnectionsGiveWay) {
   listener_->Stop();
 }
 
+// A quarter above the mark, nobody waits for the thread that closes the largest.
+TEST_F(TcpListenerTest, FarAboveTheMemoryMarkWhatIsNotSmallEndsWhenItIsReadFrom) {
+  std::atomic<int64_t> used{0};
+  absl::Mutex mu;
+  std::vector<TcpListener::Closed> closed;
+  Start({}, {.mark_bytes = 100, .used_bytes = [&used] { return used.load(); }},
+        [&](const TcpListener::Closed& one) {
+          const absl::MutexLock lock(&mu);
+          closed.push_back(one);
+        });
+  const UniqueFd small = Connect();
+  const UniqueFd small_here = Admitted();
+  const UniqueFd loud = Connect();
+  const UniqueFd loud_here = Admitted();
+  Pass(loud, loud_here, kSmall);
+  absl::SleepFor(MemoryRelief::kLookInterval);
+  used = 126;
+  Pass(small, small_here, 1);  // Sees it.
+  EXPECT_FALSE(HasHungUp(loud)) << "nobody has read from it";
+  while (TryPass(loud, loud_here, 100)) {
+  }
+  EXPECT_TRUE(HasHungUp(loud));
+  const std::string loud_peer = GrpcPeerOf(loud);
+  {
+    const absl::MutexLock lock(&mu);
+    mu.Await(absl::Condition(
+        +[](std::vector<TcpListener::Closed>* all) { return !all->empty(); }, &closed));
+    EXPECT_EQ(closed[0].grpc_peer, loud_peer);
+  }
+  Pass(small, small_here, 1);
+  EXPECT_FALSE(HasHungUp(small));
+  used = 0;
+  listener_->Stop();
+}
+
 TEST_F(TcpListenerTest, BelowTheMemoryMarkNothingIsClosed) {
   std::atomic<int> looks{0};
   Start({}, {.mark_bytes = 100, .used_bytes = [&looks] { return ++looks, int64_t{100}; }});
