@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kTimeRowsForPeople = 10;
 
-// With all rows for people: they are told how many --limit hides.
+// For people it asks for all rows: the text says how many more there are than --limit shows.
 absl::StatusOr<report::ReportRequest> ParseRequest(const ParsedFlags& flags, bool is_for_people) {
   report::ReportRequest request = {.report = "time"};
   auto& options = request.options;

@@ -27,7 +27,7 @@ checkout's build/release/lib, the system's loader. Without the library, and with
 `PROFD_DISABLE=1`, every call checks its arguments and does nothing; `PROFD_LOG=warning`
 then warns once, at import.
 
-Costs:   a range costs 0.1-0.2 us while no capture runs and 0.4-0.5 us while one
+Costs:   a range costs 0.2 us while no capture runs and 0.5 us while one
          does (tests/bench/python_annotate_bench.py).
 Threads: everything may be called from any thread. Calls keep the GIL, take no lock
          and never wait for the daemon.
