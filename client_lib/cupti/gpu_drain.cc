@@ -11,6 +11,7 @@ constexpr uint64_t kLaunchTimeoutNs = 7 * kNsPerSecond;
 constexpr uint64_t kGraceNs = 500 * kNsPerMs;
 constexpr uint64_t kReturnTimeoutNs = 2 * kNsPerSecond;
 constexpr uint64_t kWriteTimeoutNs = 100 * kNsPerMs;
+constexpr uint64_t kReflushNs = 150 * kNsPerMs;
 constexpr uint64_t kLongestFlushPauseNs = 100 * kNsPerMs;
 // While another profiler waits for CUPTI: CuptiClaim::kTimeoutNs has room for both.
 constexpr uint64_t kClaimedLaunchTimeoutNs = 200 * kNsPerMs;
@@ -54,10 +55,41 @@ void AwaitLaunches(Work* work) {
   }
 }
 
-// What CUPTI has not returned; it may write there whenever it likes.
+// Of the window's calls and of what they launched, everything is here.
+bool IsWindowWhole(Work* work) {
+  if (!work->decoder.knows_calls() || work->calls_off_ns == 0 || g_tracer.calls_are_enabled() ||
+      g_pool.marked() != 0) {
+    return false;
+  }
+  const LaunchTracker::Missing missing = work->decoder.MissingWork();
+  return missing.launches == 0 && missing.copies == 0 && missing.callless == 0;
+}
+
+// What CUPTI has not returned; it may write there whenever it likes. Work that was launched after
+// the window is often still under way, and is no loss.
 void CountLostBuffers(Work* work) {
+  if (IsWindowWhole(work)) return;
   work->decoder.counts()[wire::kGpuLostBuffers] +=
       g_pool.CountHoldingRecords() + g_pool.stray_count();
+}
+
+// After the last flush. Work that was under way then may still be written to a buffer, which takes
+// another flush to come back.
+void AwaitBuffers(Work* work) {
+  const uint64_t flush_ns = NowNs();
+  const auto is_done = [flush_ns] {
+    // CUPTI may keep a buffer for each thread, and is no longer about to write to it.
+    return g_pool.outstanding() == 0 ||
+           (g_pool.CountHoldingRecords() == 0 && NowNs() - flush_ns > kWriteTimeoutNs);
+  };
+  for (;;) {
+    const uint64_t waited_ns = NowNs() - flush_ns;
+    const uint64_t timeout_ns = ReturnTimeoutNs();
+    if (waited_ns >= timeout_ns) return;
+    const uint64_t left_ns = timeout_ns - waited_ns;
+    if (DecodeUntil(work, left_ns < kReflushNs ? left_ns : kReflushNs, is_done)) return;
+    g_tracer.Flush(false);
+  }
 }
 
 // Has CUPTI hand over everything, and turns the kinds off.
@@ -73,12 +105,7 @@ void DrainCupti(Work* work) {
   g_tracer.DisableKinds();
   work->decoder.set_is_last_flush();
   g_tracer.Flush(true);
-  const uint64_t flush_ns = NowNs();
-  DecodeUntil(work, ReturnTimeoutNs(), [flush_ns] {
-    // CUPTI may keep a buffer for each thread, and is no longer about to write to it.
-    return g_pool.outstanding() == 0 ||
-           (g_pool.CountHoldingRecords() == 0 && NowNs() - flush_ns > kWriteTimeoutNs);
-  });
+  AwaitBuffers(work);
   CountLostBuffers(work);
   g_tracer.set_stage("counting what CUPTI dropped");
   work->decoder.counts()[wire::kGpuDroppedByCupti] += g_tracer.TakeDropCount();
