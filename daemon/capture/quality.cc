@@ -329,7 +329,11 @@ QualityCheck Activity(const Subject& subject) {
 QualityCheck GpuRecording(const Subject& subject) {
   const GpuRecord& gpu = subject.record.gpu;
   if (gpu.outcome == GpuOutcome::kBroken) {
-    return {.grade = 'B', .value = 1, .sentence = "GPU recording stopped early"};
+    // How much is missing is not known.
+    return {.grade = gpu.record_count == 0 ? 'D' : 'C',
+            .value = 1,
+            .sentence = gpu.record_count == 0 ? "nothing of the GPU was recorded"
+                                              : "GPU recording stopped early"};
   }
   // Others are not in every version of CUPTI.
   constexpr std::string_view kEssential[] = {"runtime", "driver", "memcpy", "memset",

@@ -20,6 +20,8 @@ constexpr double kAutocorrelationErrors = 2;
 // Fewer on a side of the window show neither its level nor its drift.
 constexpr size_t kFewestStepsOfSide = 5;
 constexpr size_t kFewestStepsInWindow = 3;
+// One step in so many may be odd.
+constexpr size_t kOddSteps = 10;
 // Pairs grow with the product. The newest steps of longer series count.
 constexpr size_t kMostStepsOfSide = 256;
 constexpr size_t kMostLags = 10;
@@ -136,6 +138,17 @@ std::optional<Interval> ShiftOf(const Logs& during, const Logs& side, const Auto
                   .high = differences[differences.size() - 1 - position]};
 }
 
+// All pairs but those with a few odd steps: one that waited for its user, one that only filled the
+// launch queue.
+Interval RangeOfMost(Logs during, Logs around) {
+  std::ranges::sort(during);
+  std::ranges::sort(around);
+  const size_t inside = during.size() / kOddSteps;
+  const size_t outside = around.size() / kOddSteps;
+  return {.low = during[inside] - around[around.size() - 1 - outside],
+          .high = during[during.size() - 1 - inside] - around[outside]};
+}
+
 // How far `side`'s own change goes from its middle to that of the `during_count` steps beside it.
 double DriftOver(const Logs& side, size_t during_count) {
   const std::span<const double> all(side);
@@ -224,9 +237,9 @@ SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays) {
   Logs around = before;
   around.insert(around.end(), other_side.begin(), other_side.end());
   const Logs differences = SortedDifferences(during, around);
-  if (!hull.has_value() && during.size() >= kFewestStepsInWindow && differences.front() <= 0 &&
-      differences.back() >= 0) {
-    hull = Interval{.low = differences.front(), .high = differences.back()};
+  if (!hull.has_value() && during.size() >= kFewestStepsInWindow) {
+    const Interval range = RangeOfMost(during, around);
+    if (range.low <= 0 && range.high >= 0) hull = range;
   }
   if (!hull.has_value()) {
     result.unknown_reason =

@@ -392,7 +392,9 @@ TEST_F(CaptureManagerTest, AGpuThatBrokeOffIsNoGradeA) {
   record.start_unix_ns = 1;
   record.event_count = 1;
   record.gpu.outcome = GpuOutcome::kBroken;
-  EXPECT_EQ(QualityGrade(record), "B");
+  EXPECT_EQ(QualityGrade(record), "D") << "nothing of the GPU came";
+  record.gpu.record_count = 1;
+  EXPECT_EQ(QualityGrade(record), "C");
 }
 
 TEST_F(CaptureManagerTest, AGpuThatCannotBeRecordedSaysWhyInTheTargetsWords) {
