@@ -1,5 +1,7 @@
 #include "daemon/report/findings/advice.h"
 
+#include "daemon/base/str_cat.h"
+
 namespace profd::report {
 
 ProgramKind KindOf(const Facts& facts) {
@@ -13,11 +15,33 @@ bool ReplaysGraphs(const Facts& facts) {
   return facts.kernels.graph_count > 0 && 2 * facts.kernels.graph_count >= facts.kernels.count;
 }
 
+// A copy of the batch at the start of a step and a read of the loss at its end stay outside of a
+// graph.
+constexpr int64_t kWaitsAroundStep = 2;
+
+std::string WaitsInStep(const Facts& facts) {
+  const int64_t waits = facts.PerStep(facts.gaps.waiting_call_count);
+  if (!facts.scope.has_steps || waits <= kWaitsAroundStep) return {};
+  std::string text = StrCat(waits, " calls that wait for the GPU");
+  if (!facts.gaps.after_sync.empty()) {
+    const Evidence& most = facts.gaps.after_sync.front();
+    StrAppend(&text, " (most of all ", most.name, most.detail.empty() ? "" : " ", most.detail, ")");
+  }
+  return text;
+}
+
 std::string LaunchAdvice(const Facts& facts) {
   if (ReplaysGraphs(facts)) {
     return "The program replays CUDA graphs already, so look between the replays: capture more of "
            "the step in one graph, fill its inputs ahead on another stream, and launch the next "
            "graph before this one ends.";
+  }
+  if (const std::string waits = WaitsInStep(facts); !waits.empty()) {
+    return StrCat("Take out of the step what ends a compiled region or a CUDA graph: ", waits,
+                  ". Then launch fewer kernels, or launch them faster: ",
+                  KindOf(facts) == ProgramKind::kWithoutTorch
+                      ? "fuse kernels that follow each other, and replay CUDA graphs."
+                      : "torch.compile, CUDA graphs, fused optimizers, larger batches.");
   }
   switch (KindOf(facts)) {
     case ProgramKind::kWithoutTorch:
@@ -39,6 +63,20 @@ std::string LaunchAdvice(const Facts& facts) {
          "optimizers, larger batches.";
 }
 
+namespace {
+
+// What waits is the copy of a batch from pageable memory.
+bool WaitsForBatches(const Facts& facts) {
+  if (facts.gaps.after_sync.empty() || facts.copies.pageable_ns <= 0 ||
+      facts.copies.pageable_to_host_ns > 0) {
+    return false;
+  }
+  const std::string& op = facts.gaps.after_sync.front().detail;
+  return op == "in aten::to" || op == "in aten::copy_" || op == "in aten::_to_copy";
+}
+
+}  // namespace
+
 std::string WaitingAdvice(const Facts& facts) {
   switch (KindOf(facts)) {
     case ProgramKind::kWithoutTorch:
@@ -51,6 +89,10 @@ std::string WaitingAdvice(const Facts& facts) {
              "before reading them. Avoid .item(), .cpu(), bool(tensor), and nonzero() in between.";
     case ProgramKind::kTraining:
       break;
+  }
+  if (WaitsForBatches(facts)) {
+    return "Pin the memory of batches (DataLoader(pin_memory=True), tensor.pin_memory()), and copy "
+           "them with non_blocking=True: a copy from pageable memory waits for the GPU.";
   }
   return "Avoid .item(), .cpu(), print(tensor), bool(tensor), nonzero(), and "
          "torch.cuda.synchronize() in the step. Keep metrics on the GPU and read them every N "

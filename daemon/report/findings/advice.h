@@ -21,6 +21,9 @@ ProgramKind KindOf(const Facts& facts);
 // Most of its kernels come from CUDA graphs.
 bool ReplaysGraphs(const Facts& facts);
 
+// "25 calls that wait for the GPU (most of all cudaStreamSynchronize in aten::item)", of one step;
+// empty: no more than a copy of the batch and a read of the loss.
+std::string WaitsInStep(const Facts& facts);
 // What to do about kernels that are launched too slowly, or are too many.
 std::string LaunchAdvice(const Facts& facts);
 // About calls that wait for the GPU.

@@ -45,6 +45,7 @@ struct GapFacts {
   std::vector<Evidence> longest;
   // Because of a call that waited for the GPU, during which nothing could be launched.
   std::vector<Evidence> after_sync;
+  int64_t waiting_call_count = 0;  // Calls that wait for a GPU, in the scope.
   // In launch calls of kLongLaunchCallNs or longer: by call and operator, and how much of the time
   // was in calls that launched a kernel for the first time in the capture.
   std::vector<Evidence> long_launches;

@@ -106,6 +106,7 @@ constexpr std::array kFindingPairs = {
     FindingPair{"SYNC_API", "SMALL_KERNELS"},
     FindingPair{"SYNC_API", "CUDA_GRAPH"},
     FindingPair{"UNFUSED_ATTENTION", "MISSING_FUSION", true},
+    FindingPair{"UNFUSED_ATTENTION", "CASTS", true},
     FindingPair{"CASTS", "MISSING_FUSION", true},
     // An optimizer that is not fused has a remedy of its own.
     FindingPair{"TINY_KERNELS_OF_OP", "SMALL_KERNELS", true, "Optimizer."},
@@ -138,12 +139,6 @@ void PutSpecificFirst(const FindingPair& pair, std::vector<Finding>& findings) {
         std::max<int64_t>(general->saving_ns_per_step - specific->saving_ns_per_step, 0);
   }
   if (general < specific) std::rotate(general, specific, specific + 1);
-}
-
-// A run that will end for lack of memory comes before one that is slow.
-bool EndsTheRun(const Finding& finding) {
-  return (finding.rule == "OUT_OF_MEMORY" || finding.rule == "MEM_LEAK") &&
-         finding.confidence > Confidence::kLow;
 }
 
 // By saving; but specific findings before general ones, and symptoms after the cause that explains

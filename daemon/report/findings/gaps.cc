@@ -105,6 +105,9 @@ class GapSweep {
       split_.AddHostTime(allocates_[call.name] ? HostCause::kAllocator : HostCause::kWaitingCall,
                          call.start_ns, call.end_ns);
       blockers_.push_back(&call);
+      if (!allocates_[call.name] && sources_.scope.PositionAt(call.start_ns) >= 0) {
+        ++facts_.waiting_call_count;
+      }
     }
     std::sort(blockers_.begin(), blockers_.end(),
               [](const auto* a, const auto* b) { return a->end_ns < b->end_ns; });
@@ -127,13 +130,14 @@ class GapSweep {
 
   void AddGap(int64_t start_ns, const Activity& next) {
     const GpuAttribution::Call* const blocker = BlockerOf(start_ns, next);
-    const IdleParts parts =
+    IdleParts parts =
         split_.Split({.start_ns = start_ns,
                       .end_ns = next.start_ns,
                       .launch = next.call,
                       .blocker = blocker,
                       .blocker_allocates = blocker != nullptr && allocates_[blocker->name]},
                      facts_.explained);
+    const GpuAttribution::Call* const waited = ChargeLostLead(blocker, parts);
     facts_.parts.Add(parts);
     const int64_t counted_ns = parts.total_ns() - parts.profiler_ns;
     if (counted_ns <= 0) return;
@@ -142,9 +146,9 @@ class GapSweep {
     if (static_cast<double>(parts.dispatch_ns) < sources_.thresholds.gap_shortest_ns) {
       facts_.dispatch_ns += parts.dispatch_ns;
     }
-    if (blocker != nullptr && parts.waiting_calls_ns > 0) {
-      after_sync_.Add({.name = sources_.first_ids[blocker->name],
-                       .detail = OutermostOp(blocker->path),
+    if (waited != nullptr && parts.waiting_calls_ns > 0) {
+      after_sync_.Add({.name = sources_.first_ids[waited->name],
+                       .detail = OutermostOp(waited->path),
                        .duration_ns = parts.waiting_calls_ns,
                        .start_ns = start_ns,
                        .step = StepAt(start_ns)});
@@ -157,6 +161,25 @@ class GapSweep {
     if (blocker == nullptr && parts.data_loader_ns == 0 && counted_ns <= kLongestClosableNs) {
       facts_.closable_ns += launching_ns;
     }
+  }
+
+  // Without the call that waited for the GPU, the host would be ahead by as long as the call took.
+  // What the gap after the call did not use up, later gaps lack: while operators dispatch into an
+  // empty queue, it is because of that call. Returns the call that `parts.waiting_calls_ns` is due
+  // to; nullptr: none is known.
+  const GpuAttribution::Call* ChargeLostLead(const GpuAttribution::Call* blocker,
+                                             IdleParts& parts) {
+    if (blocker != nullptr) {
+      if (allocates_[blocker->name]) return nullptr;
+      const int64_t waited_ns = blocker == lost_by_ ? 0 : blocker->end_ns - blocker->start_ns;
+      lost_lead_ns_ = std::max<int64_t>(lost_lead_ns_ + waited_ns - parts.waiting_calls_ns, 0);
+      lost_by_ = blocker;
+    }
+    const int64_t charged_ns = std::min(lost_lead_ns_, parts.dispatch_ns);
+    parts.dispatch_ns -= charged_ns;
+    parts.waiting_calls_ns += charged_ns;
+    lost_lead_ns_ -= charged_ns;
+    return blocker != nullptr ? blocker : charged_ns > 0 ? lost_by_ : nullptr;
   }
 
   void AddEdge(int64_t start_ns, int64_t end_ns) {
@@ -269,6 +292,8 @@ class GapSweep {
   absl::flat_hash_set<uint32_t> kernels_;              // Names of those that ran so far.
   std::vector<Gap> gaps_;
   std::vector<Gap> late_starts_;
+  int64_t lost_lead_ns_ = 0;  // See ChargeLostLead().
+  const GpuAttribution::Call* lost_by_ = nullptr;
   EvidenceSums after_sync_;
   EvidenceSums long_launches_;
 };

@@ -103,6 +103,11 @@ bool IsSymptom(std::string_view id) {
   return id == "GPU_UNDERUSED" || id == "IDLE_OTHER" || id == "GPU_GAP";
 }
 
+bool EndsTheRun(const Finding& finding) {
+  return (finding.rule == "OUT_OF_MEMORY" || finding.rule == "MEM_LEAK") &&
+         finding.confidence > Confidence::kLow;
+}
+
 std::vector<std::string_view> RuleIds() {
   std::vector<std::string_view> ids;
   ids.reserve(kRules.size());

@@ -142,6 +142,10 @@ RuleResult CudaGraph(const Facts& facts, const FindingThresholds& thresholds) {
   if (facts.calls.call_count == 0) {
     return Needs("CUDA API calls (profctl trace --gpu default)");
   }
+  if (const std::string waits = WaitsInStep(facts); !waits.empty()) {
+    return Needs(StrCat("a step that can be recorded: this one has ", waits,
+                        ", which no CUDA graph can hold"));
+  }
   const int64_t ns = facts.gaps.closable_ns;
   RuleResult result;
   Finding& finding = result.finding;

@@ -239,8 +239,9 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
       const double hours = static_cast<double>(steps) / steps_per_hour;
       if (hours <= kSoonHours) finding.severity = Severity::kCritical;
       StrAppend(&finding.measured, "; memory is full after ", steps, " more steps, in ",
-                hours < 1 ? absl::StrFormat("%.2g minutes", 60 * hours)
-                          : absl::StrFormat("%.3g hours", hours));
+                60 * hours < 1 ? TimeText(static_cast<int64_t>(3600e9 * hours))
+                : hours < 1    ? absl::StrFormat("%.2g minutes", 60 * hours)
+                               : absl::StrFormat("%.3g hours", hours));
     }
     StrAppend(&finding.measured, ".");
   }

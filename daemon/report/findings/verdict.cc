@@ -175,6 +175,10 @@ std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& fin
     return IsWorthATry(finding) && finding.confidence > Confidence::kLow &&
            !IsSymptom(finding.rule);
   };
+  if (!findings.empty() && EndsTheRun(findings.front()) &&
+      findings.front().severity == Severity::kCritical) {
+    return findings.begin();
+  }
   const auto cause = std::find_if(findings.begin(), findings.end(), names_a_cause);
   const auto gaps = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return IsWorthATry(finding) && finding.rule == "GPU_GAP";
@@ -193,7 +197,7 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
   const auto first = FirstChange(report.findings);
   std::string text;
   for (const Finding& finding : report.findings) {
-    if (finding.severity == Severity::kCritical && !IsWorthATry(finding)) {
+    if (finding.severity == Severity::kCritical && EndsTheRun(finding)) {
       StrAppend(&text, finding.measured, " ");
     }
   }
@@ -211,11 +215,14 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
                                 facts.host.needs, "."));
   }
   StrAppend(&text, "First change (", first->rule, "): ", first->title, ". ",
-            FirstSentence(first->advice), " Worth up to ", TimeText(first->saving_ns_per_step),
-            facts.scope.has_steps ? " a step (" : " (",
-            PercentText(static_cast<double>(first->saving_ns_per_step) /
-                        static_cast<double>(std::max<int64_t>(facts.StepNs(), 1))),
-            "), with ", ToString(first->confidence), " confidence.");
+            FirstSentence(first->advice));
+  if (IsWorthATry(*first)) {
+    StrAppend(&text, " Worth up to ", TimeText(first->saving_ns_per_step),
+              facts.scope.has_steps ? " a step (" : " (",
+              PercentText(static_cast<double>(first->saving_ns_per_step) /
+                          static_cast<double>(std::max<int64_t>(facts.StepNs(), 1))),
+              "), with ", ToString(first->confidence), " confidence.");
+  }
   return text;
 }
 

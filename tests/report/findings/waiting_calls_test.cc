@@ -1,0 +1,141 @@
+// Calls that wait for the GPU: what they cost, and what they keep a program from.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/report/findings/findings_fixture.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class WaitingCallsTest : public FindingsFixture {
+ protected:
+  static constexpr int kSteps = 5;
+
+  // In each step the GPU works for 4 ms; a call waits for it for `waited_ns`; and from then on each
+  // kernel is launched when the one before it has ended, 3 ms of gaps in all.
+  void WaitThenLaunchLate(int64_t waited_ns) {
+    Steps(kSteps);
+    for (int step = 0; step < kSteps; ++step) {
+      const int64_t at = step * kStepNs;
+      Launch({.start_ns = at, .count = 40, .lead_ns = 900 * kUs});
+      reader_.ApiCall(main_, "cudaStreamSynchronize", at + 4 * kMs - waited_ns + 5 * kUs,
+                      at + 4 * kMs + 5 * kUs, 0);
+      Launch({.start_ns = at + 4 * kMs + 20 * kUs,
+              .count = 200,
+              .kernel_ns = 15 * kUs,
+              .gap_ns = 15 * kUs,
+              .lead_ns = 12 * kUs,
+              .call_ns = 10 * kUs});
+    }
+  }
+
+  // Each kernel is waited for, `count` times a step.
+  void WaitForEach(int count) {
+    Steps(kSteps);
+    for (int step = 0; step < kSteps; ++step) {
+      for (int i = 0; i < count; ++i) {
+        const int64_t at = step * kStepNs + i * kStepNs / count;
+        Launch({.start_ns = at + 50 * kUs, .lead_ns = 20 * kUs, .op = "aten::sum"});
+        reader_.Range(main_, "aten::item", at + 35 * kUs, at + 165 * kUs)
+            .ApiCall(main_, "cudaStreamSynchronize", at + 40 * kUs, at + 160 * kUs, 0);
+      }
+    }
+  }
+};
+
+TEST_F(WaitingCallsTest, TheLeadThatACallHasCostIsMissingUntilItIsUsedUp) {
+  WaitThenLaunchLate(3'500 * kUs);
+  const Finding finding = Find("SYNC_API");
+  EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 3e6, 0.1e6);
+  EXPECT_EQ(finding.evidence.at(0).name, "cudaStreamSynchronize");
+  EXPECT_THAT(Fired(), Not(Contains("IDLE_HOST_WAIT"))) << "no time has two causes";
+}
+
+TEST_F(WaitingCallsTest, AHostThatWasNotAheadLosesNoMoreThanItWaited) {
+  WaitThenLaunchLate(500 * kUs);
+  EXPECT_NEAR(static_cast<double>(Find("SYNC_API").saving_ns_per_step), 0.5e6, 0.05e6);
+  EXPECT_NEAR(static_cast<double>(Find("IDLE_HOST_WAIT").saving_ns_per_step), 2.5e6, 0.1e6);
+}
+
+TEST_F(WaitingCallsTest, AStepThatWaitsInBetweenIsNoCudaGraph) {
+  WaitForEach(20);
+  EXPECT_THAT(Fired(), Not(Contains("CUDA_GRAPH")));
+  EXPECT_THAT(NeedsOf("CUDA_GRAPH"),
+              AllOf(HasSubstr("20 calls that wait for the GPU"), HasSubstr("aten::item")));
+}
+
+TEST_F(WaitingCallsTest, AWaitAtEachEndOfTheStepPreventsNoGraph) {
+  Steps(kSteps);
+  for (int step = 0; step < kSteps; ++step) {
+    const int64_t at = step * kStepNs;
+    Launch({.start_ns = at + 100 * kUs,
+            .count = 200,
+            .kernel_ns = 15 * kUs,
+            .gap_ns = 30 * kUs,
+            .lead_ns = 12 * kUs,
+            .call_ns = 10 * kUs});
+    reader_.ApiCall(main_, "cudaStreamSynchronize", at + 10 * kUs, at + 15 * kUs, 0)
+        .ApiCall(main_, "cudaStreamSynchronize", at + 9'200 * kUs, at + 9'210 * kUs, 0);
+  }
+  EXPECT_THAT(Fired(), Contains("CUDA_GRAPH"));
+  EXPECT_THAT(NeedsOf("CUDA_GRAPH"), IsEmpty());
+}
+
+TEST_F(WaitingCallsTest, WhatEndsAGraphComesOutFirst) {
+  WaitThenLaunchLate(10 * kUs);
+  for (int step = 0; step < kSteps; ++step) {
+    for (int i = 0; i < 5; ++i) {
+      const int64_t at = step * kStepNs + kMs + i * 100 * kUs;
+      reader_.ApiCall(main_, "cudaEventSynchronize", at, at + 2 * kUs, 0);
+    }
+  }
+  EXPECT_THAT(Find("IDLE_HOST_WAIT").advice,
+              HasSubstr("Take out of the step what ends a compiled region or a CUDA graph: 6 "
+                        "calls that wait for the GPU"));
+}
+
+TEST_F(WaitingCallsTest, ABatchFromPageableMemoryIsToBePinned) {
+  Steps(kSteps);
+  for (int step = 0; step < kSteps; ++step) {
+    const int64_t at = step * kStepNs;
+    Launch({.start_ns = at + 2 * kMs, .count = 78, .lead_ns = 900 * kUs});
+    // The copy waits for the last kernels of the step before.
+    reader_.Range(main_, "aten::to", at - 800 * kUs, at + 900 * kUs);
+    Copy({.start_ns = at + 100 * kUs, .duration_ns = 5 * kUs, .bytes = 64 << 10});
+    reader_.ApiCall(main_, "cudaStreamSynchronize", at - 780 * kUs, at + 880 * kUs, 0);
+  }
+  reader_.Range(main_, "Optimizer.step#AdamW.step", 9 * kMs, 9 * kMs + 100);
+  EXPECT_THAT(Find("SYNC_API").advice, HasSubstr("pin_memory=True"));
+}
+
+TEST_F(WaitingCallsTest, ARunThatFillsTheMemoryIsToldOfThatFirst) {
+  Steps(12);
+  reader_.mutable_record().torch.memory = true;
+  for (int step = 0; step < 12; ++step) {
+    Launch({.start_ns = step * kStepNs + 100 * kUs,
+            .count = 200,
+            .kernel_ns = 15 * kUs,
+            .gap_ns = 30 * kUs,
+            .lead_ns = 12 * kUs,
+            .call_ns = 10 * kUs});
+    reader_.Allocate(main_, step * kStepNs + kMs,
+                     0x100000 + static_cast<uint64_t>(step) * 0x100000000, int64_t{1} << 30,
+                     {.total_allocated_bytes = int64_t{step + 1} << 30, .device_type = 1});
+  }
+  const FindingsReport report = Report();
+  EXPECT_THAT(Fired(), Contains("IDLE_HOST_WAIT")) << "which would be worth a try";
+  EXPECT_THAT(report.verdict, AllOf(HasSubstr("First change (MEM_LEAK)"),
+                                    HasSubstr("memory is full after 68 more steps"),
+                                    Not(HasSubstr("Worth up to"))));
+}
+
+}  // namespace
+}  // namespace profd::report
