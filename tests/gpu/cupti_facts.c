@@ -355,13 +355,13 @@ static int run_syncs(void) {
   return 0;
 }
 
-enum { kSwitchMs = 400, kTurnNs = 4000000, kMostSwitches = 24 };
+enum { kSwitchMs = 400, kTurnNs = 4000000, kMostSwitches = 40 };
 
 /* A process that shares the GPU for longer than the question takes. */
 static pid_t start_neighbor(void) {
   const pid_t child = fork();
   if (child != 0) return child;
-  if (gw_init() != 0) _exit(3);
+  if (gw_init() != 0 || gw_start() != 0) _exit(3);
   const uint64_t begin = now();
   while (now() - begin < 2 * kSwitchMs * UINT64_C(1000000)) {
     if (gw_launch(gw_stream_of(0), kTurnNs) != 0) _exit(4);
@@ -399,16 +399,17 @@ static int run_switches(int with_neighbor) {
        with_neighbor, enabled, counts[kKernel], by_operation[1], by_operation[2]);
   /* In microseconds after the first kernel's start: [operation, context, time], [10, start, end].
    */
-  unsigned listed = 0;
-  for (unsigned i = 0; i < noted() && listed < kMostSwitches; ++i) {
+  unsigned listed[2] = {0};
+  for (unsigned i = 0; i < noted(); ++i) {
     const double start_us = (double)(int64_t)(rows[i].start - first) / 1000;
+    if (rows[i].kind != kSwitch && rows[i].kind != kKernel) continue;
+    if (++listed[rows[i].kind == kSwitch] > kMostSwitches) continue;
     if (rows[i].kind == kSwitch) {
       fact("switch", "[%u, %u, %.1f]", rows[i].extra, rows[i].correlation, start_us);
-    } else if (rows[i].kind == kKernel) {
+    } else {
       fact("switch", "[%u, %.1f, %.1f]", rows[i].kind, start_us,
            (double)(int64_t)(rows[i].end - first) / 1000);
     }
-    ++listed;
   }
   int status = 0;
   if (neighbor > 0 && waitpid(neighbor, &status, 0) == neighbor) {

@@ -132,11 +132,12 @@ def sessions(facts):
         rows = values(found, 'session_kernels')
         bad = [(r['session'], r['kernels'], r['dropped']) for r in rows
                if r['kernels'] != r['launched']]
-        facts.invariant('every_session_records_every_kernel',
-                        status == 0 and len(rows) == count and not bad,
-                        {'status': status, 'sessions': len(rows), 'incomplete': bad[:6],
-                         'launched': rows[0]['launched'] if rows else None},
-                        cupti=label, unsubscribed=alone)
+        found = {'status': status, 'sessions': len(rows), 'incomplete': bad[:6],
+                 'launched': rows[0]['launched'] if rows else None}
+        if not alone:  # profd records without a subscription.
+            return facts.fact('sessions_with_a_subscription', found, cupti=label)
+        return facts.invariant('every_session_records_every_kernel',
+                               status == 0 and len(rows) == count and not bad, found, cupti=label)
     in_parallel(one, jobs, 2 if IS_STANDIN else 6)
 
 
@@ -427,6 +428,9 @@ def host_cost(facts):
         for number in range(3):
             for mode in ('light', 'default', 'full'):
                 cost.trace(mode, steps, *gpu_arguments(mode), round=number)
+                if mode == 'default':
+                    cost.trace('default_names', steps, *gpu_arguments(mode), '--ops', 'names',
+                               round=number)
                 # Before torch.profiler has run, and after: its hooks stay, too.
                 cost.rest('between' if number == 0 else 'between_later', rest_s / 2)
             for name, flags in (('kineto', ()), ('kineto_shapes', ('shapes',))):

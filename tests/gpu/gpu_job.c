@@ -1,7 +1,8 @@
 /* A program that keeps a GPU busy in a known way, as a target for run_on_gpu.sh.
  *
- *   gpu_job [--profd FILE] [--standin FILE] busy --lead-ms L [--step-ms S] [--kernels K]
- *       steps of K kernels (10), S ms (200) in all; the CPU is up to L ms ahead. Until SIGTERM
+ *   gpu_job [--profd FILE] [--standin FILE] busy --lead-ms L [--step-ms S] [--kernels K] [--graph
+ * 1] steps of K kernels (10), S ms (200) in all; the CPU is up to L ms ahead. Until SIGTERM.
+ *       --graph: and a replay of a CUDA graph, which is made first
  *   gpu_job ... launches [--batch N]
  *       N launches (1000) of a kernel that ends at once, then a sync; a line per batch:
  *       {"at_ns": CLOCK_MONOTONIC, "launch_ns": mean of the batch}. Until SIGTERM
@@ -95,7 +96,9 @@ static int end_checked(uint64_t launches) {
   return 0;
 }
 
-static int run_busy(int lead_ms, int step_ms, int kernels) {
+static int run_busy(int lead_ms, int step_ms, int kernels, int with_graph) {
+  gw_graph graph = 0;
+  if (with_graph) check(gw_graph_make(1, 100000, &graph), "graph");
   if (kernels < 1 || step_ms < 1 || lead_ms < 0) return 2;
   const uint64_t kernel_ns = (uint64_t)step_ms * 1000000u / (uint64_t)kernels;
   const int ahead = lead_ms / step_ms < kMostAhead ? lead_ms / step_ms : kMostAhead - 1;
@@ -104,6 +107,7 @@ static int run_busy(int lead_ms, int step_ms, int kernels) {
   for (uint64_t step = 0; !stop; ++step) {
     launch_step(kernels, kernel_ns);
     launches += (uint64_t)kernels;
+    if (with_graph) check(gw_graph_launch(graph, gw_stream_of(0)), "graph launch");
     check(gw_event_record(gw_stream_of(0), &ends[step % kMostAhead]), "record");
     if (step == (uint64_t)ahead) ready();
     if (step >= (uint64_t)ahead) {
@@ -202,7 +206,7 @@ int main(int argc, char** argv) {
   signal(SIGUSR1, on_user);
   if (strcmp(mode, "busy") == 0) {
     return run_busy(number(argc, argv, "--lead-ms", 0), number(argc, argv, "--step-ms", 200),
-                    number(argc, argv, "--kernels", 10));
+                    number(argc, argv, "--kernels", 10), number(argc, argv, "--graph", 0));
   }
   if (strcmp(mode, "launches") == 0) return run_launches(number(argc, argv, "--batch", 1000));
   if (strcmp(mode, "end") == 0 && at + 1 < argc) {

@@ -128,7 +128,11 @@ def graphs(facts):
         if 'trace=1' in job[3][1]:
             continue  # profd does not turn GRAPH_TRACE on: what it does is an answer.
         rows = [json.loads(row) for row in re.findall(r'"graph_rows", "value": (\{[^}]*\})', out)]
-        # Copies and memsets of a graph may come as kernels.
+        # Copies and memsets of a graph may come as kernels. CUPTI 11.8 hangs in the flush of a second
+        # session with a graph that is older than the first (also without profd).
+        if job[0] == '11.8' and {'before=1', 'again=1'} <= set(job[3][1]):
+            facts.fact('rows_of_older_graphs', status, **where)
+            continue
         facts.invariant('nodes_of_graphs_have_rows', status == ENDED_WELL and len(rows) == 2 and all(
             r['kernels'] >= r['nodes'] and r['named'] == r['nodes'] and r['with_call'] == r['kernels']
             for r in rows), [{key: r[key] for key in (
@@ -206,6 +210,55 @@ def smoke(facts):
         status, out, err = run([REPLAY, dump], 20)
         facts.invariant('a_dump_decodes_the_same', status == 0, (out or err).strip()[-700:],
                         dump=dump.name)
+
+
+GRAPH_KERNELS = 4  # Of gpu_job's graph.
+
+
+def replays_of(facts, session, label, cupti, mode):
+    where = {'cupti': label, 'mode': mode}
+    wanted = STEPS * (KERNELS + GRAPH_KERNELS)
+    try:
+        job = session.job('busy', '--lead-ms', '0', '--step-ms', '20', '--kernels', KERNELS,
+                          '--graph', '1', cupti=cupti)
+        with gpu_run.time_limit(110, job):
+            session.await_target(job.pid, steps=2)
+            captures = []
+            while len(captures) < 3 and (not captures or captures[-1].get('state') == 'COMPLETE'):
+                captures.append(session.trace(job.pid, '--steps', STEPS, '--gpu', mode))
+            alive = job.poll() is None
+            job.send_signal(signal.SIGTERM)
+            status = job.wait()
+    except (RuntimeError, AssertionError, OSError) as error:
+        return facts.invariant('a_program_with_a_graph_goes_on', False, str(error)[-500:], **where)
+    facts.invariant('a_program_with_a_graph_goes_on', alive and status == 0,
+                    f'alive {alive}, status {status}', **where)
+    for number, capture in enumerate(captures):
+        answer = {key: capture.get(key) for key in (
+            'state', 'refused', 'error_message', 'dropped_by_reason')}
+        if capture.get('state') != 'COMPLETE':
+            facts.invariant('a_refusal_has_a_reason',
+                            bool(answer['refused'] or answer['error_message']
+                                 or answer['dropped_by_reason']),
+                            answer, capture=number, **where)
+            continue
+        count = session.kernels(capture).get('profd_spin', (0, 0))[0]
+        lost, problem = capture['dropped_event_count'], capture['gpu'].get('problem')
+        facts.invariant('kernels_of_an_older_graph_are_recorded_or_lost',
+                        problem or (count > 0 if mode == 'light'
+                                    else count == wanted or 0 < wanted - count <= lost),
+                        {**answer, 'kernels': count, 'wanted': wanted, 'problem': problem},
+                        capture=number, **where)
+
+
+def replays(facts):
+    """A program with a CUDA graph that is older than the capture: each version, each mode, three
+    captures in a row."""
+    with Session(facts) as session:
+        def one_version(version):
+            for mode in ('default',) if IS_STANDIN else ('light', 'default', 'full'):
+                replays_of(facts, session, *version, mode)
+        in_parallel(one_version, cupti_versions(), 1 if IS_STANDIN else 4)
 
 
 def drain(facts):
@@ -386,7 +439,7 @@ def tests(facts):
     facts.invariant('gpu_test_passes', status == 0, 'timeout' if status is None else status)
 
 
-PHASES = {f.__name__: f for f in (inventory, cupti_facts, cupti_sessions, graphs, tests, smoke, drain, overhead, clock,
+PHASES = {f.__name__: f for f in (inventory, cupti_facts, cupti_sessions, graphs, tests, smoke, replays, drain, overhead, clock,
                                   endings)}
 
 if __name__ == '__main__':

@@ -10,8 +10,9 @@
 #   --out DIR     (default: .gpu in the repository, which git ignores)
 #
 # The bundle: profd, profd-report, profctl, the client library, and the tests' programs with the
-# shared libraries that they need except glibc's; the Python package; tests/gpu and its harness; and
-# libcupti of ten releases. A release that cannot be downloaded is named and left out.
+# shared libraries that they need except glibc's; the Python package; tests/gpu, its harness,
+# and what it uses of tests/truth; and libcupti of ten releases. A release that cannot
+# be downloaded is named and left out.
 #
 # glibc is not in the bundle. Programs of the GPU machine load the client library, and the NVIDIA
 # driver was built for that machine's glibc: both take the glibc that is there. The file needs_glibc
@@ -68,6 +69,7 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$cache" "$out" "$work/profd"/{bin,lib,syslib,tests/bin,tests/gpu,tests/e2e,client_lib}
+mkdir -p "$work/profd/tests/truth/programs"
 root=$work/profd
 
 download() {
@@ -145,6 +147,8 @@ ln -s "$(realpath -m --relative-to="$root/$pythondir" "$root/client_lib/python/p
 [[ -r $root/$pythondir/profd/_inject/sitecustomize.py ]] || fail "profctl run would find no Python package"
 cp tests/gpu/*.py tests/gpu/*.sh "$root/tests/gpu/"
 cp tests/e2e/harness.py "$root/tests/e2e/"
+cp tests/truth/{cases,judging}.py "$root/tests/truth/"
+cp tests/truth/programs/{measuring,real_gpu}.py "$root/tests/truth/programs/"
 
 # ---- CUPTI
 

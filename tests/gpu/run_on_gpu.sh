@@ -20,6 +20,7 @@
 #   graphs         CUDA graphs: made before or after the attach, with and without GRAPH_TRACE, two
 #                  sessions (25)
 #   smoke          captures with each libcupti in each mode; their raw buffers (60)
+#   replays        three captures in a row of a program with an older CUDA graph, each version (40)
 #   order          torch.profiler before, during, and after a capture, and without one (55)
 #   drain          captures of a program that is 0 to 5 s ahead of its GPU (45)
 #   endings        exit, _exit, abort, SIGTERM, SIGKILL, fork: as without profd (55)
@@ -28,6 +29,7 @@
 #   cupti_facts    what each libcupti answers, without profd (40)
 #   jax            a JAX program (12)
 # Then alone, one after another:
+#   causes         trainings with known causes, and healthy ones: what their reports say (80)
 #   torch          eager, sync, Triton, NCCL, CUDA graphs against torch.profiler; equal losses (50)
 #   call_tax       ns per API call in each state of CUPTI: kinds, callbacks, finalized (20)
 #   step_tax       step times of a host-bound training in the same states; CUPTI's settings (60)
@@ -47,8 +49,8 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-together="inventory tests graphs smoke order drain endings sessions finalize cupti_facts jax"
-alone="torch call_tax step_tax host_cost detach cupti_sessions overhead clock torch_overhead enable_order"
+together="inventory tests graphs smoke replays order drain endings sessions finalize cupti_facts jax"
+alone="causes torch call_tax step_tax host_cost detach cupti_sessions overhead clock torch_overhead enable_order"
 
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d'; }
 fail() {
@@ -134,7 +136,8 @@ limit_of() {
     call_tax | detach | enable_order) echo 60 ;;
     inventory | host_cost | cupti_sessions | overhead | torch_overhead) echo 80 ;;
     sessions | finalize) echo 100 ;;
-    smoke | endings) echo 150 ;;
+    smoke | replays | endings) echo 150 ;;
+    causes) echo 240 ;;
     *) echo 120 ;;
   esac
 }
@@ -149,6 +152,7 @@ run_phase() {
   local phase=$1 limit began status=0 script=gpu_phases.py
   case $phase in
     torch | order | torch_overhead | jax) script=gpu_frameworks.py ;;
+    causes) script=gpu_causes.py ;;
     call_tax | step_tax | host_cost | detach | sessions | enable_order | finalize) script=gpu_costs.py ;;
   esac
   limit=$(limit_of "$phase")

@@ -13,7 +13,7 @@ import gpu_assumptions
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD_DIR = pathlib.Path(os.environ['PROFD_BUILD_DIR'])
-STANDIN_PHASES = ('inventory', 'cupti_facts', 'graphs', 'smoke', 'drain', 'endings', 'sessions',
+STANDIN_PHASES = ('inventory', 'cupti_facts', 'graphs', 'smoke', 'replays', 'drain', 'endings', 'sessions',
                   'finalize', 'call_tax', 'cupti_sessions', 'overhead', 'clock', 'enable_order')
 COULD_NOT_START = 125
 

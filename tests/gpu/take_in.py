@@ -4,8 +4,9 @@
 
 RESULTS is the folder that run_on_gpu.sh filled. Each dump of CUPTI's buffers becomes NAME.dump.gz
 with NAME.json, what replay_dump makes of it; dumps that do not decode as recorded are refused. Captures
-become NAME.profd. All fixtures together take at most 5 MB: what no longer fits is named. replay_test.py
-decodes every dump in the folder (default: fixtures, next to this script).
+become NAME.profd; those of the phase "causes" NAME.profd.xz, with the NAME.json that judges them. All
+fixtures together take at most 5 MB: what no longer fits is named. replay_test.py decodes every dump in
+the folder (default: fixtures, next to this script), and causes_test.py judges every cause.
 
 Results of the simulated GPU are refused without --simulated. Exits with 1 if a dump was refused.
 """
@@ -13,6 +14,7 @@ Results of the simulated GPU are refused without --simulated. Exits with 1 if a 
 import argparse
 import gzip
 import json
+import lzma
 import pathlib
 import subprocess
 import sys
@@ -108,7 +110,10 @@ def main():
     fixtures = Fixtures(options.into)
     refused = take_dumps(options.results, fixtures, options.replay)
     for name, content in sorted(members(options.results / 'captures.tar.gz')):
-        fixtures.add(name, content)
+        if name.startswith('cause-') and name.endswith('.profd'):
+            fixtures.add(f'{name}.xz', lzma.compress(content, preset=9))
+        else:
+            fixtures.add(name, content)
     print_assumptions(facts)
     return 1 if refused else 0
 

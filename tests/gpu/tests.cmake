@@ -41,6 +41,7 @@ target_link_libraries(gpu_states PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(gpu_states PROPERTIES C_STANDARD 11
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/bin)
 profd_python_test(NAME gpu_replay_test SCRIPT ${CMAKE_CURRENT_LIST_DIR}/replay_test.py NO_PRELOAD)
+profd_python_test(NAME gpu_causes_test SCRIPT ${CMAKE_CURRENT_LIST_DIR}/causes_test.py NO_PRELOAD)
 # The script that runs on a machine with a GPU, on the simulated one. Its phases have limits of time
 # that a sanitizer does not keep.
 if(NOT PROFD_SANITIZE)

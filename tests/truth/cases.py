@@ -5,7 +5,7 @@ read the size of the cause per step from that finding, and what else is true of 
 """
 
 import dataclasses
-from typing import Callable, Tuple
+from typing import Callable, Optional, Tuple
 
 
 def saving(finding):
@@ -35,7 +35,8 @@ class Case:
     name: str
     program: str                            # A file of programs/, and its arguments.
     finds: Tuple[str, ...] = ()             # Empty: a healthy program.
-    size: Callable[[dict], float] = saving  # Of the finding: ns or bytes per step.
+    size: Optional[Callable[[dict], float]] = saving  # Of the finding: ns or bytes per step; None: the
+                                                      # program cannot know the cause's size.
     allowed: Tuple[str, ...] = ()           # Findings that are true as well.
     trace: str = '--steps 20'               # Flags of `profctl trace`.
     ranks: int = 0                          # Not 0: judged by `profctl stragglers`.
@@ -252,4 +253,46 @@ CASES = (
     Case('4 ranks, 3 slow by data', 'ranks.py data --ranks 4 --slow 3 --ms 60', ranks=4, slow=(3,)),
     Case('8 ranks, 2 slow by data', 'ranks.py data --ranks 8 --slow 2 --slow 5 --ms 60', ranks=8,
          slow=(2, 5)),
+)
+
+# True of a program with autocast and small batches, which also pays for being recorded.
+AMP = AHEAD + OUTLIER + ('CASTS', 'QUALITY_PERTURBATION')
+LATE = IDLE + LAUNCHES  # True where the host launches late, for whatever reason.
+
+# On a real GPU, in tests/gpu. `--ms` is such that the GPU has nothing left to do meanwhile.
+CUDA = (
+    Case('healthy: large batches', 'real_gpu.py large', allowed=AHEAD),
+    Case('healthy: large products', 'real_gpu.py large-matmul', allowed=AHEAD + ('LOW_WAVES',)),
+    # The GPU of these is idle for a part of each step, as the host launches late: true, and no cause.
+    Case('a small transformer', 'real_gpu.py none', allowed=LATE + AMP),
+    Case('a small transformer, compiled', 'real_gpu.py compiled', allowed=LATE + AMP),
+    Case('a small transformer, in graphs', 'real_gpu.py graphs', allowed=IDLE + AMP),
+    Case('small products', 'real_gpu.py matmul', LAUNCHES, size=None,
+         allowed=LATE + OUTSIDE + AMP + ('SYNC_API', 'LOW_WAVES')),
+    Case('many small layers', 'real_gpu.py many-small', LAUNCHES, size=None,
+         allowed=LATE + OUTSIDE + AMP + ('LOW_WAVES', 'TINY_KERNELS_OF_OP', 'TC_UNUSED')),
+    Case('Python between steps', 'real_gpu.py python --ms 20', OUTSIDE, allowed=LATE + AMP),
+    Case('a sleep for each batch', 'real_gpu.py slow-data --ms 30', OUTSIDE + INPUT,
+         allowed=LATE + AMP),
+    Case('decoding in the training process', 'real_gpu.py loader --ms 30', INPUT,
+         allowed=LATE + OUTSIDE + AMP),
+    # The copy waits for the GPU, but the host is ahead again before the GPU has run dry.
+    Case('healthy: batches from pageable memory', 'real_gpu.py unpinned',
+         allowed=IDLE + AMP + ('SYNC_API',)),
+    Case('.item() for each gradient', 'real_gpu.py items', ('SYNC_API',), size=None,
+         allowed=LATE + AMP),
+    Case('output to the host', 'real_gpu.py readback',
+         ('MEMCPY_SYNC', 'MEMCPY_PAGEABLE', 'MEMCPY_PAGEABLE_ASYNC'), size=copying,
+         allowed=LATE + AMP + PAGEABLE + ('MEMCPY_SYNC', 'SYNC_API')),
+    Case('large copies from pageable memory', 'real_gpu.py pageable',
+         ('MEMCPY_SYNC', 'MEMCPY_PAGEABLE', 'MEMCPY_PAGEABLE_ASYNC'), size=copying,
+         allowed=LATE + AMP + PAGEABLE + ('MEMCPY_SYNC', 'SYNC_API')),
+    Case('attention written out', 'real_gpu.py written-out', ('UNFUSED_ATTENTION',), size=None,
+         trace='--steps 20 --with memory', allowed=LATE + AMP),
+    Case('attention written out, larger batches', 'real_gpu.py large-written-out',
+         ('UNFUSED_ATTENTION',), size=None, allowed=LATE + AMP),
+    Case('unfused optimizer', 'real_gpu.py unfused', LAUNCHES + ('TINY_KERNELS_OF_OP',), size=None,
+         allowed=LATE + AMP + ('TINY_KERNELS_OF_OP',)),
+    Case('GPU memory leak', 'real_gpu.py leak', ('MEM_LEAK',), size=value, bytes=True,
+         trace='--steps 20 --with memory', allowed=LATE + AMP),
 )

@@ -39,6 +39,15 @@ def measured_per_step(causes, from_ns, to_ns, step_count):
     return total / step_count
 
 
+def of_steps(causes, capture, step_count):
+    """What the program measured in the last `step_count` steps of the capture, per step. A report
+    leaves steps out of its averages at the start only."""
+    first, last = capture['steps'][-step_count], capture['steps'][-1]
+    start_ns = capture['start_unix_ns']
+    return measured_per_step(causes, start_ns + first['start_ns'],
+                             start_ns + last['start_ns'] + last['duration_ns'], step_count)
+
+
 def is_about(reported, measured):
     return abs(reported - measured) <= TOLERANCE * measured
 
@@ -58,7 +67,8 @@ def first_finding(report):
 
 def judge_findings(report, expected, allowed, size, measured, around=()):
     """`expected`: the rules of which one has to be first; empty for a healthy program. `allowed`:
-    rules that are true of the program as well. `size`: of a finding, the cause's size per step.
+    rules that are true of the program as well. `size`: of a finding, the cause's size per step; None:
+    it is not judged.
     `around`: rules that are true of what runs next to the program, and are left out of the report
     unless they are expected."""
     findings = [f for f in report['findings'] if f['rule'] in expected or f['rule'] not in around]
@@ -75,8 +85,9 @@ def judge_findings(report, expected, allowed, size, measured, around=()):
                    for f in findings for rule in around):
                 judgement.outcome, judgement.detail = WITHHELD, 'contention'
             return judgement
-        judgement.reported, judgement.measured = size(first), measured
-        if not is_about(judgement.reported, measured):
+        if size is not None:
+            judgement.reported, judgement.measured = size(first), measured
+        if size is not None and not is_about(judgement.reported, measured):
             judgement.outcome = WRONG_SIZE
             return judgement
     if alarms:

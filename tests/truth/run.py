@@ -144,7 +144,7 @@ def run_case(daemon, case, load, verbose):
             program.close()
         if case.ranks:
             stragglers = ask(daemon, 'stragglers', traced['group'])
-            measured = {rank: of_steps(causes[rank], capture, len(capture['steps']))
+            measured = {rank: judging.of_steps(causes[rank], capture, len(capture['steps']))
                         for rank, capture in ranks_of(traced)}
             judgement = judging.judge_ranks(stragglers, case.slow, measured)
             if verbose:
@@ -157,7 +157,7 @@ def run_case(daemon, case, load, verbose):
                 print('   ', finding['rule'], finding['confidence'], finding['saving_ns_per_step'],
                       finding['measured'])
         return judging.judge_findings(report, case.finds, case.allowed, case.size,
-                                      of_steps(causes[0], traced, report['step_count']),
+                                      judging.of_steps(causes[0], traced, report['step_count']),
                                       cases.AROUND if load == 'busy' or waited > WAITS else ())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -166,15 +166,6 @@ def run_case(daemon, case, load, verbose):
 def ranks_of(traced):
     return [(int(capture['target']['metadata']['rank']), capture)
             for capture in traced['captures']]
-
-
-def of_steps(causes, capture, step_count):
-    """What the program measured in the last `step_count` steps of the capture, per step. A report
-    leaves steps out of its averages at the start only."""
-    first, last = capture['steps'][-step_count], capture['steps'][-1]
-    start_ns = capture['start_unix_ns']
-    return judging.measured_per_step(causes, start_ns + first['start_ns'],
-                                     start_ns + last['start_ns'] + last['duration_ns'], step_count)
 
 
 class Load:
