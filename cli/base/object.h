@@ -1,173 +1,23 @@
-// ObjectDescription describes one JSON object of --json (a target, a capture, a list of them): its
-// columns, and its members that are objects, maps, or lists. It produces both the JSON and its JSON
-// Schema (`profctl schema`).
-//
-//   const ObjectDescription<WindowRecord>& WindowObject() {
-//     static const ObjectDescription<WindowRecord> object(
-//         {{&WindowRecord::start_ns, {.key = "start_ns", .doc = "...", .unit = Unit::kNs}}});
-//     return object;
-//   }
-//   ... ListOf<CaptureView>("windows", "The windows", &WindowObject,
-//                           [](const CaptureView& view) { return view.record.windows; })
-//
-// How do I add a field?  Add a line to the description. tests/cli/commands/schema_test.cc checks
-// the output of each command against its schema.
-//
-// Threads: any, once made. Errors: none.
+// Descriptions of JSON objects (daemon/base/table/object.h), by the names that lists use.
 #ifndef PROFD_CLI_BASE_OBJECT_H_
 #define PROFD_CLI_BASE_OBJECT_H_
 
-#include <functional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include "daemon/base/json_writer.h"
-#include "daemon/base/table/description.h"
-#include "daemon/base/table/json.h"
+#include "daemon/base/table/object.h"
 
 namespace profd::cli {
 
+using table::IntsOf;
+using table::ListOf;
+using table::MapOf;
+using table::Member;
+using table::ObjectDescription;
+using table::ObjectOf;
+using table::Optional;
+using table::TextOf;
+using table::TextsOf;
+
 // The priority of a column that is only in JSON.
 inline constexpr int kOnlyInData = table::Column::kOnlyInData;
-
-template <typename Row>
-struct Member {
-  std::string key;
-  std::string doc;                                     // A sentence without its full stop.
-  std::function<void(const Row&, JsonWriter&)> write;  // The value.
-  std::function<void(JsonWriter&)> write_schema;       // Into the object that is open.
-  bool (*is_present)(const Row&) = nullptr;            // nullptr: always.
-};
-
-template <typename Row>
-class ObjectDescription {
- public:
-  explicit ObjectDescription(table::Description<Row> columns, std::vector<Member<Row>> members = {})
-      : columns_(std::move(columns)), members_(std::move(members)) {}
-
-  const table::Description<Row>& columns() const { return columns_; }
-
-  // Into the object that is open.
-  void WriteFields(const Row& row, JsonWriter& json) const {
-    table::WriteFields(columns_, row, json);
-    for (const Member<Row>& member : members_) {
-      if (member.is_present != nullptr && !member.is_present(row)) continue;
-      json.Key(member.key);
-      member.write(row, json);
-    }
-  }
-  void Write(const Row& row, JsonWriter& json) const {
-    json.BeginObject();
-    WriteFields(row, json);
-    json.EndObject();
-  }
-
-  // Writes type, properties, and required members into the open object.
-  void WriteSchema(JsonWriter& json) const {
-    std::vector<table::Column> required = columns_.columns();
-    json.Field("type", "object").Key("properties").BeginObject();
-    table::WriteProperties(required, json);
-    for (const Member<Row>& member : members_) {
-      json.Key(member.key).BeginObject().Field("description", member.doc);
-      member.write_schema(json);
-      json.EndObject();
-      if (member.is_present == nullptr) required.push_back({.key = member.key});
-    }
-    json.EndObject();
-    table::WriteRequired(required, json);
-    json.Field("additionalProperties", false);
-  }
-
- private:
-  table::Description<Row> columns_;
-  std::vector<Member<Row>> members_;
-};
-
-// A member that is an object. `get(row)` is what `describe()` describes.
-template <typename Row, typename Inner, typename Get>
-Member<Row> ObjectOf(const std::string& key, const std::string& doc,
-                     const ObjectDescription<Inner>& (*describe)(), Get get) {
-  return {.key = key,
-          .doc = doc,
-          .write = [=](const Row& row, JsonWriter& json) { describe().Write(get(row), json); },
-          .write_schema = [=](JsonWriter& json) { describe().WriteSchema(json); }};
-}
-
-// A member that is a list of objects; `get(row)` is a range of them.
-template <typename Row, typename Inner, typename Get>
-Member<Row> ListOf(const std::string& key, const std::string& doc,
-                   const ObjectDescription<Inner>& (*describe)(), Get get) {
-  return {.key = key,
-          .doc = doc,
-          .write =
-              [=](const Row& row, JsonWriter& json) {
-                json.BeginArray();
-                for (const Inner& item : get(row)) describe().Write(item, json);
-                json.EndArray();
-              },
-          .write_schema =
-              [=](JsonWriter& json) {
-                json.Field("type", "array").Key("items").BeginObject();
-                describe().WriteSchema(json);
-                json.EndObject();
-              }};
-}
-
-// A string member that only some rows have.
-template <typename Row, typename Get>
-Member<Row> TextOf(const std::string& key, const std::string& doc, Get get) {
-  return {.key = key,
-          .doc = doc,
-          .write = [=](const Row& row, JsonWriter& json) { json.String(get(row)); },
-          .write_schema = [](JsonWriter& json) { json.Field("type", "string"); }};
-}
-
-// A member that is a list of strings; `get(row)` is a range of them.
-template <typename Row, typename Get>
-Member<Row> TextsOf(const std::string& key, const std::string& doc, Get get) {
-  return {.key = key,
-          .doc = doc,
-          .write =
-              [=](const Row& row, JsonWriter& json) {
-                json.BeginArray();
-                for (const std::string& text : get(row)) json.String(text);
-                json.EndArray();
-              },
-          .write_schema =
-              [](JsonWriter& json) {
-                json.Field("type", "array").Key("items").BeginObject();
-                json.Field("type", "string").EndObject();
-              }};
-}
-
-// A member whose keys are not known in advance. `get(row)` maps them to strings ("string") or to
-// int64_t ("integer").
-template <typename Row, typename Get>
-Member<Row> MapOf(const std::string& key, const std::string& doc, std::string_view value_type,
-                  Get get) {
-  return {.key = key,
-          .doc = doc,
-          .write =
-              [=](const Row& row, JsonWriter& json) {
-                json.BeginObject();
-                for (const auto& [name, value] : get(row)) json.Field(name, value);
-                json.EndObject();
-              },
-          .write_schema =
-              [=](JsonWriter& json) {
-                json.Field("type", "object").Key("additionalProperties").BeginObject();
-                json.Field("type", value_type).EndObject();
-              }};
-}
-
-// `member`, but only in rows for which `is_present` is true.
-template <typename Row>
-Member<Row> Optional(bool (*is_present)(const Row&), Member<Row> member) {
-  member.is_present = is_present;
-  return member;
-}
 
 }  // namespace profd::cli
 

@@ -16,25 +16,37 @@
 namespace profd::cli {
 namespace {
 
+bool HasSchema(const report::ReportKind& kind) {
+  return !kind.command.empty() && kind.name != "findings";
+}
+
 std::vector<std::string_view> Names() {
   std::vector<std::string_view> names;
   for (const report::ReportKind& kind : report::ReportKinds()) {
-    if (!kind.has_other_json) names.push_back(kind.name);
+    if (HasSchema(kind)) names.push_back(kind.command);
   }
   for (const ListKind& kind : ListKinds()) names.push_back(kind.name);
   return names;
 }
 
+void WriteSchemaOf(const report::ReportKind& kind, JsonWriter& json) {
+  if (kind.json != nullptr) {
+    WriteReportSchema(kind.command, kind.json(), {}, json);
+  } else {
+    WriteReportSchema(kind.shape(), json);
+  }
+}
+
 // False: it has none.
 bool WriteSchemaOf(std::string_view name, JsonWriter& json) {
-  if (const report::ReportKind* const kind = report::FindReportKind(name);
-      kind != nullptr && !kind->has_other_json) {
-    WriteReportSchema(kind->shape(), json);
+  const auto report = std::ranges::find(report::ReportKinds(), name, &report::ReportKind::command);
+  if (report != report::ReportKinds().end() && HasSchema(*report)) {
+    WriteSchemaOf(*report, json);
     return true;
   }
-  const auto kind = std::ranges::find(ListKinds(), name, &ListKind::name);
-  if (kind == ListKinds().end()) return false;
-  WriteListSchema(*kind, json);
+  const auto list = std::ranges::find(ListKinds(), name, &ListKind::name);
+  if (list == ListKinds().end()) return false;
+  WriteListSchema(*list, json);
   return true;
 }
 

@@ -27,11 +27,6 @@ bool IsOneOf(std::string_view item, std::string_view list, char separator) {
   }
 }
 
-// The command that shows a report of reports.h.
-std::string_view CommandOf(std::string_view report) {
-  return report == "findings" ? "report" : report;
-}
-
 }  // namespace
 
 bool IsOfTable(const ColumnDoc& doc, std::string_view table) {
@@ -60,10 +55,12 @@ std::span<const ColumnDoc> DescribedColumnDocs() {
         all.push_back({ListKinds()[i].command, column.title, column.doc, column.formula});
       }
     }
-    for (const table::Report& shape : shapes) {
-      for (const table::Table& table : shape.tables) {
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      const report::ReportKind& kind = report::ReportKinds()[i];
+      const std::string_view shown_by = kind.command.empty() ? kind.name : kind.command;
+      for (const table::Table& table : shapes[i].tables) {
         for (const table::Column& column : table.columns) {
-          all.push_back({CommandOf(shape.name), column.title, column.doc, column.formula});
+          all.push_back({shown_by, column.title, column.doc, column.formula});
         }
       }
     }

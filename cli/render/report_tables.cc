@@ -110,6 +110,22 @@ bool IsHighlighted(const table::Table& table, size_t row) {
   return false;
 }
 
+// Of the output of `command`, up to the fields that its object has.
+void BeginSchema(std::string_view command, JsonWriter& json) {
+  json.BeginObject();
+  json.Field("$schema", "https://json-schema.org/draft/2020-12/schema");
+  json.Field("title", StrCat("profctl ", command, " --json"));
+  json.Field("type", "object");
+  json.Key("properties").BeginObject();
+}
+
+void EndSchema(const std::vector<table::Column>& required, JsonWriter& json) {
+  json.EndObject();
+  table::WriteRequired(required, json);
+  json.Field("additionalProperties", false);
+  json.EndObject();
+}
+
 }  // namespace
 
 std::string RenderTable(const table::Table& table, const Style& style,
@@ -170,11 +186,7 @@ void WriteReportSchema(const table::Report& report, JsonWriter& json) {
                     .title = "Rows",
                     .doc = "Rows of the first table, before --limit",
                     .unit = table::Unit::kCount});
-  json.BeginObject();
-  json.Field("$schema", "https://json-schema.org/draft/2020-12/schema");
-  json.Field("title", StrCat("profctl ", report.name, " --json"));
-  json.Field("type", "object");
-  json.Key("properties").BeginObject();
+  BeginSchema(report.name, json);
   table::WriteProperties(fields, json);
   for (const table::Table& table : report.tables) {
     json.Key(table.key).BeginObject().Field("type", "array");
@@ -184,12 +196,20 @@ void WriteReportSchema(const table::Report& report, JsonWriter& json) {
     json.EndObject();
     table::WriteRequired(table.columns, json);
     json.Field("additionalProperties", false).EndObject().EndObject();
+    fields.push_back({.key = table.key});
   }
-  json.EndObject();
-  for (const table::Table& table : report.tables) fields.push_back({.key = table.key});
-  table::WriteRequired(fields, json);
-  json.Field("additionalProperties", false);
-  json.EndObject();
+  EndSchema(fields, json);
+}
+
+void WriteReportSchema(std::string_view command, const table::AnyObject& object,
+                       std::span<const table::AnyObject* const> of_group, JsonWriter& json) {
+  std::vector<table::Column> required = ReportHeaderColumns().columns();
+  BeginSchema(command, json);
+  table::WriteProperties(required, json);
+  object.WriteProperties(json);
+  for (const table::AnyObject* const part : of_group) part->WriteProperties(json);
+  for (table::Column& column : object.Required()) required.push_back(std::move(column));
+  EndSchema(required, json);
 }
 
 }  // namespace profd::cli

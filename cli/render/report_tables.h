@@ -6,11 +6,15 @@
 #define PROFD_CLI_RENDER_REPORT_TABLES_H_
 
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "cli/base/style.h"
 #include "cli/client/capture_view.h"
+#include "cli/render/capture.h"
 #include "daemon/base/json_writer.h"
+#include "daemon/base/table/object.h"
 #include "daemon/base/table/table.h"
 
 namespace profd::cli {
@@ -23,8 +27,21 @@ std::string RenderTable(const table::Table& table, const Style& style,
 std::string RenderReport(const table::Report& report, const Style& style);
 // An object: the capture's header, the totals, the tables.
 void WriteReportJson(const CaptureView& view, const table::Report& report, JsonWriter& json);
-// The JSON Schema (draft 2020-12) of that object; only the columns of `report` matter.
+// The same of a report whose JSON is described as an object.
+template <typename Row>
+void WriteReportJson(const CaptureView& view, const table::ObjectDescription<Row>& object,
+                     const Row& report, JsonWriter& json) {
+  json.BeginObject();
+  WriteReportHeaderJson(view, json);
+  object.WriteFields(report, json);
+  json.EndObject();
+}
+
+// The JSON Schema (draft 2020-12) of what the first prints; only the columns of `report` matter.
 void WriteReportSchema(const table::Report& report, JsonWriter& json);
+// Of what the second prints. `command` prints it, of a group also with the fields of `of_group`.
+void WriteReportSchema(std::string_view command, const table::AnyObject& object,
+                       std::span<const table::AnyObject* const> of_group, JsonWriter& json);
 
 }  // namespace profd::cli
 

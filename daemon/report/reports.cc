@@ -92,6 +92,11 @@ table::Report ShapeOf() {
   return ToReport(Table());
 }
 
+template <auto kObject>
+const table::AnyObject& JsonOf() {
+  return kObject();
+}
+
 absl::StatusOr<OpProfileOptions> OpOptionsOf(const ReportRequest& request) {
   OpProfileOptions options;
   if (const std::string_view by = OptionOf(request, "group_by"); !by.empty()) {
@@ -190,7 +195,7 @@ constexpr ReportKind kKinds[] = {
      .doc = "What to change first, with estimated savings and evidence, and how far to trust it",
      .options = kFindingOptions,
      .limits_itself = true,
-     .has_other_json = true,
+     .command = "report",
      .shape = &ShapeOf<FindingsReport>,
      .make = &MakeFindings},
     {.name = "ops",
@@ -227,7 +232,7 @@ constexpr ReportKind kKinds[] = {
     {.name = "memory",
      .doc = "Memory over time by category, the peak and what was alive at it, growth",
      .options = kMemoryOptions,
-     .has_other_json = true,
+     .json = &JsonOf<&MemoryObject>,
      .shape = &ShapeOf<MemoryReport>,
      .make = &MakeMemory},
     {.name = "time",
@@ -242,7 +247,7 @@ constexpr ReportKind kKinds[] = {
     {.name = "collectives",
      .doc = "Collective operations, and their share of each step",
      .limits_itself = true,
-     .has_other_json = true,
+     .command = "",
      .shape = &ShapeOf<CollectiveTable>,
      .make = &MakeCollectives},
 };

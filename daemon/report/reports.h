@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/object.h"
 #include "daemon/base/table/table.h"
 #include "daemon/store/file/capture_reader.h"
 
@@ -39,8 +40,10 @@ struct ReportKind {
   std::string_view doc;  // A sentence without its full stop.
   std::span<const ReportOption> options;
   bool limits_itself;  // It counts what is beyond "limit"; else the limit is applied to its rows.
-  // The command that shows it prints JSON of another shape, if there is one: it has no JSON Schema.
-  bool has_other_json = false;
+  // The command of profctl that shows it; empty: none does, but others make their reports from it.
+  std::string_view command = name;
+  // What that command prints with --json; nullptr: the fields of the totals, and the tables.
+  const table::AnyObject& (*json)() = nullptr;
   // The report of no events: its columns.
   table::Report (*shape)();
   absl::StatusOr<table::Report> (*make)(store::CaptureReader& reader, const ReportRequest& request);

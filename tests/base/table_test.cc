@@ -7,6 +7,8 @@
 
 #include "daemon/base/table/description.h"
 #include "daemon/base/table/json.h"
+#include "daemon/base/table/nested.h"
+#include "daemon/base/table/object.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd::table {
@@ -100,6 +102,68 @@ TEST(TableJsonTest, WhatIsNotKnownIsNull) {
   WriteRows(ShipTable(), json);
   EXPECT_THAT(json.TakeLine(), HasSubstr(R"({"name":"=a","length_ns":9,"share":null,"sails":false,)"
                                          R"("sizes":[0,0,0],"masts":1,"letters":2})"));
+}
+
+struct Port {
+  std::string name;
+  std::vector<Ship> ships;
+};
+
+TEST(NestedTableTest, RowsComeBackIntoTheirOuterRow) {
+  const std::vector<Port> ports = {{"x", Ships()}, {"y", {}}, {"z", Ships()}};
+  NestedTable<Ship> nested("ships", {PlainColumn("port", "Port", "Its port")}, ShipColumns());
+  for (const Port& port : ports) nested.Add({port.name}, port.ships);
+  const Report report = {.tables = {std::move(nested).Take()}};
+  EXPECT_EQ(report.tables[0].row_count, 6);
+  EXPECT_EQ(report.tables[0].columns[0].key, "port");
+  std::vector<Port> again = {{.name = "x"}, {.name = "z"}};
+  const auto place = [&](std::span<const std::string_view> in, Ship ship) {
+    const auto port = std::ranges::find(again, in[0], &Port::name);
+    if (port == again.end()) return false;
+    port->ships.push_back(std::move(ship));
+    return true;
+  };
+  ASSERT_THAT(ReadNested(report, "ships", {"port"}, ShipColumns(), place), IsOk());
+  EXPECT_EQ(again[0].ships, Ships());
+  EXPECT_EQ(again[1].ships, Ships());
+  again.pop_back();
+  EXPECT_THAT(ReadNested(report, "ships", {"port"}, ShipColumns(), place),
+              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(ReadNested(report, "ships", {"sea"}, ShipColumns(), place),
+              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(ReadNested(report, "boats", {"port"}, ShipColumns(), place),
+              StatusIs(absl::StatusCode::kDataLoss));
+}
+
+const Description<int64_t>& LevelColumns() {
+  static const Description<int64_t> columns = {
+      {[](const int64_t& level) { return level; }, {.key = "level"}},
+      {[](const int64_t& level) { return level; }, {.key = "height", .nullable = true}}};
+  return columns;
+}
+
+TEST(TableJsonTest, NegativeNumbersAreKnownWhereTheyMayBe) {
+  JsonWriter json;
+  json.BeginArray();
+  WriteArrays(LevelColumns().WithUnknown("level").ToTable(
+                  "", std::vector<int64_t>{-1, 2, Column::kUnknown}),
+              json);
+  json.EndArray();
+  EXPECT_EQ(json.TakeLine(), "[[-1,null],[2,2],[null,null]]\n");
+}
+
+TEST(TableJsonTest, ManyRowsAreAllWrittenAsArrays) {
+  using Levels = std::vector<int64_t>;
+  const ObjectDescription<Levels> object(
+      {}, {ArraysOf<Levels>(
+              "levels", "Levels", &LevelColumns,
+              [](const Levels& levels) -> const auto& { return levels; })});
+  JsonWriter json;
+  object.Write(Levels(3000, 7), json);
+  const std::string text = json.TakeLine();
+  EXPECT_EQ(std::ranges::count(text, '7'), 6000);
+  EXPECT_TRUE(text.starts_with(R"({"levels":[[7,7],[7,7],)")) << text.substr(0, 40);
+  EXPECT_TRUE(text.ends_with("[7,7]]}\n"));
 }
 
 TEST(TableCsvTest, CellsAreSafeForASpreadsheet) {

@@ -12,15 +12,28 @@ std::vector<Column> AnyDescription::columns() const {
 }
 
 Table AnyDescription::ReadTable(std::string key, const void* rows, size_t count) const {
-  Table table = {
-      .key = std::move(key), .columns = columns(), .row_count = static_cast<int64_t>(count)};
+  Table table = {.key = std::move(key), .columns = columns()};
   table.cells.reserve(fields_.size());
   for (const AnyField& field : fields_) {
-    Cells& cells = table.cells.emplace_back(EmptyCells(field.accessor.type));
-    std::visit([&](auto& values) { values.reserve(count); }, cells);
-    field.accessor.read(field.accessor.source, rows, count, cells);
+    std::visit([&](auto& values) { values.reserve(count); },
+               table.cells.emplace_back(EmptyCells(field.accessor.type)));
   }
+  AppendRows(rows, count, table);
   return table;
+}
+
+void AnyDescription::LetBeUnknown(std::string_view key) {
+  for (AnyField& field : fields_) {
+    if (field.column.key == key) field.column.nullable = field.column.may_be_negative = true;
+  }
+}
+
+void AnyDescription::AppendRows(const void* rows, size_t count, Table& table) const {
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    const Accessor& accessor = fields_[i].accessor;
+    accessor.read(accessor.source, rows, count, table.cells[i]);
+  }
+  table.row_count += static_cast<int64_t>(count);
 }
 
 absl::Status AnyDescription::WriteRows(const Table& table, void* rows) const {

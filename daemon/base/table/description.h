@@ -201,6 +201,9 @@ class AnyDescription {
 
  protected:
   Table ReadTable(std::string key, const void* rows, size_t count) const;
+  void LetBeUnknown(std::string_view key);
+  // To a table that ReadTable() made.
+  void AppendRows(const void* rows, size_t count, Table& table) const;
   // Into table.size() rows.
   absl::Status WriteRows(const Table& table, void* rows) const;
 
@@ -216,11 +219,22 @@ class Description : public AnyDescription {
   explicit Description(const std::vector<Field<Row>>& fields)
       : AnyDescription(std::vector<AnyField>(fields.begin(), fields.end())) {}
 
+  // A copy for JSON, in which Column::kUnknown of this column of integers means "not known".
+  Description WithUnknown(std::string_view key) const {
+    Description copy = *this;
+    copy.LetBeUnknown(key);
+    return copy;
+  }
+
   Table ToTable(std::string key, std::span<const Row> rows) const {
     return ReadTable(std::move(key), rows.data(), rows.size());
   }
   Table ToTable(std::string key, const std::vector<Row>& rows) const {
     return ReadTable(std::move(key), rows.data(), rows.size());
+  }
+
+  void Append(std::span<const Row> rows, Table& table) const {
+    AppendRows(rows.data(), rows.size(), table);
   }
 
   // Members without a column, and columns that the table lacks, keep their default. DATA_LOSS: a

@@ -64,14 +64,36 @@ std::string_view UnitName(Unit unit) {
   return "";
 }
 
-void WriteField(const Column& column, const Cells& cells, size_t row, JsonWriter& json) {
-  if (column.key.empty()) return;
-  json.Key(column.key);
+void WriteValue(const Column& column, const Cells& cells, size_t row, JsonWriter& json) {
   if (IsUnknown(column, cells, row)) {
     json.Null();
   } else {
     std::visit([&](const auto& values) { WriteCell(values[row], json); }, cells);
   }
+}
+
+void WriteField(const Column& column, const Cells& cells, size_t row, JsonWriter& json) {
+  if (column.key.empty()) return;
+  json.Key(column.key);
+  WriteValue(column, cells, row, json);
+}
+
+// What the values of the column are, into the open object.
+void WriteColumnSchema(const Column& column, JsonWriter& json) {
+  json.Key("type");
+  if (column.nullable) {
+    json.BeginArray().String(JsonTypeOf(column.type)).String("null").EndArray();
+  } else {
+    json.String(JsonTypeOf(column.type));
+  }
+  if (column.type == Type::kSizes) {
+    json.Key("items").BeginObject().Field("type", "integer").EndObject();
+    json.Field("minItems", int64_t{3}).Field("maxItems", int64_t{3});
+  }
+  if (!column.title.empty()) json.Field("title", column.title);
+  json.Field("description", column.doc);
+  if (!column.formula.empty()) json.Field("x-formula", column.formula);
+  if (column.unit != Unit::kNone) json.Field("x-unit", UnitName(column.unit));
 }
 
 }  // namespace
@@ -87,6 +109,16 @@ void WriteFieldsOf(const AnyDescription& columns, const void* row, JsonWriter& j
     Cells cells = EmptyCells(field.accessor.type);
     field.accessor.read(field.accessor.source, row, 1, cells);
     WriteField(field.column, cells, 0, json);
+  }
+}
+
+void WriteArrays(const Table& table, JsonWriter& json) {
+  for (size_t row = 0; row < table.size(); ++row) {
+    json.BeginArray();
+    for (size_t i = 0; i < table.columns.size(); ++i) {
+      WriteValue(table.columns[i], table.cells[i], row, json);
+    }
+    json.EndArray();
   }
 }
 
@@ -109,16 +141,21 @@ void WriteReport(const Report& report, JsonWriter& json) {
   }
 }
 
-std::string ToCsv(const Table& table) {
+std::string CsvHeader(const std::vector<Column>& columns) {
+  std::string text;
+  for (const Column& column : columns) {
+    if (!column.key.empty()) StrAppend(&text, text.empty() ? "" : ",", column.key);
+  }
+  text.push_back('\n');
+  return text;
+}
+
+std::string CsvRows(const Table& table) {
   std::vector<size_t> shown;
   for (size_t i = 0; i < table.columns.size(); ++i) {
     if (!table.columns[i].key.empty()) shown.push_back(i);
   }
   std::string text;
-  for (const size_t i : shown) {
-    StrAppend(&text, text.empty() ? "" : ",", table.columns[i].key);
-  }
-  text.push_back('\n');
   for (size_t row = 0; row < table.size(); ++row) {
     for (const size_t i : shown) {
       if (i != shown.front()) text.push_back(',');
@@ -130,24 +167,13 @@ std::string ToCsv(const Table& table) {
   return text;
 }
 
+std::string ToCsv(const Table& table) { return CsvHeader(table.columns) + CsvRows(table); }
+
 void WriteProperties(const std::vector<Column>& columns, JsonWriter& json) {
   for (const Column& column : columns) {
     if (column.key.empty()) continue;
     json.Key(column.key).BeginObject();
-    json.Key("type");
-    if (column.nullable) {
-      json.BeginArray().String(JsonTypeOf(column.type)).String("null").EndArray();
-    } else {
-      json.String(JsonTypeOf(column.type));
-    }
-    if (column.type == Type::kSizes) {
-      json.Key("items").BeginObject().Field("type", "integer").EndObject();
-      json.Field("minItems", int64_t{3}).Field("maxItems", int64_t{3});
-    }
-    if (!column.title.empty()) json.Field("title", column.title);
-    json.Field("description", column.doc);
-    if (!column.formula.empty()) json.Field("x-formula", column.formula);
-    if (column.unit != Unit::kNone) json.Field("x-unit", UnitName(column.unit));
+    WriteColumnSchema(column, json);
     json.EndObject();
   }
 }
@@ -158,6 +184,18 @@ void WriteRequired(const std::vector<Column>& columns, JsonWriter& json) {
     if (!column.key.empty()) json.String(column.key);
   }
   json.EndArray();
+}
+
+void WriteArraySchema(const std::vector<Column>& columns, JsonWriter& json) {
+  json.Field("type", "array").Key("prefixItems").BeginArray();
+  for (const Column& column : columns) {
+    json.BeginObject().Field("x-key", column.key);
+    WriteColumnSchema(column, json);
+    json.EndObject();
+  }
+  json.EndArray();
+  const auto count = static_cast<int64_t>(columns.size());
+  json.Field("items", false).Field("minItems", count).Field("maxItems", count);
 }
 
 }  // namespace profd::table

@@ -22,6 +22,8 @@ template <typename Row>
 void WriteFields(const Description<Row>& columns, const Row& row, JsonWriter& json) {
   WriteFieldsOf(columns, &row, json);
 }
+// The cells of each row as an array, into the array that is open.
+void WriteArrays(const Table& table, JsonWriter& json);
 // An array of objects, one per row.
 void WriteRows(const Table& table, JsonWriter& json);
 // The report's totals, the number of rows of its first table, and its tables, into the object that
@@ -30,11 +32,16 @@ void WriteReport(const Report& report, JsonWriter& json);
 
 // A header line with the keys, and a line per row. Sizes are "8x4x1"; what is not known is empty.
 std::string ToCsv(const Table& table);
+// Its parts, for a table that is too much to hold.
+std::string CsvHeader(const std::vector<Column>& columns);
+std::string CsvRows(const Table& table);
 
 // For a JSON Schema: what each field of a row is, into the object "properties" that is open; and
 // the member "required".
 void WriteProperties(const std::vector<Column>& columns, JsonWriter& json);
 void WriteRequired(const std::vector<Column>& columns, JsonWriter& json);
+// The same of a row that is an array of its cells, into the open object.
+void WriteArraySchema(const std::vector<Column>& columns, JsonWriter& json);
 
 }  // namespace profd::table
 

@@ -115,7 +115,9 @@ size_t Table::Find(std::string_view column_key) const {
 
 bool IsUnknown(const Column& column, const Cells& cells, size_t row) {
   if (!column.nullable) return false;
-  if (const auto* ints = std::get_if<std::vector<int64_t>>(&cells)) return (*ints)[row] < 0;
+  if (const auto* ints = std::get_if<std::vector<int64_t>>(&cells)) {
+    return column.may_be_negative ? (*ints)[row] == Column::kUnknown : (*ints)[row] < 0;
+  }
   if (const auto* reals = std::get_if<std::vector<double>>(&cells)) return (*reals)[row] < 0;
   return false;
 }

@@ -1,4 +1,6 @@
-// Memory as a report: what a daemon answers, and what `profctl memory` makes of the answer.
+// Memory as a report: what a daemon answers, what `profctl memory` makes of the answer, and its
+// JSON.
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,38 +11,42 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/table/description.h"
+#include "daemon/base/table/nested.h"
+#include "daemon/base/table/object.h"
 #include "daemon/report/memory/memory_report.h"
 
 namespace profd::report {
 namespace {
 
+using table::ArraysOf;
 using table::BytesColumn;
+using table::Column;
 using table::CountColumn;
 using table::IfKnown;
+using table::ListOf;
+using table::NestedTable;
 using table::NsColumn;
+using table::ObjectDescription;
+using table::ObjectOf;
 using table::Path;
 using table::PlainColumn;
+using table::ReadNested;
 using table::RowsOf;
+using table::TextsOf;
+
+using Device = DeviceMemoryReport;
 
 constexpr std::string_view kName = "memory";
 
-// A row of a device that names it, as all rows but those of the devices do.
-template <typename Row>
-struct Of : Row {
-  std::string of;
-};
-template <typename Row>
-table::Field<Of<Row>> DeviceField() {
-  return {&Of<Row>::of, PlainColumn("device", "Device", "The device, such as cuda:0")};
-}
+// Of the tables whose rows are in devices.
+Column DeviceColumn() { return PlainColumn("device", "Device", "The device, such as cuda:0"); }
 
-const table::Description<DeviceMemoryReport>& DeviceColumns() {
-  using Device = DeviceMemoryReport;
-  constexpr auto kMemory = &Device::memory;
-  constexpr auto kGrowth = &Device::growth;
-  static const table::Description<Device> columns = {
-      {Path<kMemory, &DeviceMemory::device>(),
-       PlainColumn("device", "Device", "The device, such as cuda:0")},
+constexpr auto kMemory = &Device::memory;
+
+// Without its growth, which is an object of its own in JSON.
+std::vector<table::Field<Device>> DeviceFields() {
+  return {
+      {Path<kMemory, &DeviceMemory::device>(), DeviceColumn()},
       {Path<kMemory, &DeviceMemory::relative>(),
        PlainColumn(
            "relative", "Relative",
@@ -84,36 +90,65 @@ const table::Description<DeviceMemoryReport>& DeviceColumns() {
                    "Alive at the peak, allocated before the window")},
       {Path<kMemory, &DeviceMemory::peak_unknown_bytes>(),
        BytesColumn("peak_unknown_bytes", "Unknown at peak",
-                   "Alive at the peak, in no block of known size")},
-      {Path<kGrowth, &MemoryGrowth::step_count>(),
-       CountColumn("growth_step_count", "Steps", "Steps that growth is judged by; 3 at least")},
-      {Path<kGrowth, &MemoryGrowth::rising_count>(),
-       CountColumn("growth_rising_count", "Rising steps",
-                   "Of them, those that ended higher than the step before")},
-      {Path<kGrowth, &MemoryGrowth::bytes_per_step>(),
-       BytesColumn("growth_bytes_per_step", "Growth per step", "Median slope from step to step")},
-      {Path<kGrowth, &MemoryGrowth::unknown_because>(),
-       PlainColumn("growth_unknown_because", "Growth unknown because",
-                   "Why growth is not known, although the level rises")}};
+                   "Alive at the peak, in no block of known size")}};
+}
+
+// The growth that `kGrowth` leads to; `slope` is its column bytes_per_step.
+template <typename Row, auto... kGrowth>
+std::vector<table::Field<Row>> GrowthFields(std::string_view prefix, table::Field<Row> slope) {
+  slope.column = {.key = StrCat(prefix, "bytes_per_step"),
+                  .title = "Growth per step",
+                  .doc = "Median slope from step to step",
+                  .type = slope.column.type,
+                  .unit = table::Unit::kBytes,
+                  .nullable = slope.column.nullable,
+                  .may_be_negative = slope.column.nullable};
+  return {{Path<kGrowth..., &MemoryGrowth::step_count>(),
+           CountColumn(StrCat(prefix, "step_count"), "Steps",
+                       "Steps that growth is judged by; 3 at least")},
+          {Path<kGrowth..., &MemoryGrowth::rising_count>(),
+           CountColumn(StrCat(prefix, "rising_count"), "Rising steps",
+                       "Of them, those that ended higher than the step before")},
+          std::move(slope),
+          {Path<kGrowth..., &MemoryGrowth::unknown_because>(),
+           PlainColumn(StrCat(prefix, "unknown_because"), "Growth unknown because",
+                       "Why growth is not known, although the level rises")}};
+}
+
+const table::Description<Device>& DeviceColumns() {
+  static const table::Description<Device> columns = [] {
+    std::vector<table::Field<Device>> fields = DeviceFields();
+    for (auto& field : GrowthFields<Device, &Device::growth>(
+             "growth_", {Path<&Device::growth, &MemoryGrowth::bytes_per_step>(), {}})) {
+      fields.push_back(std::move(field));
+    }
+    return table::Description<Device>(fields);
+  }();
   return columns;
 }
 
 template <size_t kLayer>
-table::Field<Of<MemorySample>> LayerField() {
+table::Field<MemorySample> LayerField() {
   const std::string layer(ToString(static_cast<MemoryLayer>(kLayer)));
-  return {Path<&Of<MemorySample>::layer_bytes, kLayer>(),
+  return {Path<&MemorySample::layer_bytes, kLayer>(),
           BytesColumn(StrCat(layer, "_bytes"), layer, StrCat("Allocated bytes that are ", layer))};
 }
 
-const table::Description<Of<MemorySample>>& SampleColumns() {
-  using SampleCells = Of<MemorySample>;
+const table::Description<MemorySample>& PointColumns() {
+  static const table::Description<MemorySample> columns = {
+      {&MemorySample::time_ns, NsColumn("time_ns", "Time", "When the level changed to this")},
+      {&MemorySample::allocated_bytes,
+       BytesColumn("allocated_bytes", "Allocated", "Allocated bytes")}};
+  return columns;
+}
+
+const table::Description<MemorySample>& SampleColumns() {
   static_assert(kMemoryLayers == 9);
-  static const table::Description<SampleCells> columns = {
-      DeviceField<MemorySample>(),
-      {&SampleCells::time_ns, NsColumn("time_ns", "Time", "When the level changed to this")},
-      {&SampleCells::allocated_bytes,
+  static const table::Description<MemorySample> columns = {
+      {&MemorySample::time_ns, NsColumn("time_ns", "Time", "When the level changed to this")},
+      {&MemorySample::allocated_bytes,
        BytesColumn("allocated_bytes", "Allocated", "Allocated bytes")},
-      {&SampleCells::reserved_bytes,
+      {&MemorySample::reserved_bytes,
        IfKnown(BytesColumn("reserved_bytes", "Reserved", "Bytes that the allocator reserved"))},
       LayerField<0>(),
       LayerField<1>(),
@@ -127,62 +162,53 @@ const table::Description<Of<MemorySample>>& SampleColumns() {
   return columns;
 }
 
-// Which list of a device a share is of.
-constexpr std::string_view kPeakByCategory = "peak_by_category";
-constexpr std::string_view kPeakByOp = "peak_by_op";
-constexpr std::string_view kPeakByModule = "peak_by_module";
-constexpr std::string_view kPeakByLifetime = "peak_by_lifetime";
-constexpr std::string_view kOlderByCategory = "peak_older_by_category";
-constexpr std::string_view kSuspectsByOp = "suspects_by_op";
+constexpr std::string_view kSuspects = "suspects_by_op";
 
-struct ShareRow : MemoryShare {
-  std::string of;
-  std::string list;
-};
-
-// Calls fn(list's name, list) for each.
-template <typename Device, typename Fn>
-void ForEachShareList(Device& device, Fn fn) {
-  fn(kPeakByCategory, device.memory.peak_by_category);
-  fn(kPeakByOp, device.memory.peak_by_op);
-  fn(kPeakByModule, device.peak_by_module);
-  fn(kPeakByLifetime, device.peak_by_lifetime);
-  fn(kOlderByCategory, device.peak_older_by_category);
-  fn(kSuspectsByOp, device.growth.suspects_by_op);
+// Calls fn(name, meaning, path from a device) for each list of what was alive at the peak.
+template <typename Fn>
+void ForEachPeakList(Fn fn) {
+  fn("peak_by_category", "Memory alive at the peak, by what it was for",
+     Path<kMemory, &DeviceMemory::peak_by_category>());
+  fn("peak_by_op", "Memory alive at the peak, by the outermost operator around the allocation",
+     Path<kMemory, &DeviceMemory::peak_by_op>());
+  fn("peak_by_module", "Memory alive at the peak, by the module that it was allocated in",
+     Path<&Device::peak_by_module>());
+  fn("peak_by_lifetime", "Memory alive at the peak, by how long its blocks lived",
+     Path<&Device::peak_by_lifetime>());
+  fn("peak_older_by_category",
+     "The part of peak_by_category that was allocated before the window, in blocks of known size",
+     Path<&Device::peak_older_by_category>());
 }
 
-const table::Description<ShareRow>& ShareColumns() {
-  static const table::Description<ShareRow> columns = {
-      {&ShareRow::of, PlainColumn("device", "Device", "The device, such as cuda:0")},
-      {&ShareRow::list,
-       PlainColumn(
-           "list", "List",
-           "What the memory alive at the peak is broken down by; suspects_by_op: what grows")},
-      {&ShareRow::name, PlainColumn("name", "Name", "The category, operator, module, or lifetime")},
-      {&ShareRow::bytes, BytesColumn("bytes", "Bytes", "Bytes of its blocks")},
-      {&ShareRow::blocks, CountColumn("blocks", "Blocks", "Number of its blocks")}};
+// Also for what grows.
+template <typename Fn>
+void ForEachShareList(Fn fn) {
+  ForEachPeakList(fn);
+  fn(kSuspects, "", Path<&Device::growth, &MemoryGrowth::suspects_by_op>());
+}
+
+const table::Description<MemoryShare>& ShareColumns() {
+  static const table::Description<MemoryShare> columns = {
+      {&MemoryShare::name,
+       PlainColumn("name", "Name", "The category, operator, module, or lifetime")},
+      {&MemoryShare::bytes, BytesColumn("bytes", "Bytes", "Bytes of its blocks")},
+      {&MemoryShare::blocks, CountColumn("blocks", "Blocks", "Number of its blocks")}};
   return columns;
 }
 
-const table::Description<Of<MemoryCategoryUse>>& CategoryColumns() {
-  using CategoryCells = Of<MemoryCategoryUse>;
-  static const table::Description<CategoryCells> columns = {
-      DeviceField<MemoryCategoryUse>(),
-      {&CategoryCells::name,
+const table::Description<MemoryCategoryUse>& CategoryColumns() {
+  using Row = MemoryCategoryUse;
+  static const table::Description<Row> columns = {
+      {&Row::name,
        PlainColumn("name", "Category",
                    "What memory was for: parameter, gradient, optimizer_state, buffer, input, "
                    "activation, temporary, or unknown")},
-      {&CategoryCells::peak_bytes, BytesColumn("peak_bytes", "Peak", "The most at once")},
-      {&CategoryCells::byte_seconds,
+      {&Row::peak_bytes, BytesColumn("peak_bytes", "Peak", "The most at once")},
+      {&Row::byte_seconds,
        PlainColumn("byte_seconds", "Byte seconds", "The integral of its bytes over the window")},
-      {&CategoryCells::block_count, CountColumn("block_count", "Blocks", "Number of its blocks")}};
+      {&Row::block_count, CountColumn("block_count", "Blocks", "Number of its blocks")}};
   return columns;
 }
-
-struct BlockRow : MemoryBlock {
-  std::string of;
-  std::string ranges;  // MemoryBlock::stack, each range with its length.
-};
 
 // "4:step9:aten::add": any byte may be in a name.
 std::string Packed(const std::vector<std::string>& names) {
@@ -208,43 +234,51 @@ bool Unpack(std::string_view packed, std::vector<std::string>& names) {
   return true;
 }
 
-const table::Description<BlockRow>& BlockColumns() {
-  static const table::Description<BlockRow> columns = {
-      {&BlockRow::of, PlainColumn("device", "Device", "The device, such as cuda:0")},
-      {&BlockRow::bytes,
+// Without its stack, which is a list in JSON.
+std::vector<table::Field<MemoryBlock>> BlockFields() {
+  return {
+      {&MemoryBlock::bytes,
        BytesColumn("bytes", "Bytes", "Size of a block that was alive at the peak")},
-      {&BlockRow::allocated_ns, NsColumn("allocated_ns", "Allocated", "When it was allocated")},
-      {&BlockRow::freed_ns, IfKnown(NsColumn("freed_ns", "Freed", "When it was freed"))},
-      {&BlockRow::step, IfKnown(PlainColumn("step", "Step", "The step that allocated it"))},
-      {&BlockRow::category, PlainColumn("category", "Category", "What it was for")},
-      {&BlockRow::op, PlainColumn("op", "Op", "The outermost operator around the allocation")},
-      {&BlockRow::module, PlainColumn("module", "Module", "The module that it was allocated in")},
-      {&BlockRow::ranges,
-       PlainColumn("ranges", "Ranges",
-                   "All ranges around the allocation, outermost first, each as LENGTH:NAME")}};
+      {&MemoryBlock::allocated_ns, NsColumn("allocated_ns", "Allocated", "When it was allocated")},
+      {&MemoryBlock::freed_ns, IfKnown(NsColumn("freed_ns", "Freed", "When it was freed"))},
+      {&MemoryBlock::step, IfKnown(PlainColumn("step", "Step", "The step that allocated it"))},
+      {&MemoryBlock::category, PlainColumn("category", "Category", "What it was for")},
+      {&MemoryBlock::op, PlainColumn("op", "Op", "The outermost operator around the allocation")},
+      {&MemoryBlock::module,
+       PlainColumn("module", "Module", "The module that it was allocated in")}};
+}
+
+const table::Description<MemoryBlock>& BlockColumns() {
+  static const table::Description<MemoryBlock> columns = [] {
+    std::vector<table::Field<MemoryBlock>> fields = BlockFields();
+    fields.emplace_back(
+        [](const MemoryBlock& block) { return Packed(block.stack); },
+        PlainColumn("ranges", "Ranges",
+                    "All ranges around the allocation, outermost first, each as LENGTH:NAME"));
+    return table::Description<MemoryBlock>(fields);
+  }();
   return columns;
 }
 
-const table::Description<Of<MemoryStepRow>>& StepColumns() {
-  using StepCells = Of<MemoryStepRow>;
-  static const table::Description<StepCells> columns = {
-      DeviceField<MemoryStepRow>(),
-      {&StepCells::step, PlainColumn("step", "Step", "Number of the step")},
-      {&StepCells::start_bytes, BytesColumn("start_bytes", "Start", "Allocated when it began")},
-      {&StepCells::end_bytes, BytesColumn("end_bytes", "End", "Allocated when it ended")},
-      {&StepCells::lowest_bytes, BytesColumn("lowest_bytes", "Lowest", "The least in it")},
-      {&StepCells::peak_bytes, BytesColumn("peak_bytes", "Peak", "The most in it")},
-      {&StepCells::peak_reserved_bytes,
+const table::Description<MemoryStepRow>& StepColumns() {
+  using Row = MemoryStepRow;
+  static const table::Description<Row> columns = {
+      {&Row::step, PlainColumn("step", "Step", "Number of the step")},
+      {&Row::start_bytes, BytesColumn("start_bytes", "Start", "Allocated when it began")},
+      {&Row::end_bytes, BytesColumn("end_bytes", "End", "Allocated when it ended")},
+      {&Row::lowest_bytes, BytesColumn("lowest_bytes", "Lowest", "The least in it")},
+      {&Row::peak_bytes, BytesColumn("peak_bytes", "Peak", "The most in it")},
+      {&Row::peak_reserved_bytes,
        IfKnown(BytesColumn("peak_reserved_bytes", "Reserved", "The most that was reserved"))},
-      {&StepCells::allocation_count,
+      {&Row::allocation_count,
        CountColumn("allocation_count", "Allocations", "Number of allocations in it")},
-      {&StepCells::allocated_total_bytes,
+      {&Row::allocated_total_bytes,
        BytesColumn("allocated_total_bytes", "Allocated in total", "Their bytes, summed")},
-      {&StepCells::kept_bytes,
+      {&Row::kept_bytes,
        IfKnown(BytesColumn(
            "kept_bytes", "Kept",
            "Allocated in it and alive when the window ended; not known of the last step"))},
-      {&StepCells::kept_blocks,
+      {&Row::kept_blocks,
        IfKnown(CountColumn("kept_blocks", "Kept blocks", "Number of these blocks"))}};
   return columns;
 }
@@ -254,8 +288,7 @@ const table::Description<FailedAllocation>& FailedColumns() {
   static const table::Description<Failed> columns = {
       {Path<&Failed::asked, &OutOfMemory::time_ns>(),
        NsColumn("time_ns", "Time", "When an allocation failed")},
-      {Path<&Failed::asked, &OutOfMemory::device>(),
-       PlainColumn("device", "Device", "The device, such as cuda:0")},
+      {Path<&Failed::asked, &OutOfMemory::device>(), DeviceColumn()},
       {Path<&Failed::asked, &OutOfMemory::bytes>(),
        BytesColumn("bytes", "Bytes", "What was asked for")},
       {&Failed::step, IfKnown(PlainColumn("step", "Step", "The step that it was in"))},
@@ -269,66 +302,164 @@ const table::Description<FailedAllocation>& FailedColumns() {
   return columns;
 }
 
-template <typename Row>
-void Append(const std::string& device, const std::vector<Row>& rows, std::vector<Of<Row>>& all) {
-  for (const Row& row : rows) all.push_back({row, device});
+// Devices by name, to put the rows of the other tables into them.
+using DevicesByName = absl::flat_hash_map<std::string, Device*>;
+
+// Reads a table, and appends each row to the list that `list_of` says of its device and of the cell
+// of its column `more`.
+template <typename Row, typename ListOfRow>
+absl::Status Distribute(const table::Report& report, std::string_view key, std::string_view more,
+                        const table::Description<Row>& columns, const DevicesByName& devices,
+                        ListOfRow list_of) {
+  return ReadNested(report, key, {"device", more}, columns,
+                    [&](std::span<const std::string_view> in, Row row) {
+                      const auto device = devices.find(ToAbsl(in[0]));
+                      if (device == devices.end()) return false;
+                      std::vector<Row>* const list = list_of(*device->second, in[1], row);
+                      if (list != nullptr) list->push_back(std::move(row));
+                      return list != nullptr;
+                    });
 }
 
-// Devices by name, to put the rows of the other tables into them.
-using DevicesByName = absl::flat_hash_map<std::string, DeviceMemoryReport*>;
-
-// Reads a table, and appends each row to the list that `list_of` says of its device.
-template <typename Row, typename ListOf>
+template <typename Row, typename Get>
 absl::Status Distribute(const table::Report& report, std::string_view key,
                         const table::Description<Row>& columns, const DevicesByName& devices,
-                        ListOf list_of) {
-  ASSIGN_OR_RETURN(std::vector<Row> rows, RowsOf(report, key, columns));
-  for (Row& row : rows) {
-    const auto device = devices.find(row.of);
-    if (device == devices.end()) return table::DoNotFitTogether();
-    auto* const list = list_of(*device->second, row);
-    if (list == nullptr) return table::DoNotFitTogether();
-    list->push_back(std::move(row));
-  }
-  return absl::OkStatus();
+                        Get get) {
+  return Distribute(report, key, "device", columns, devices,
+                    [&](Device& device, std::string_view, const Row&) { return &get(device); });
 }
 
-std::vector<MemoryShare>* ShareListOf(DeviceMemoryReport& device, const ShareRow& row) {
+std::vector<MemoryShare>* ShareListOf(Device& device, std::string_view name,
+                                      const MemoryShare& /*row*/) {
   std::vector<MemoryShare>* found = nullptr;
-  ForEachShareList(device, [&](std::string_view name, std::vector<MemoryShare>& list) {
-    if (name == row.list) found = &list;
+  ForEachShareList([&](std::string_view list, std::string_view, auto path) {
+    if (list == name) found = &path.Of(device);
   });
   return found;
 }
 
+std::vector<MemoryBlock>* BlockListOf(Device& device, std::string_view ranges, MemoryBlock& row) {
+  return Unpack(ranges, row.stack) ? &device.peak_blocks : nullptr;
+}
+
+// ---- As JSON.
+
+const ObjectDescription<MemoryShare>& ShareObject() {
+  static const ObjectDescription<MemoryShare> object(ShareColumns());
+  return object;
+}
+const ObjectDescription<MemoryCategoryUse>& CategoryObject() {
+  static const ObjectDescription<MemoryCategoryUse> object(CategoryColumns());
+  return object;
+}
+const ObjectDescription<MemoryStepRow>& StepObject() {
+  static const ObjectDescription<MemoryStepRow> object(StepColumns());
+  return object;
+}
+const ObjectDescription<FailedAllocation>& FailedObject() {
+  static const ObjectDescription<FailedAllocation> object(FailedColumns());
+  return object;
+}
+
+const ObjectDescription<MemoryBlock>& BlockObject() {
+  static const ObjectDescription<MemoryBlock> object(
+      table::Description<MemoryBlock>(BlockFields()),
+      {TextsOf<MemoryBlock>(
+          "stack", "All ranges around the allocation, outermost first",
+          [](const MemoryBlock& block) -> const auto& { return block.stack; })});
+  return object;
+}
+
+int64_t SlopeIfKnown(const MemoryGrowth& growth) {
+  const bool is_known = growth.step_count >= MemoryGrowth::kFewestSteps;
+  return is_known ? growth.bytes_per_step : Column::kUnknown;
+}
+
+const ObjectDescription<MemoryGrowth>& GrowthObject() {
+  static const ObjectDescription<MemoryGrowth> object(
+      table::Description<MemoryGrowth>(
+          GrowthFields<MemoryGrowth>("", {&SlopeIfKnown, {.nullable = true}})),
+      {ListOf<MemoryGrowth>(
+          std::string(kSuspects), "What grows, by operator: the largest first", &ShareObject,
+          [](const MemoryGrowth& growth) -> const auto& { return growth.suspects_by_op; })});
+  return object;
+}
+
+std::vector<std::string> SampleKeys(const Device& /*device*/) {
+  std::vector<std::string> keys;
+  for (const table::AnyField& field : SampleColumns().fields()) keys.push_back(field.column.key);
+  return keys;
+}
+
+const ObjectDescription<Device>& DeviceObject() {
+  static const ObjectDescription<Device> object = [] {
+    std::vector<table::Member<Device>> members;
+    ForEachPeakList([&]<typename List>(const char* name, const char* doc, List) {
+      members.push_back(ListOf<Device>(
+          name, doc, &ShareObject,
+          [](const Device& device) -> const auto& { return List::Of(device); }));
+    });
+    members.push_back(ListOf<Device>(
+        "peak_blocks", "The largest blocks that were allocated in the window and alive at the peak",
+        &BlockObject, [](const Device& device) -> const auto& { return device.peak_blocks; }));
+    members.push_back(ListOf<Device>(
+        "steps", "Memory in each step", &StepObject,
+        [](const Device& device) -> const auto& { return device.steps; }));
+    members.push_back(ObjectOf<Device>(
+        "growth", "Growth from step to step", &GrowthObject,
+        [](const Device& device) -> const auto& { return device.growth; }));
+    members.push_back(ListOf<Device>(
+        "categories", "What memory was for, over the window", &CategoryObject,
+        [](const Device& device) -> const auto& { return device.memory.categories; }));
+    const auto samples = [](const Device& device) -> const auto& { return device.samples; };
+    members.push_back(ArraysOf<Device>(
+        "points", "Levels over time: the first two columns of samples", &PointColumns, samples));
+    members.push_back(
+        TextsOf<Device>("sample_columns", "Names of the columns of samples", &SampleKeys));
+    members.push_back(ArraysOf<Device>("samples", "Levels over time, by what memory was for",
+                                       &SampleColumns, samples));
+    return ObjectDescription<Device>(table::Description<Device>(DeviceFields()), members);
+  }();
+  return object;
+}
+
+NestedTable<MemorySample> SampleTable() { return {"samples", {DeviceColumn()}, SampleColumns()}; }
+
 }  // namespace
 
+table::Table MemorySampleTable(std::string_view device, std::span<const MemorySample> samples) {
+  NestedTable table = SampleTable();
+  table.Add({device}, samples);
+  return std::move(table).Take();
+}
+
 table::Report ToReport(const MemoryReport& memory) {
-  std::vector<Of<MemorySample>> samples;
-  std::vector<ShareRow> shares;
-  std::vector<Of<MemoryCategoryUse>> categories;
-  std::vector<BlockRow> blocks;
-  std::vector<Of<MemoryStepRow>> steps;
-  for (const DeviceMemoryReport& device : memory.devices) {
+  NestedTable categories("categories", {DeviceColumn()}, CategoryColumns());
+  NestedTable shares(
+      "shares",
+      {DeviceColumn(),
+       PlainColumn(
+           "list", "List",
+           "What the memory alive at the peak is broken down by; suspects_by_op: what grows")},
+      ShareColumns());
+  NestedTable steps("steps", {DeviceColumn()}, StepColumns());
+  NestedTable blocks("peak_blocks", {DeviceColumn()}, BlockColumns());
+  NestedTable samples = SampleTable();
+  for (const Device& device : memory.devices) {
     const std::string& name = device.memory.device;
-    Append(name, device.samples, samples);
-    ForEachShareList(device, [&](std::string_view list, const std::vector<MemoryShare>& rows) {
-      for (const MemoryShare& row : rows) shares.push_back({row, name, std::string(list)});
+    categories.Add({name}, device.memory.categories);
+    ForEachShareList([&](std::string_view list, std::string_view, auto path) {
+      shares.Add({name, list}, path.Of(device));
     });
-    Append(name, device.memory.categories, categories);
-    for (const MemoryBlock& block : device.peak_blocks) {
-      blocks.push_back({block, name, Packed(block.stack)});
-    }
-    Append(name, device.steps, steps);
+    steps.Add({name}, device.steps);
+    blocks.Add({name}, device.peak_blocks);
+    samples.Add({name}, device.samples);
   }
-  return {
-      .name = std::string(kName),
-      .tables = {DeviceColumns().ToTable("devices", memory.devices),
-                 CategoryColumns().ToTable("categories", categories),
-                 ShareColumns().ToTable("shares", shares), StepColumns().ToTable("steps", steps),
-                 BlockColumns().ToTable("peak_blocks", blocks),
-                 SampleColumns().ToTable("samples", samples),
-                 FailedColumns().ToTable("out_of_memory", memory.out_of_memory)}};
+  return {.name = std::string(kName),
+          .tables = {DeviceColumns().ToTable("devices", memory.devices),
+                     std::move(categories).Take(), std::move(shares).Take(),
+                     std::move(steps).Take(), std::move(blocks).Take(), std::move(samples).Take(),
+                     FailedColumns().ToTable("out_of_memory", memory.out_of_memory)}};
 }
 
 absl::StatusOr<MemoryReport> MemoryFrom(const table::Report& report) {
@@ -336,23 +467,33 @@ absl::StatusOr<MemoryReport> MemoryFrom(const table::Report& report) {
   MemoryReport memory;
   ASSIGN_OR_RETURN(memory.devices, RowsOf(report, "devices", DeviceColumns()));
   DevicesByName devices;
-  for (DeviceMemoryReport& device : memory.devices) devices[device.memory.device] = &device;
+  for (Device& device : memory.devices) devices[device.memory.device] = &device;
   if (devices.size() != memory.devices.size()) return table::DoNotFitTogether();
-  using Device = DeviceMemoryReport;
+  RETURN_IF_ERROR(Distribute(
+      report, "categories", CategoryColumns(), devices,
+      [](Device & device) -> auto& { return device.memory.categories; }));
+  RETURN_IF_ERROR(Distribute(report, "shares", "list", ShareColumns(), devices, &ShareListOf));
+  RETURN_IF_ERROR(Distribute(
+      report, "steps", StepColumns(), devices,
+      [](Device & device) -> auto& { return device.steps; }));
   RETURN_IF_ERROR(
-      Distribute(report, "categories", CategoryColumns(), devices,
-                 [](Device& device, const auto&) { return &device.memory.categories; }));
-  RETURN_IF_ERROR(Distribute(report, "shares", ShareColumns(), devices, &ShareListOf));
-  RETURN_IF_ERROR(Distribute(report, "steps", StepColumns(), devices,
-                             [](Device& device, const auto&) { return &device.steps; }));
-  RETURN_IF_ERROR(Distribute(report, "peak_blocks", BlockColumns(), devices,
-                             [](Device& device, BlockRow& row) -> std::vector<MemoryBlock>* {
-                               return Unpack(row.ranges, row.stack) ? &device.peak_blocks : nullptr;
-                             }));
-  RETURN_IF_ERROR(Distribute(report, "samples", SampleColumns(), devices,
-                             [](Device& device, const auto&) { return &device.samples; }));
+      Distribute(report, "peak_blocks", "ranges", BlockColumns(), devices, &BlockListOf));
+  RETURN_IF_ERROR(Distribute(
+      report, "samples", SampleColumns(), devices,
+      [](Device & device) -> auto& { return device.samples; }));
   ASSIGN_OR_RETURN(memory.out_of_memory, RowsOf(report, "out_of_memory", FailedColumns()));
   return memory;
+}
+
+const ObjectDescription<MemoryReport>& MemoryObject() {
+  static const ObjectDescription<MemoryReport> object(
+      {}, {ListOf<MemoryReport>(
+               "devices", "Devices, by name", &DeviceObject,
+               [](const MemoryReport& memory) -> const auto& { return memory.devices; }),
+           ListOf<MemoryReport>(
+               "out_of_memory", "Allocations that failed", &FailedObject,
+               [](const MemoryReport& memory) -> const auto& { return memory.out_of_memory; })});
+  return object;
 }
 
 }  // namespace profd::report

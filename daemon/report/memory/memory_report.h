@@ -13,11 +13,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/object.h"
 #include "daemon/base/table/table.h"
 #include "daemon/report/memory/timeline.h"
 #include "daemon/store/file/capture_reader.h"
@@ -152,6 +154,11 @@ absl::StatusOr<MemoryReport> ReportMemory(store::CaptureReader& reader,
 // The report "memory" of reports.h, and back. DATA_LOSS: the parts do not fit together.
 table::Report ToReport(const MemoryReport& memory);
 absl::StatusOr<MemoryReport> MemoryFrom(const table::Report& report);
+
+// What `profctl memory` prints with --json.
+const table::ObjectDescription<MemoryReport>& MemoryObject();
+// Some rows of the report's table of samples.
+table::Table MemorySampleTable(std::string_view device, std::span<const MemorySample> samples);
 
 }  // namespace profd::report
 

@@ -5,6 +5,7 @@
 
 #include "cli/render/audit.h"
 #include "cli/render/lists.h"
+#include "cli/render/memory.h"
 #include "cli/render/quotas.h"
 #include "cli/render/report_tables.h"
 #include "cli/render/schedules.h"
@@ -14,6 +15,7 @@
 #include "daemon/report/gpu/kernel_table.h"
 #include "daemon/report/gpu/sync_table.h"
 #include "daemon/report/index/step_table.h"
+#include "daemon/report/memory/memory_report.h"
 #include "daemon/report/ops/profile.h"
 #include "daemon/report/reports.h"
 #include "daemon/report/time/compile_report.h"
@@ -25,6 +27,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 using Json = nlohmann::json;
 
@@ -45,7 +48,8 @@ bool HasOneOfTypes(const Json& value, const Json& types) {
 }
 
 // What of `value` does not keep to `schema`, which uses type, properties, required,
-// additionalProperties (false, or the schema of every value), items, minItems, and maxItems.
+// additionalProperties (false, or the schema of every value), items, prefixItems (with as many
+// items), minItems, and maxItems.
 std::vector<std::string> Violations(const Json& value, const Json& schema, const std::string& at) {
   std::vector<std::string> found;
   const auto add = [&](std::vector<std::string> more) {
@@ -72,11 +76,22 @@ std::vector<std::string> Violations(const Json& value, const Json& schema, const
     }
   }
   if (value.is_array()) {
-    for (const Json& item : value) add(Violations(item, schema.at("items"), at + "[]"));
+    for (size_t i = 0; i < value.size(); ++i) {
+      const bool has_prefix = schema.contains("prefixItems");
+      if (has_prefix && i >= schema.at("prefixItems").size()) break;  // Too long: see below.
+      add(Violations(value[i], has_prefix ? schema.at("prefixItems")[i] : schema.at("items"),
+                     StrCat(at, "[", has_prefix ? StrCat(i) : "", "]")));
+    }
     if (value.size() < schema.value("minItems", size_t{0})) found.push_back(at + " is too short");
     if (value.size() > schema.value("maxItems", value.size())) found.push_back(at + " is too long");
   }
   return found;
+}
+
+Json Written(const std::function<void(JsonWriter&)>& write) {
+  JsonWriter json;
+  write(json);
+  return Json::parse(json.TakeLine());
 }
 
 class SchemaTest : public CliTest {
@@ -141,15 +156,16 @@ TEST_F(SchemaTest, AnAnswerThatDoesNotKeepToItIsFound) {
 
 TEST_F(SchemaTest, EveryColumnSaysWhatItMeans) {
   const Json all = Json::parse(Run({"schema"}).out);
-  const auto of_other_json =
-      std::ranges::count(report::ReportKinds(), true, &report::ReportKind::has_other_json);
+  const auto without_schema =
+      std::ranges::count(report::ReportKinds(), "", &report::ReportKind::command) + 1;
   EXPECT_EQ(std::ssize(all),
-            std::ssize(report::ReportKinds()) + std::ssize(ListKinds()) - of_other_json);
-  EXPECT_FALSE(all.contains("memory"));
+            std::ssize(report::ReportKinds()) + std::ssize(ListKinds()) - without_schema);
   for (const report::ReportKind& kind : report::ReportKinds()) {
     const table::Report shape = kind.shape();
     EXPECT_EQ(shape.name, kind.name);
-    EXPECT_EQ(all.contains(kind.name), !kind.has_other_json);
+    if (kind.name != "findings") {
+      EXPECT_EQ(all.contains(kind.command), !kind.command.empty()) << kind.name;
+    }
     for (const table::Table& table : shape.tables) {
       std::set<std::string> titles;
       size_t flexible = 0;
@@ -178,6 +194,53 @@ void ExpectDescribed(const Json& schema, const std::string& at) {
     }
   }
   if (schema.contains("items")) ExpectDescribed(schema.at("items"), at + "[]");
+  if (schema.contains("prefixItems")) {
+    for (const Json& item : schema.at("prefixItems")) {
+      EXPECT_GT(item.value("description", "").size(), 5U) << at;
+      EXPECT_FALSE(item.value("x-key", "").empty()) << at;
+    }
+  }
+}
+
+TEST_F(SchemaTest, EveryFieldOfANestedReportSaysWhatItMeans) {
+  for (const report::ReportKind& kind : report::ReportKinds()) {
+    if (kind.json != nullptr) {
+      ExpectDescribed(SchemaOf(std::string(kind.command)), std::string(kind.command));
+    }
+  }
+}
+
+report::MemoryReport FullMemory() {
+  report::MemoryReport memory;
+  report::DeviceMemoryReport& device = memory.devices.emplace_back();
+  device.memory.device = "cuda:0";
+  device.memory.peak_by_op = {{.name = "aten::mm", .bytes = 3, .blocks = 4}};
+  device.memory.categories = {{.name = "input", .byte_seconds = 0.5}};
+  device.samples = {{.time_ns = 1, .allocated_bytes = -2}, {.time_ns = 2, .reserved_bytes = 7}};
+  device.peak_blocks = {{.bytes = 64, .stack = {"step", "aten::mm"}}};
+  device.steps = {{.step = 3, .kept_bytes = -1}};
+  device.growth = {.step_count = 4, .bytes_per_step = -2, .suspects_by_op = {{.name = "x"}}};
+  memory.devices.emplace_back().memory.device = "cuda:1";
+  memory.out_of_memory = {{.step = 3, .op = "aten::empty"}};
+  return memory;
+}
+
+TEST_F(SchemaTest, MemoryKeepsToItsSchema) {
+  const std::vector<report::MemoryReport> reports = {FullMemory(), {}};
+  for (const report::MemoryReport& report : reports) {
+    const Json memory =
+        Written([&](JsonWriter& json) { WriteMemoryJson(CaptureView(), report, json); });
+    EXPECT_THAT(Violations(memory, SchemaOf("memory"), "memory"), IsEmpty());
+  }
+  Json memory =
+      Written([&](JsonWriter& json) { WriteMemoryJson(CaptureView(), FullMemory(), json); });
+  Json& device = memory["devices"][0];
+  device["samples"][0][1] = "two";
+  device["samples"][1].erase(0);
+  device["points"][0].push_back(7);
+  device["peak_by_op"][0].erase("blocks");
+  device["growth"]["colour"] = "red";
+  EXPECT_THAT(Violations(memory, SchemaOf("memory"), "memory"), SizeIs(5));
 }
 
 TEST_F(SchemaTest, EveryFieldOfAListSaysWhatItMeans) {
@@ -212,12 +275,6 @@ TEST_F(SchemaTest, TheListsOfManyNodesKeepToTheirSchema) {
   EXPECT_THAT(Violations(of_nodes({"ps"}), SchemaOf("ps"), "ps"), IsEmpty());
   EXPECT_THAT(Violations(of_nodes({"captures"}), SchemaOf("captures"), "captures"), IsEmpty());
   EXPECT_THAT(Violations(of_nodes({"node"}), SchemaOf("nodes"), "nodes"), IsEmpty());
-}
-
-Json Written(const std::function<void(JsonWriter&)>& write) {
-  JsonWriter json;
-  write(json);
-  return Json::parse(json.TakeLine());
 }
 
 TEST_F(SchemaTest, QuotasKeepToTheirSchema) {
