@@ -88,7 +88,7 @@ absl::StatusOr<ReportOptions> ReadOptions(const Invocation& invocation) {
 }
 
 // A group, and which member of it is reported on.
-struct ReportedMember {
+struct MemberOfGroup {
   const CaptureSet& set;
   size_t member;
   report::RankComparison ranks;
@@ -112,18 +112,14 @@ absl::StatusOr<report::FindingsReport> FindingsOf(CaptureSource& source,
 // `of`: nullptr: the capture was asked for by itself.
 void PrintFindings(Invocation& invocation, const CaptureSource& source,
                    const report::FindingsReport& findings, const FindingsView& shown,
-                   const ReportedMember* of) {
+                   const MemberOfGroup* of) {
   CaptureView view = source.view();
   view.quality = findings.quality.grade;  // The events were looked at, too.
   if (invocation.json()) {
+    ReportedMember reported;
+    if (of != nullptr) reported = {.set = &of->set, .member = static_cast<int64_t>(of->member)};
     JsonWriter json;
-    json.BeginObject();
-    if (of != nullptr) {
-      WriteMembersJson(of->set, json);
-      json.Field("reported_member", static_cast<int64_t>(of->member));
-    }
-    WriteFindingsJson(view, findings, json);
-    json.EndObject();
+    WriteFindingsJson(view, findings, of == nullptr ? nullptr : &reported, json);
     invocation.Print(json.TakeLine());
     return;
   }
@@ -141,7 +137,7 @@ void PrintFindings(Invocation& invocation, const CaptureSource& source,
 }
 
 absl::Status ReportOnMember(Invocation& invocation, CaptureSource& source,
-                            const ReportOptions& options, const ReportedMember& of) {
+                            const ReportOptions& options, const MemberOfGroup& of) {
   ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
   ASSIGN_OR_RETURN(const report::FindingsReport findings,
                    report::SummarizeFindings(*reader, options.thresholds, &of.ranks));
@@ -168,7 +164,7 @@ absl::StatusOr<int> ReportOnGroup(Invocation& invocation, CaptureSet& set,
   const absl::StatusOr<SetCollectives> collectives = ReadCollectives(set);
   invocation.Note(RenderMissing(set));
   RETURN_IF_ERROR(collectives.status());
-  ReportedMember of = {.set = set, .member = 0, .ranks = {}};
+  MemberOfGroup of = {.set = set, .member = 0, .ranks = {}};
   of.ranks.steps = CompareStepsOf(set, *collectives);
   for (const CaptureSet::Member& member : set.members())
     of.ranks.names.push_back(MemberName(member));

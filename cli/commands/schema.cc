@@ -6,6 +6,7 @@
 #include "cli/base/errors.h"
 #include "cli/commands/command.h"
 #include "cli/commands/commands.h"
+#include "cli/render/findings.h"
 #include "cli/render/lists.h"
 #include "cli/render/report_tables.h"
 #include "daemon/base/json_writer.h"
@@ -16,21 +17,19 @@
 namespace profd::cli {
 namespace {
 
-bool HasSchema(const report::ReportKind& kind) {
-  return !kind.command.empty() && kind.name != "findings";
-}
-
 std::vector<std::string_view> Names() {
   std::vector<std::string_view> names;
   for (const report::ReportKind& kind : report::ReportKinds()) {
-    if (HasSchema(kind)) names.push_back(kind.command);
+    if (!kind.command.empty()) names.push_back(kind.command);
   }
   for (const ListKind& kind : ListKinds()) names.push_back(kind.name);
   return names;
 }
 
 void WriteSchemaOf(const report::ReportKind& kind, JsonWriter& json) {
-  if (kind.json != nullptr) {
+  if (kind.name == "findings") {
+    WriteFindingsSchema(json);
+  } else if (kind.json != nullptr) {
     WriteReportSchema(kind.command, kind.json(), {}, json);
   } else {
     WriteReportSchema(kind.shape(), json);
@@ -40,7 +39,7 @@ void WriteSchemaOf(const report::ReportKind& kind, JsonWriter& json) {
 // False: it has none.
 bool WriteSchemaOf(std::string_view name, JsonWriter& json) {
   const auto report = std::ranges::find(report::ReportKinds(), name, &report::ReportKind::command);
-  if (report != report::ReportKinds().end() && HasSchema(*report)) {
+  if (report != report::ReportKinds().end() && !name.empty()) {
     WriteSchemaOf(*report, json);
     return true;
   }

@@ -43,8 +43,6 @@ std::string RenderReportHeader(const CaptureView& view, const Style& style);
 // The grade and why it is not better: losses by cause with what to do about them. One line
 // for a capture that lost nothing.
 std::string RenderQuality(const CaptureView& view, const Style& style);
-// "quality_checks": [{...}], the same wherever a grade is.
-void WriteQualityChecksJson(const Quality& quality, JsonWriter& json);
 
 // One row each, newest as given; `now` for ages.
 std::string RenderCaptureTable(std::span<const CaptureView> views, absl::Time now,

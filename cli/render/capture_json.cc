@@ -3,6 +3,7 @@
 #include "cli/render/capture.h"
 #include "daemon/base/table/json.h"
 #include "daemon/capture/quality.h"
+#include "daemon/report/findings/findings.h"
 
 namespace profd::cli {
 namespace {
@@ -353,19 +354,6 @@ const ObjectDescription<SlowdownRecord>& SlowdownObject() {
   return object;
 }
 
-const ObjectDescription<QualityCheck>& QualityCheckObject() {
-  static const ObjectDescription<QualityCheck> object(
-      {{&QualityCheck::name, {.key = "check", .doc = "Name of the check"}},
-       {[](const QualityCheck& row) { return std::string(1, row.grade); },
-        {.key = "grade", .doc = "Best grade that the check allows, A to D"}},
-       {&QualityCheck::known,
-        {.key = "known", .doc = "Whether the capture has the data for the check"}},
-       {&QualityCheck::value, {.key = "value", .doc = "Measured value"}},
-       {&QualityCheck::bound, {.key = "bound", .doc = "Threshold above which the check fails"}},
-       {&QualityCheck::sentence, {.key = "sentence", .doc = "Result of the check, in words"}}});
-  return object;
-}
-
 // ---- The capture.
 
 struct CaptureJson {
@@ -500,7 +488,7 @@ const ObjectDescription<CaptureJson>& CaptureObject() {
        ObjectOf<Row>(
            "slowdown", "Slow-down of the target by the capture", &SlowdownObject,
            [](const Row& row) -> const auto& { return Record(row).slowdown; }),
-       ListOf<Row>("quality_checks", "Checks that determine the grade", &QualityCheckObject,
+       ListOf<Row>("quality_checks", "Checks that determine the grade", &report::QualityCheckObject,
                    [](const Row& row) { return QualityOf(Record(row)).checks; }),
        ObjectOf<Row>(
            "gpu", "Result of recording the GPU", &GpuRecordObject,
@@ -557,12 +545,6 @@ void WriteCaptureListJson(std::span<const CaptureView> views,
   CaptureListObject().Write(list, json);
 }
 void WriteCaptureListSchema(JsonWriter& json) { CaptureListObject().WriteSchema(json); }
-
-void WriteQualityChecksJson(const Quality& quality, JsonWriter& json) {
-  json.Key("quality_checks").BeginArray();
-  for (const QualityCheck& check : quality.checks) QualityCheckObject().Write(check, json);
-  json.EndArray();
-}
 
 const table::Description<CaptureView>& ReportHeaderColumns() {
   static const table::Description<CaptureView> columns = {

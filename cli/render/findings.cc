@@ -1,6 +1,7 @@
 #include "cli/render/findings.h"
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <utility>
 #include <vector>
@@ -8,10 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "cli/base/table.h"
 #include "cli/render/capture.h"
+#include "cli/render/group_reports.h"
+#include "cli/render/report_tables.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/base/units.h"
-#include "daemon/report/findings/json.h"
 #include "daemon/report/findings/rules.h"
 
 namespace profd::cli {
@@ -156,6 +158,14 @@ std::string RenderRest(const report::FindingsReport& report, size_t shown, const
                 Paragraph(StrCat(absl::StrJoin(parts, ", "), "; --all shows them."), 0, style));
 }
 
+const table::ObjectDescription<ReportedMember>& ReportedMemberObject() {
+  static const table::ObjectDescription<ReportedMember> object(
+      {{&ReportedMember::member,
+        {.key = "reported_member",
+         .doc = "Position in members of the one that the report is on"}}});
+  return object;
+}
+
 }  // namespace
 
 std::string RenderFindings(const report::FindingsReport& report, const FindingsView& view,
@@ -184,15 +194,21 @@ std::string RenderFindings(const report::FindingsReport& report, const FindingsV
 }
 
 void WriteFindingsJson(const CaptureView& view, const report::FindingsReport& report,
-                       JsonWriter& json) {
+                       const ReportedMember* of, JsonWriter& json) {
+  json.BeginObject();
+  if (of != nullptr) {
+    MembersObject().WriteFields(*of->set, json);
+    ReportedMemberObject().WriteFields(*of, json);
+  }
   WriteReportHeaderJson(view, json);
-  json.Field("grade", report.quality.grade);
-  json.Field("bound_by", ToString(report.bound));
-  json.Field("lost_share", report.quality.lost_share);
-  json.Field("quality_stored", report.quality.stored);
-  WriteQualityChecksJson(report.quality, json);
-  report::WriteFindingsFields(report, json,
-                              [](std::string_view name) { return std::string(name); });
+  report::FindingsObject().WriteFields(report, json);
+  json.EndObject();
+}
+
+void WriteFindingsSchema(JsonWriter& json) {
+  const std::array<const table::AnyObject*, 2> of_group = {&MembersObject(),
+                                                           &ReportedMemberObject()};
+  WriteReportSchema("report", report::FindingsObject(), of_group, json);
 }
 
 }  // namespace profd::cli

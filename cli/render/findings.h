@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/base/style.h"
+#include "cli/captures/capture_set.h"
 #include "cli/client/capture_view.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/report/findings/findings.h"
@@ -19,9 +20,16 @@ struct FindingsView {
 // Without `all`, a last line counts what is left out.
 std::string RenderFindings(const report::FindingsReport& report, const FindingsView& view,
                            const Style& style);
-// All of it, as fields of an open object. `view` has the grade of the report.
+// The member of a group that a report is on.
+struct ReportedMember {
+  const CaptureSet* set = nullptr;
+  int64_t member = 0;
+};
+// All of it. `view` has the grade of the report. `of`: nullptr: the capture was asked for by
+// itself.
 void WriteFindingsJson(const CaptureView& view, const report::FindingsReport& report,
-                       JsonWriter& json);
+                       const ReportedMember* of, JsonWriter& json);
+void WriteFindingsSchema(JsonWriter& json);
 
 }  // namespace profd::cli
 

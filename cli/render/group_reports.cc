@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cli/base/errors.h"
+#include "cli/base/object.h"
 #include "cli/base/table.h"
 #include "cli/captures/find_group.h"
 #include "cli/captures/group_start.h"
@@ -134,6 +135,25 @@ std::vector<int64_t> RanksWithoutMember(const CaptureSet& set) {
   return absent;
 }
 
+const ObjectDescription<CaptureSet::Member>& MemberObject() {
+  using Row = CaptureSet::Member;
+  static const ObjectDescription<Row> object(
+      {{&Row::node, {.key = "node", .doc = "Node of the member"}},
+       {&Row::pid, {.key = "pid", .doc = "Process ID of the member"}},
+       {&Row::rank, {.key = "rank", .doc = "Rank of the member; -1: not known"}},
+       {&Row::capture_id,
+        {.key = "id", .doc = "Capture ID; empty: the member could not be prepared"}},
+       {table::Path<&Row::view, &CaptureView::state>(),
+        {.key = "state", .doc = "COMPLETE, PARTIAL, FAILED, or CANCELLED; empty: no capture"}},
+       {table::Path<&Row::view, &CaptureView::quality>(),
+        {.key = "quality", .doc = "The grade, A to D; -: none"}},
+       {[](const Row& row) { return std::string(ToString(SharesOf(row.view))); },
+        {.key = "shares", .doc = "Reliability of percentages: whole, marked, or withheld"}},
+       {&Row::missing,
+        {.key = "missing", .doc = "Why there is nothing of the member; empty: there is"}}});
+  return object;
+}
+
 }  // namespace
 
 std::string LabelOf(const CaptureSet::Member& member) {
@@ -142,25 +162,19 @@ std::string LabelOf(const CaptureSet::Member& member) {
                              : StrCat(ForDisplay(member.node, 255), "/", member.pid);
 }
 
+const ObjectDescription<CaptureSet>& MembersObject() {
+  static const ObjectDescription<CaptureSet> object(
+      {{[](const CaptureSet& set) { return set.group_id(); },
+        {.key = "group", .doc = "Group of the captures; empty: none"}}},
+      {ListOf<CaptureSet>("members", "Captures that were compared", &MemberObject,
+                          [](const CaptureSet& set) { return set.members(); }),
+       IntsOf<CaptureSet>("absent_ranks", "Ranks of the job without a capture",
+                          &RanksWithoutMember)});
+  return object;
+}
+
 void WriteMembersJson(const CaptureSet& set, JsonWriter& json) {
-  json.Field("group", set.group_id());
-  json.Key("members").BeginArray();
-  for (const CaptureSet::Member& member : set.members()) {
-    json.BeginObject();
-    json.Field("node", member.node);
-    json.Field("pid", member.pid);
-    json.Field("rank", member.rank);
-    json.Field("id", member.capture_id);
-    json.Field("state", member.view.state);
-    json.Field("quality", member.view.quality);
-    json.Field("shares", ToString(SharesOf(member.view)));
-    json.Field("missing", member.missing);
-    json.EndObject();
-  }
-  json.EndArray();
-  json.Key("absent_ranks").BeginArray();
-  for (const int64_t rank : RanksWithoutMember(set)) json.Int(rank);
-  json.EndArray();
+  MembersObject().WriteFields(set, json);
 }
 
 Style StyleFor(const CaptureSet& set, Style style) {

@@ -7,6 +7,7 @@
 #include "cli/base/style.h"
 #include "cli/captures/capture_set.h"
 #include "daemon/base/json_writer.h"
+#include "daemon/base/table/object.h"
 #include "daemon/report/ranks/clock_alignment.h"
 #include "daemon/report/ranks/group_reports.h"
 
@@ -15,9 +16,9 @@ namespace profd::cli {
 // What a member is called in tables: its rank; without one, where it ran.
 std::string LabelOf(const CaptureSet::Member& member);
 
-// As fields of an open object: "group" and "members": [{"node","pid","rank","id","state",
-// "quality","shares","missing"}], which everything else points into by position, and
-// "absent_ranks": those of the job that no member is of.
+// "group", "members", which everything else points into by position, and "absent_ranks".
+const table::ObjectDescription<CaptureSet>& MembersObject();
+// As fields of an open object.
 void WriteMembersJson(const CaptureSet& set, JsonWriter& json);
 // `style`, for tables over all members: as the one that lost most.
 Style StyleFor(const CaptureSet& set, Style style);

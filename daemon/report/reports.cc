@@ -196,6 +196,7 @@ constexpr ReportKind kKinds[] = {
      .options = kFindingOptions,
      .limits_itself = true,
      .command = "report",
+     .json = &JsonOf<&FindingsObject>,
      .shape = &ShapeOf<FindingsReport>,
      .make = &MakeFindings},
     {.name = "ops",

@@ -105,7 +105,8 @@ class CaptureTest(harness.EndToEndTest):
         self.assertIn('Quality B', self.daemon.ctl('show', traced['id']).out)
         page = self.folder / 'one.html'
         self.assertEqual(self.daemon.ctl('export', traced['id'], '-o', page).status, DONE)
-        self.assertIn('"grade":"B","stored":true', page.read_text(encoding='utf-8'))
+        self.assertIn('"grade":"B","lost_share":0,"quality_stored":true',
+                      page.read_text(encoding='utf-8'))
 
     def test_the_slow_down_is_compared_with_the_steps_around_the_window(self):
         target = self.target()

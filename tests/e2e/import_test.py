@@ -120,6 +120,11 @@ class GroupOfRanks:
         report = self.ranks_ctl('report', group, '--json')
         self.assertEqual(report.status, DONE, report.err)
         self.assertEqual(report.json['reported_member'], SLOW_RANK)
+        schema = harness.run_profctl(self.folder, 'schema', 'report').json
+        self.assertLessEqual(set(report.json), set(schema['properties']))
+        self.assertLessEqual(set(schema['required']), set(report.json))
+        self.assertEqual(set(report.json['members'][0]),
+                         set(schema['properties']['members']['items']['required']))
         self.assertEqual(report.json['id'], ids[f'rank{SLOW_RANK}.json'])
         straggler = next(f for f in report.json['findings'] if f['rule'] == 'STRAGGLER_RANK')
         self.assertEqual(straggler['value'], stragglers.json['ranks'][0]['score'])

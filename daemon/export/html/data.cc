@@ -6,13 +6,12 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/text.h"
-#include "daemon/report/findings/json.h"
 
 namespace profd::exporter {
 namespace {
 
 // What a chart or a table of the page counts from; the scripts refuse another.
-constexpr int kDataVersion = 1;
+constexpr int kDataVersion = 2;
 
 void WriteTarget(const CaptureRecord& record, JsonWriter& json) {
   const TargetInfo& target = record.target;
@@ -57,24 +56,6 @@ void WriteImported(const ImportRecord& imported, JsonWriter& json) {
   json.EndObject().EndObject();
 }
 
-void WriteQuality(const Quality& quality, JsonWriter& json) {
-  json.Key("quality").BeginObject();
-  json.Field("grade", quality.grade);
-  json.Field("stored", quality.stored);
-  json.Field("lost_share", quality.lost_share);
-  json.Field("shares", ToString(quality.shares));
-  json.Key("checks").BeginArray();
-  for (const QualityCheck& check : quality.checks) {
-    json.BeginObject();
-    json.Field("name", check.name);
-    json.Field("grade", std::string_view(&check.grade, 1));
-    json.Field("known", check.known);
-    json.Field("sentence", check.sentence);
-    json.EndObject();
-  }
-  json.EndArray().EndObject();
-}
-
 }  // namespace
 
 std::string ShownName(std::string_view untrusted) { return ForDisplay(untrusted, kMostNameBytes); }
@@ -101,9 +82,12 @@ void WriteCaptureData(const CaptureRecord& record, JsonWriter& json) {
 }
 
 void WriteFindingsData(const report::FindingsReport& findings, JsonWriter& json) {
-  WriteQuality(findings.quality, json);
-  json.Field("bound", ToString(findings.bound));
-  report::WriteFindingsFields(findings, json, &ShownName);
+  report::FindingsReport shown = findings;
+  for (report::Finding& finding : shown.findings) {
+    for (report::Evidence& row : finding.evidence) row.name = ShownName(row.name);
+  }
+  json.Field("shares", ToString(findings.quality.shares));
+  report::FindingsObject().WriteFields(shown, json);
 }
 
 absl::StatusOr<std::string> HtmlData(store::CaptureReader& reader,

@@ -3,12 +3,12 @@
 
 (() => {
   const { el, fill } = Dom;
-  const DATA_VERSION = 1;
+  const DATA_VERSION = 2;
   const data = JSON.parse(document.getElementById("data").textContent);
   const report = document.getElementById("report");
   if (data.version !== DATA_VERSION) throw new Error(`data of version ${data.version}`);
 
-  Format.trustShares(data.quality.shares);
+  Format.trustShares(data.shares);
 
   // ---- theme ----
 
@@ -39,7 +39,7 @@
   function follow(evidence) {
     const toTable = (table, section) => (table && table.has(evidence.name)
       ? { href: `#${section}`, act: () => table.showOnly(evidence.name) } : null);
-    const toStep = () => (time && evidence.step >= 0
+    const toStep = () => (time && evidence.step !== null
       ? { href: "#time", act: () => time.choose(evidence.step) } : null);
     switch (evidence.kind) {
       case "op": return toTable(tables.ops, "operators");

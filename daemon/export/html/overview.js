@@ -16,9 +16,8 @@ const Overview = (() => {
     withheld: "So much was lost that shares of a whole say nothing: look at times only.",
   };
 
-  function gradeBadge(quality) {
-    return el("a", { class: `grade grade-${quality.grade === "-" ? "none" : quality.grade}`, href: "#quality",
-      title: GRADES[quality.grade] }, quality.grade);
+  function gradeBadge(grade) {
+    return el("a", { class: `grade grade-${grade === "-" ? "none" : grade}`, href: "#quality", title: GRADES[grade] }, grade);
   }
 
   // ---- header ----
@@ -56,12 +55,12 @@ const Overview = (() => {
         el("h1", {}, capture.name || capture.imported.source || `Capture ${capture.id}`),
         el("p", { class: "muted" }, `${source(capture)} · ${when(capture)} · ${Format.ns(capture.covered_ns)} recorded`),
         el("p", { class: "chips" }, chips.map(([text, kind]) => el("span", { class: `chip ${kind}` }, text)))),
-      gradeBadge(data.quality));
+      gradeBadge(data.grade));
   }
 
   // Where it has to be said before any figure is read.
   function lossNote(data) {
-    const text = SHARES[data.quality.shares];
+    const text = SHARES[data.shares];
     return text ? el("p", { class: "alert" }, el("strong", {}, text)) : null;
   }
 
@@ -121,12 +120,12 @@ const Overview = (() => {
     const name = evidence.kind === "step" && evidence.name === "" ? `step ${evidence.step}` : evidence.name;
     const go = follow(evidence);
     const figures = [
-      evidence.count >= 0 ? `${Format.count(evidence.count)} ×` : "",
-      evidence.duration_ns >= 0 ? Format.ns(evidence.duration_ns) : "",
-      evidence.bytes >= 0 ? Format.bytes(evidence.bytes) : "",
-      evidence.start_ns !== undefined ? `at ${Format.ns(evidence.start_ns)}` : "",
-      evidence.step >= 0 && evidence.kind !== "step" ? `step ${evidence.step}` : "",
-      evidence.device >= 0 ? `device ${evidence.device}` : "",
+      evidence.count !== null ? `${Format.count(evidence.count)} ×` : "",
+      evidence.duration_ns !== null ? Format.ns(evidence.duration_ns) : "",
+      evidence.bytes !== null ? Format.bytes(evidence.bytes) : "",
+      evidence.start_ns !== null ? `at ${Format.ns(evidence.start_ns)}` : "",
+      evidence.step !== null && evidence.kind !== "step" ? `step ${evidence.step}` : "",
+      evidence.device !== null ? `device ${evidence.device}` : "",
     ].filter(Boolean).join(" · ");
     return el("li", {},
       go ? el("a", { href: go.href, title: name, onclick: go.act }, name || Format.words(evidence.kind))
@@ -185,10 +184,10 @@ const Overview = (() => {
   // ---- quality ----
 
   function quality(data) {
-    const { checks, grade, shares, stored } = data.quality;
+    const { quality_checks: checks, grade, shares, quality_stored: stored } = data;
     const row = (check) => el("li", { class: check.known ? `check-${check.grade}` : "check-unknown" },
       el("span", { class: "mark", "aria-hidden": "true" }, !check.known ? "?" : check.grade === "A" ? "✓" : "!"),
-      el("span", {}, check.sentence || Format.words(check.name)),
+      el("span", {}, check.sentence || Format.words(check.check)),
       el("span", { class: "muted" }, check.known && check.grade !== "A" ? `at best ${check.grade}` : ""));
     return [
       el("p", {}, el("strong", {}, `Grade ${grade}. `), GRADES[grade] || "", " ", SHARES[shares] || "",

@@ -165,7 +165,7 @@ const Sections = (() => {
     return columns.filter((column) => column.kind !== "share" || Format.saysShares()).map((column) => ({
       ...column,
       kind: column.kind === "share" ? "percent" : column.kind,
-      label: column.kind === "share" && data.quality.shares === "marked" ? `≈ ${column.label}` : column.label,
+      label: column.kind === "share" && data.shares === "marked" ? `≈ ${column.label}` : column.label,
       bar: BARS.includes(column.key),
     }));
   }

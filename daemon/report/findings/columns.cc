@@ -1,5 +1,5 @@
-// Findings as a report: what a daemon answers, and what `profctl report` makes of the answer.
-#include <iterator>
+// Findings as a report: what a daemon answers, what `profctl report` makes of the answer, and its
+// JSON.
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,50 +11,48 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/table/description.h"
+#include "daemon/base/table/nested.h"
+#include "daemon/base/table/object.h"
 #include "daemon/base/table/table.h"
 #include "daemon/report/findings/findings.h"
 
 namespace profd::report {
 namespace {
 
+using table::ListOf;
+using table::NestedTable;
+using table::ObjectDescription;
+using table::Path;
+using table::ReadNested;
 using table::RowsOf;
 using table::Unit;
 
 constexpr std::string_view kName = "findings";
 
 // What is in a report once.
-struct Totals {
-  std::string verdict;
-  BoundBy bound = BoundBy::kUnknown;
-  std::string grade;
-  double lost_share = 0;
-  bool quality_stored = false;
-  int64_t step_count = 0;
-  int64_t mean_step_ns = 0;
-  int64_t unrecorded_step_ns = -1;
-  int64_t unrecorded_idle_ns = -1;
-};
-
-const table::Description<Totals>& TotalsColumns() {
-  static const table::Description<Totals> columns = {
-      {&Totals::verdict,
+const table::Description<FindingsReport>& TotalsColumns() {
+  using Row = FindingsReport;
+  constexpr auto kQuality = &Row::quality;
+  static const table::Description<Row> columns = {
+      {&Row::verdict,
        {.key = "verdict", .doc = "Where the time goes, what to change first, and what to trust"}},
-      {&Totals::bound, {.key = "bound_by", .doc = "What most of a step goes to"}},
-      {&Totals::grade, {.key = "grade", .doc = "Quality of the capture, A to D"}},
-      {&Totals::lost_share,
+      {&Row::bound, {.key = "bound_by", .doc = "What most of a step goes to"}},
+      {Path<kQuality, &Quality::grade>(),
+       {.key = "grade", .doc = "Quality of the capture, A to D"}},
+      {Path<kQuality, &Quality::lost_share>(),
        {.key = "lost_share", .doc = "Share of all events that were lost", .unit = Unit::kShare}},
-      {&Totals::quality_stored,
+      {Path<kQuality, &Quality::stored>(),
        {.key = "quality_stored", .doc = "Whether the grade was stored with the capture"}},
-      {&Totals::step_count,
+      {&Row::step_count,
        {.key = "step_count", .doc = "Steps in averages; 0: the window counts as one"}},
-      {&Totals::mean_step_ns,
+      {&Row::mean_step_ns,
        {.key = "mean_step_ns", .doc = "Mean duration of these steps", .unit = Unit::kNs}},
-      {&Totals::unrecorded_step_ns,
+      {&Row::unrecorded_step_ns,
        {.key = "unrecorded_step_ns",
         .doc = "A step without the recording, where that made steps longer for certain",
         .unit = Unit::kNs,
         .nullable = true}},
-      {&Totals::unrecorded_idle_ns,
+      {&Row::unrecorded_idle_ns,
        {.key = "unrecorded_idle_ns",
         .doc = "Idle time of the GPU in such a step",
         .unit = Unit::kNs,
@@ -93,47 +91,43 @@ const table::Description<Finding>& FindingColumns() {
   return columns;
 }
 
-struct EvidenceRow : Evidence {
-  std::string rule;  // Of its finding.
-};
-
-const table::Description<EvidenceRow>& EvidenceColumns() {
-  static const table::Description<EvidenceRow> columns = {
-      {&EvidenceRow::rule, {.key = "rule", .title = "Rule", .doc = "The finding that it is for"}},
-      {&EvidenceRow::kind,
+const table::Description<Evidence>& EvidenceColumns() {
+  static const table::Description<Evidence> columns = {
+      {&Evidence::kind,
        {.key = "kind",
         .title = "Kind",
         .doc = "What it names: step, op, kernel, copy, call, gap, collective, memory, code, check, "
                "or rank"}},
-      {&EvidenceRow::name, {.key = "name", .title = "Evidence", .doc = "Its name"}},
-      {&EvidenceRow::detail, {.key = "detail", .title = "Detail", .doc = "More about it"}},
-      {&EvidenceRow::count,
+      {&Evidence::name, {.key = "name", .title = "Evidence", .doc = "Its name"}},
+      {&Evidence::detail, {.key = "detail", .title = "Detail", .doc = "More about it"}},
+      {&Evidence::count,
        {.key = "count",
         .title = "Count",
         .doc = "How many",
         .unit = Unit::kCount,
         .nullable = true}},
-      {&EvidenceRow::duration_ns,
+      {&Evidence::duration_ns,
        {.key = "duration_ns",
         .title = "Time",
         .doc = "Of one, or the sum over the count",
         .unit = Unit::kNs,
         .nullable = true}},
-      {&EvidenceRow::bytes,
+      {&Evidence::bytes,
        {.key = "bytes",
         .title = "Bytes",
         .doc = "Its size",
         .unit = Unit::kBytes,
         .nullable = true}},
-      {&EvidenceRow::step,
+      {&Evidence::step,
        {.key = "step", .title = "Step", .doc = "Number of its step", .nullable = true}},
-      {&EvidenceRow::device,
+      {&Evidence::device,
        {.key = "device", .title = "Device", .doc = "Number of its GPU", .nullable = true}},
-      {&EvidenceRow::start_ns,
+      {&Evidence::start_ns,
        {.key = "start_ns",
         .title = "Start",
-        .doc = "When it, or the longest one, began; -9223372036854775808: not known",
+        .doc = "When it, or the longest one, began; -9223372036854775808, in JSON null: not known",
         .unit = Unit::kNs}}};
+  static_assert(Evidence::kNoTime == table::Column::kUnknown);
   return columns;
 }
 
@@ -193,61 +187,104 @@ absl::StatusOr<std::vector<QualityCheck>> ChecksOf(const table::Report& report) 
   return checks;
 }
 
+NestedTable<Evidence> EvidenceTable() {
+  return {"evidence",
+          {{.key = "rule", .title = "Rule", .doc = "The finding that it is for"}},
+          EvidenceColumns()};
+}
+
+// ---- As JSON.
+
+const ObjectDescription<Evidence>& EvidenceObject() {
+  static const ObjectDescription<Evidence> object(EvidenceColumns().WithUnknown("start_ns"));
+  return object;
+}
+const ObjectDescription<SkippedRule>& SkippedObject() {
+  static const ObjectDescription<SkippedRule> object(SkippedColumns());
+  return object;
+}
+const ObjectDescription<PassedRule>& PassedObject() {
+  static const ObjectDescription<PassedRule> object(PassedColumns());
+  return object;
+}
+
+const ObjectDescription<Finding>& FindingObject() {
+  static const ObjectDescription<Finding> object(
+      FindingColumns(),
+      {ListOf<Finding>(
+          "evidence", "What supports it, the largest first", &EvidenceObject,
+          [](const Finding& finding) -> const auto& { return finding.evidence; })});
+  return object;
+}
+
 }  // namespace
 
 table::Report ToReport(const FindingsReport& findings) {
-  const Totals totals = {.verdict = findings.verdict,
-                         .bound = findings.bound,
-                         .grade = findings.quality.grade,
-                         .lost_share = findings.quality.lost_share,
-                         .quality_stored = findings.quality.stored,
-                         .step_count = findings.step_count,
-                         .mean_step_ns = findings.mean_step_ns,
-                         .unrecorded_step_ns = findings.unrecorded_step_ns,
-                         .unrecorded_idle_ns = findings.unrecorded_idle_ns};
-  std::vector<EvidenceRow> evidence;
-  for (const Finding& finding : findings.findings) {
-    for (const Evidence& row : finding.evidence) evidence.push_back({row, finding.rule});
-  }
-  return {.name = std::string(kName),
-          .totals = TotalsColumns().ToTable("totals", std::span(&totals, 1)),
-          .tables = {FindingColumns().ToTable("findings", findings.findings),
-                     EvidenceColumns().ToTable("evidence", evidence),
-                     SkippedColumns().ToTable("skipped", findings.skipped),
-                     PassedColumns().ToTable("passed", findings.passed),
-                     CheckColumns().ToTable("checks", findings.quality.checks)}};
+  NestedTable evidence = EvidenceTable();
+  for (const Finding& finding : findings.findings) evidence.Add({finding.rule}, finding.evidence);
+  return {
+      .name = std::string(kName),
+      .totals = TotalsColumns().ToTable("totals", std::span(&findings, 1)),
+      .tables = {FindingColumns().ToTable("findings", findings.findings),
+                 std::move(evidence).Take(), SkippedColumns().ToTable("skipped", findings.skipped),
+                 PassedColumns().ToTable("passed", findings.passed),
+                 CheckColumns().ToTable("checks", findings.quality.checks)}};
 }
 
 absl::StatusOr<FindingsReport> FindingsFrom(const table::Report& report) {
   if (report.name != kName) return table::DoNotFitTogether();
-  ASSIGN_OR_RETURN(const std::vector<Totals> all_totals, TotalsColumns().FromTable(report.totals));
-  if (all_totals.size() != 1) return table::DoNotFitTogether();
-  const Totals& totals = all_totals.front();
-  FindingsReport findings = {.verdict = totals.verdict,
-                             .bound = totals.bound,
-                             .quality = {.grade = totals.grade,
-                                         .lost_share = totals.lost_share,
-                                         .shares = TrustOfShares(totals.lost_share),
-                                         .stored = totals.quality_stored},
-                             .step_count = totals.step_count,
-                             .mean_step_ns = totals.mean_step_ns,
-                             .unrecorded_step_ns = totals.unrecorded_step_ns,
-                             .unrecorded_idle_ns = totals.unrecorded_idle_ns};
+  ASSIGN_OR_RETURN(std::vector<FindingsReport> totals, TotalsColumns().FromTable(report.totals));
+  if (totals.size() != 1) return table::DoNotFitTogether();
+  FindingsReport findings = std::move(totals.front());
+  findings.quality.shares = TrustOfShares(findings.quality.lost_share);
   ASSIGN_OR_RETURN(findings.findings, RowsOf(report, "findings", FindingColumns()));
   absl::flat_hash_map<std::string, Finding*> by_rule;
   for (Finding& finding : findings.findings) by_rule[finding.rule] = &finding;
   if (by_rule.size() != findings.findings.size()) return table::DoNotFitTogether();
-  ASSIGN_OR_RETURN(std::vector<EvidenceRow> evidence,
-                   RowsOf(report, "evidence", EvidenceColumns()));
-  for (EvidenceRow& row : evidence) {
-    const auto finding = by_rule.find(row.rule);
-    if (finding == by_rule.end()) return table::DoNotFitTogether();
-    finding->second->evidence.push_back(std::move(row));
-  }
+  RETURN_IF_ERROR(ReadNested(report, "evidence", {"rule"}, EvidenceColumns(),
+                             [&](std::span<const std::string_view> in, Evidence row) {
+                               const auto finding = by_rule.find(ToAbsl(in[0]));
+                               if (finding == by_rule.end()) return false;
+                               finding->second->evidence.push_back(std::move(row));
+                               return true;
+                             }));
   ASSIGN_OR_RETURN(findings.skipped, RowsOf(report, "skipped", SkippedColumns()));
   ASSIGN_OR_RETURN(findings.passed, RowsOf(report, "passed", PassedColumns()));
   ASSIGN_OR_RETURN(findings.quality.checks, ChecksOf(report));
   return findings;
+}
+
+// Of the checks, JSON has what `profctl show` has of them.
+const ObjectDescription<QualityCheck>& QualityCheckObject() {
+  static const ObjectDescription<QualityCheck> object(
+      {{&QualityCheck::name, {.key = "check", .doc = "Name of the check"}},
+       {[](const QualityCheck& row) { return std::string(1, row.grade); },
+        {.key = "grade", .doc = "Best grade that the check allows, A to D"}},
+       {&QualityCheck::known,
+        {.key = "known", .doc = "Whether the capture has the data for the check"}},
+       {&QualityCheck::value, {.key = "value", .doc = "Measured value"}},
+       {&QualityCheck::bound, {.key = "bound", .doc = "Threshold above which the check fails"}},
+       {&QualityCheck::sentence, {.key = "sentence", .doc = "Result of the check, in words"}}});
+  return object;
+}
+
+const ObjectDescription<FindingsReport>& FindingsObject() {
+  using Row = FindingsReport;
+  static const ObjectDescription<Row> object(
+      TotalsColumns(),
+      {ListOf<Row>(
+           "quality_checks", "Checks that determine the grade", &QualityCheckObject,
+           [](const Row& row) -> const auto& { return row.quality.checks; }),
+       ListOf<Row>(
+           "findings", "What to change, by estimated saving", &FindingObject,
+           [](const Row& row) -> const auto& { return row.findings; }),
+       ListOf<Row>(
+           "skipped", "Rules that could not be checked", &SkippedObject,
+           [](const Row& row) -> const auto& { return row.skipped; }),
+       ListOf<Row>(
+           "passed", "Rules that were checked and found nothing", &PassedObject,
+           [](const Row& row) -> const auto& { return row.passed; })});
+  return object;
 }
 
 }  // namespace profd::report

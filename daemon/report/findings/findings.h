@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/object.h"
 #include "daemon/base/table/table.h"
 #include "daemon/capture/quality.h"
 #include "daemon/report/findings/thresholds.h"
@@ -161,6 +162,10 @@ absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,
 // gives goes through both. DATA_LOSS: the parts do not fit together.
 table::Report ToReport(const FindingsReport& findings);
 absl::StatusOr<FindingsReport> FindingsFrom(const table::Report& report);
+
+// What `profctl report` prints with --json, and what `show` and it print of a check.
+const table::ObjectDescription<FindingsReport>& FindingsObject();
+const table::ObjectDescription<QualityCheck>& QualityCheckObject();
 
 }  // namespace profd::report
 

@@ -4,12 +4,14 @@
 #include <set>
 
 #include "cli/render/audit.h"
+#include "cli/render/findings.h"
 #include "cli/render/lists.h"
 #include "cli/render/memory.h"
 #include "cli/render/quotas.h"
 #include "cli/render/report_tables.h"
 #include "cli/render/schedules.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/findings/findings.h"
 #include "daemon/report/gpu/copy_table.h"
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/gpu/kernel_table.h"
@@ -157,15 +159,13 @@ TEST_F(SchemaTest, AnAnswerThatDoesNotKeepToItIsFound) {
 TEST_F(SchemaTest, EveryColumnSaysWhatItMeans) {
   const Json all = Json::parse(Run({"schema"}).out);
   const auto without_schema =
-      std::ranges::count(report::ReportKinds(), "", &report::ReportKind::command) + 1;
+      std::ranges::count(report::ReportKinds(), "", &report::ReportKind::command);
   EXPECT_EQ(std::ssize(all),
             std::ssize(report::ReportKinds()) + std::ssize(ListKinds()) - without_schema);
   for (const report::ReportKind& kind : report::ReportKinds()) {
     const table::Report shape = kind.shape();
     EXPECT_EQ(shape.name, kind.name);
-    if (kind.name != "findings") {
-      EXPECT_EQ(all.contains(kind.command), !kind.command.empty()) << kind.name;
-    }
+    EXPECT_EQ(all.contains(kind.command), !kind.command.empty()) << kind.name;
     for (const table::Table& table : shape.tables) {
       std::set<std::string> titles;
       size_t flexible = 0;
@@ -210,6 +210,48 @@ TEST_F(SchemaTest, EveryFieldOfANestedReportSaysWhatItMeans) {
   }
 }
 
+report::FindingsReport SomeReport() {
+  report::FindingsReport findings = {.verdict = "Compile it.", .bound = report::BoundBy::kHost};
+  findings.quality = {.grade = "B", .checks = {{.name = "loss", .grade = 'B', .value = 0.5}}};
+  findings.findings = {{.rule = "HOST_BOUND",
+                        .title = "The host is late",
+                        .evidence = {{.name = "aten::mm", .count = 5, .start_ns = -7},
+                                     {.kind = report::EvidenceKind::kStep, .step = 3}}},
+                       {.rule = "CASTS"}};
+  findings.skipped = {{.rule = "COPY_SLOW", .title = "Slow copies", .needs = "copies"}};
+  findings.passed = {{.rule = "SYNC_API", .title = "Waits", .value = 0.25}};
+  return findings;
+}
+
+TEST_F(SchemaTest, FindingsKeepToTheirSchema) {
+  const auto written = [](const report::FindingsReport& findings) {
+    return Written(
+        [&](JsonWriter& json) { WriteFindingsJson(CaptureView(), findings, nullptr, json); });
+  };
+  const Json schema = SchemaOf("report");
+  EXPECT_THAT(Violations(written({}), schema, "report"), IsEmpty());
+  Json report = written(SomeReport());
+  EXPECT_THAT(Violations(report, schema, "report"), IsEmpty());
+  profd_.Set(report::ToReport(SomeReport()));
+  EXPECT_THAT(ViolationsOf("report"), IsEmpty());
+  Json& evidence = report["findings"][0]["evidence"];
+  EXPECT_EQ(evidence[0]["start_ns"], -7);
+  EXPECT_TRUE(evidence[1]["start_ns"].is_null());
+  EXPECT_TRUE(evidence[1]["count"].is_null());
+  EXPECT_TRUE(report["unrecorded_step_ns"].is_null());
+
+  // Of a group, it says which member the rest is of.
+  report["reported_member"] = 3;
+  report["absent_ranks"] = Json::array({7});
+  EXPECT_THAT(Violations(report, schema, "report"), IsEmpty());
+  report["reported_member"] = "three";
+  evidence[0]["count"] = "five";
+  evidence[1].erase("bytes");
+  report["passed"][0]["colour"] = "red";
+  report.erase("verdict");
+  EXPECT_THAT(Violations(report, schema, "report"), SizeIs(5));
+}
+
 report::MemoryReport FullMemory() {
   report::MemoryReport memory;
   report::DeviceMemoryReport& device = memory.devices.emplace_back();
@@ -232,6 +274,10 @@ TEST_F(SchemaTest, MemoryKeepsToItsSchema) {
         Written([&](JsonWriter& json) { WriteMemoryJson(CaptureView(), report, json); });
     EXPECT_THAT(Violations(memory, SchemaOf("memory"), "memory"), IsEmpty());
   }
+  profd_.Set(report::ToReport(FullMemory()));
+  EXPECT_THAT(
+      Violations(RunJson({"memory", "01J", "--max-points", "4"}), SchemaOf("memory"), "memory"),
+      IsEmpty());
   Json memory =
       Written([&](JsonWriter& json) { WriteMemoryJson(CaptureView(), FullMemory(), json); });
   Json& device = memory["devices"][0];
@@ -327,7 +373,7 @@ TEST_F(SchemaTest, SchedulesAndCallsKeepToTheirSchema) {
 TEST_F(SchemaTest, AReportThatDoesNotExistHasNone) {
   const RunResult result = Run({"schema", "nonsense"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("there is one of: ops, modules, steps, kernels"));
+  EXPECT_THAT(result.err, HasSubstr("there is one of: report, ops, modules, steps, kernels"));
 }
 
 }  // namespace
