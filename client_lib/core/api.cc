@@ -167,7 +167,8 @@ const CopyTable* profd_copy_table(void) {
                                        profd_stop_threads,
                                        profd_restart_threads,
                                        profd_range_open_id,
-                                       profd_range_close};
+                                       profd_range_close,
+                                       profd_range_open_with};
   return &kTable;
 }
 

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "client_lib/core/python_calls.h"
 #include "client_lib/include/profd/profd.h"
 
 namespace profd::client::torch {
@@ -60,6 +61,7 @@ struct CopyTable {
   decltype(&profd_restart_threads) restart_threads;
   decltype(&profd_range_open_id) range_open_id;
   decltype(&profd_range_close) range_close;
+  decltype(&profd_range_open_with) range_open_with;
 };
 
 // Looks through the loader's list once.

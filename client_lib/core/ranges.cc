@@ -18,6 +18,7 @@
 #include "client_lib/core/thread_state.h"
 #include "client_lib/include/profd/profd.h"
 #include "proto/wire/clock.h"
+#include "proto/wire/range_arguments.h"
 
 namespace profd::client {
 namespace {
@@ -409,6 +410,26 @@ uint64_t OpenRange(uint32_t name_id) {
   return start_ticks <= kRangeTooDeep ? start_ticks : SpanOf(name_id, start_ticks);
 }
 
+uint64_t OpenRangeWith(uint32_t name_id, const void* inputs, uint32_t bytes, uint8_t input_count,
+                       uint8_t described_count) {
+  if (!IsRecording()) return 0;
+  OperatorBegin begin;
+  if (!StartOperator(name_id, &begin)) return kRangeTooDeep;
+  wire::OperatorEvent* record = begin.record;
+  record->sequence = wire::kNoSequence;
+  record->forward_thread = 0;
+  record->torch_thread = 0;
+  record->scope = wire::kArgumentScope;
+  record->input_count = input_count;
+  record->described_count = described_count;
+  record->stack_id = wire::kNoStackId;
+  memcpy(record + 1, inputs, bytes);
+  const uint64_t start_ticks =
+      FinishOperator(&begin, name_id, wire::RangeCategory::kUser,
+                     static_cast<uint32_t>(sizeof(*record)) + bytes, kIdentityStack);
+  return SpanOf(name_id, start_ticks);
+}
+
 void CloseRange(uint64_t range) {
   if (range == 0 || !IsRecording()) return;
   ThreadState* thread = CurrentThreadOrNew();
@@ -515,6 +536,20 @@ uint64_t profd_range_open_id(uint32_t name_id) {
     return kRangeTooDeep;  // An older copy knows no identities: closing ends its innermost range.
   }
   return OpenRange(CheckedId(name_id));
+}
+
+uint64_t profd_range_open_with(uint32_t name_id, const void* inputs, uint32_t bytes,
+                               uint32_t input_count, uint32_t described_count) {
+  if (const CopyTable* copy = EarlierCopy()) {
+    if (copy->size_bytes > offsetof(CopyTable, range_open_with)) {
+      return copy->range_open_with(name_id, inputs, bytes, input_count, described_count);
+    }
+    return profd_range_open_id(name_id);  // An older copy knows no arguments.
+  }
+  constexpr uint32_t kMostBytes = wire::kMaxEventBytes - sizeof(wire::OperatorEvent);
+  if (bytes > kMostBytes || bytes % 8 != 0) bytes = described_count = 0;
+  return OpenRangeWith(CheckedId(name_id), inputs, bytes, static_cast<uint8_t>(input_count),
+                       static_cast<uint8_t>(described_count));
 }
 
 void profd_range_close(uint64_t range) {

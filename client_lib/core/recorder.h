@@ -69,6 +69,9 @@ void EndRangeOn(uint16_t stack);
 // (ranges.cc)
 uint64_t OpenRange(uint32_t name_id);  // 0: nothing records.
 void CloseRange(uint64_t range);
+// Of a range with arguments: `inputs` is what follows the event in proto/wire/range_arguments.h.
+uint64_t OpenRangeWith(uint32_t name_id, const void* inputs, uint32_t bytes, uint8_t input_count,
+                       uint8_t described_count);
 inline constexpr uint16_t kIdentityStack = wire::kPairedByIdentity;
 // Of a range that was too deep to be kept; no range has it.
 inline constexpr uint64_t kRangeTooDeep = 1;

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tests" / "fakes"))
 
 # What the tests need of it, they import from here.
 from python_daemon import (Counter, DEADLINE_S, Events, FakeDaemon, Instant, Memory,  # noqa: E402
-                           Step, Target)
+                           Operator, Step, Target)
 
 _BUILD = pathlib.Path(os.environ.get("PROFD_BUILD_DIR", ROOT / "build" / "release"))
 LIBRARY = os.environ.get("PROFD_CLIENT_LIB", str(_BUILD / "lib" / "libprofd_client.so"))

@@ -1,8 +1,9 @@
 """Finds libprofd_client.so, binds its functions, and stands in for it where it is missing.
 
 The rest of the package takes from here: `flag` (flag[0] is 0 while nothing records), the C
-functions in `lib`, `range_open` and `range_close`, `intern_name`, and `namer`. Without a
-library `flag` is (0,) for good, so nothing that asks it first reaches `lib`.
+functions in `lib`, `range_open`, `range_open_with` and `range_close`, `annotate_function`,
+`intern_name`, and `namer`. Without a library `flag` is (0,) for good, so nothing that asks it
+first reaches `lib`.
 """
 
 import ctypes
@@ -142,11 +143,39 @@ def _range_function(which: int, name: str) -> Any:
         return getattr(lib, name)
 
 
+def _open_with_function() -> Any:
+    """profd_range_open_with(), as range_close() takes what it returns."""
+    if not hasattr(lib, "profd_range_open_with"):
+        return lambda name_id, *_: range_open(name_id)  # A library that knows no arguments.
+    function = _range_function(2, "profd_range_open_with")
+    if function is not lib.profd_range_open_with:
+        return function
+    function.restype = RangeHandle
+    return lambda name_id, inputs, *counts: function(name_id, inputs, len(inputs), *counts)
+
+
+def annotate_function(ranges: dict, any_call: Any, block: type) -> Any:
+    """annotate() as client_lib/core/python_calls.h has it; `any_call` where this Python cannot."""
+    # The function borrows from `ranges`, which without the GIL another thread may empty.
+    is_locked = getattr(sys, "_is_gil_enabled", lambda: True)()
+    if lib is None or not is_locked:
+        return any_call
+    try:
+        make = lib.profd_python_annotate
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object] * 2 + [ctypes.c_char_p]
+        parts = (ranges, any_call, block, sys.intern("_shared"), sys.intern("_opened"), None)
+        about = "annotate(name, **arguments)\n--\n\n%s" % (any_call.__doc__ or "")  # -OO: none.
+        return make(parts, any_call.__module__, about.encode())
+    except (AttributeError, ValueError):  # An older library, or not CPython.
+        return any_call
+
+
 lib: Any = _load()
 flag = _view_flag(lib)
 # Handles are ints, or RangeHandles of ctypes: for range_close() only.
 range_open: Any = None if lib is None else _range_function(0, "profd_range_open_id")
 range_close: Any = None if lib is None else _range_function(1, "profd_range_close")
+range_open_with: Any = None if lib is None else _open_with_function()
 
 
 def require_name(name: object, what: str) -> None:

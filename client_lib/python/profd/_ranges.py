@@ -4,10 +4,12 @@ import functools
 import inspect
 import threading
 import types
-from typing import Any, Callable, Dict, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Tuple, TypeVar
 
-from profd._library import (flag, intern_name, lib, namer, range_close as _close,
-                            range_open as _open, require_name)
+from profd._arguments import encode
+from profd._library import (annotate_function, flag, intern_name, lib, namer,
+                            range_close as _close, range_open as _open,
+                            range_open_with as _open_with, require_name)
 
 # Ranges kept by name. Names made up as one goes ("batch 17") must not grow this without
 # bound: it is emptied when full, which is always safe: the program keeps the Ranges it has.
@@ -140,6 +142,68 @@ class _Block(Range):
         return self._shared._decorate(function)
 
 
+class _SharedRangeWithArguments(_SharedRange):
+    """What a function is decorated with by annotate(name, **arguments)."""
+
+    __slots__ = ("_arguments",)
+
+    def __init__(self, name: str, arguments: Dict[str, Any]) -> None:
+        super().__init__(name)
+        self._arguments = arguments
+
+    def __enter__(self) -> "Range":
+        if flag[0]:
+            namer.named
+            inputs = encode(self._arguments)
+            entered, thread = self._entered, _thread_id()
+            entered[thread] = (_open_with(self._id or self.name_id(), *inputs),
+                               entered.get(thread))
+        return self
+
+
+class _BlockWithArguments(Range):
+    """What annotate() returns for a name with arguments: an object for each call.
+
+    It may be made while nothing records, and be entered later, on many threads at once.
+    """
+
+    # annotate() sets them. `_opened`: by whom, and the handle; the last one last.
+    __slots__ = ("_shared", "_arguments", "_opened")
+
+    _shared: _SharedRange
+    _arguments: Dict[str, Any]
+    _opened: List[Tuple[int, Any]]
+
+    def __enter__(self) -> "Range":
+        if flag[0]:
+            namer.named
+            inputs, shared = encode(self._arguments), self._shared
+            self._opened.append((_thread_id(),
+                                 _open_with(shared._id or shared.name_id(), *inputs)))
+        return self
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        if self._opened:
+            self._leave()
+
+    def _leave(self) -> None:
+        # What this thread entered last; or what another one did, and hands over.
+        opened, thread = self._opened, _thread_id()
+        for at in range(len(opened) - 1, -1, -1):
+            if opened[at][0] == thread:
+                break
+        else:
+            at = -1
+        _close(opened.pop(at)[1])
+
+    @property
+    def name(self) -> str:
+        return self._shared.name
+
+    def _decorate(self, function: Any) -> Any:
+        return _SharedRangeWithArguments(self.name, self._arguments)._decorate(function)
+
+
 def _drive(range_, inner):
     """Runs a generator or an awaitable's iterator, each resumption inside `range_`."""
     resume, argument = inner.send, None
@@ -195,12 +259,18 @@ def _wrap_async_generator(range_, function):
     return wrapper
 
 
-def annotate(name: str) -> Range:
+def annotate(name: str, **arguments: Any) -> Range:
     """A range of this thread's time: `with annotate("forward"):` or `@annotate("forward")`.
 
     `name` is any str; beyond 4096 bytes of UTF-8 it is cut, and ends with a hash. Ranges nest per thread,
     128 deep; deeper ones are dropped and counted. A process may use 65,536 names; the
     rest become "(other)". An exception passes through and ends the range.
+
+    `arguments` are shown with the range: `with annotate("request", id="r-17", tokens=512):`. A
+    value is a str, int, float, bool, or None; others are shown as str() has them. They become text
+    only while a capture records. Up to 32 arguments are kept, keys of 64 bytes, texts of 256, and
+    4,000 bytes in all; what is cut or left out is counted. Texts that differ from call to call
+    belong here, not into `name`.
 
     A `with` block may span an `await` or a `yield`, and then lasts as long as the block:
     what overlaps other ranges of the thread without nesting is on a row of its own.
@@ -208,6 +278,16 @@ def annotate(name: str) -> Range:
 
     Raises TypeError if `name` is not a str.
     """
+    if not arguments:
+        return _annotate_name(name)
+    block = _BlockWithArguments()
+    block._shared = _shared(name)
+    block._arguments = arguments
+    block._opened = []
+    return block
+
+
+def _annotate_name(name: str) -> Range:
     try:
         shared = _ranges[name]
     except KeyError:
@@ -234,6 +314,12 @@ def _add_range(name: str) -> _SharedRange:
         _ranges.clear()
     made = _ranges[name] = _SharedRange(name)
     return made
+
+
+# The same as a function of C, where this Python can have one: a call with a name alone then costs
+# what it would cost without arguments, and less.
+_annotate = annotate
+annotate = annotate_function(_ranges, _annotate, _Block)
 
 
 def mark(name: str) -> None:
