@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/csv.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_kinds.h"
+#include "daemon/export/trace/range_arguments.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/memory/category_levels.h"
 #include "daemon/report/memory/tracker.h"
@@ -37,8 +39,9 @@ enum class Column : uint8_t {
   kTotalAllocated,
   kTotalReserved,
   kCategory,
+  kArguments,
 };
-constexpr std::array<std::string_view, 17> kColumnNames = {"kind",
+constexpr std::array<std::string_view, 18> kColumnNames = {"kind",
                                                            "start_ns",
                                                            "duration_ns",
                                                            "thread",
@@ -54,12 +57,17 @@ constexpr std::array<std::string_view, 17> kColumnNames = {"kind",
                                                            "address",
                                                            "total_allocated_bytes",
                                                            "total_reserved_bytes",
-                                                           "category"};
+                                                           "category",
+                                                           "arguments"};
 
 class CsvWriter {
  public:
-  CsvWriter(store::CaptureReader& reader, OutputBuffer& out)
-      : reader_(reader), out_(out), names_(reader.names()), cells_(names_.size()) {
+  CsvWriter(store::CaptureReader& reader, RangeArguments arguments, OutputBuffer& out)
+      : reader_(reader),
+        arguments_(std::move(arguments)),
+        out_(out),
+        names_(reader.names()),
+        cells_(names_.size()) {
     for (const store::ReaderThread& thread : reader.threads()) {
       thread_cells_.push_back({StrCat(thread.os_thread), CsvCell(thread.name)});
     }
@@ -94,6 +102,11 @@ class CsvWriter {
     std::string& cell = cells_[name];
     if (cell.empty()) cell = CsvCell(names_[name]);
     Cell(Column::kName) = cell;
+  }
+  void SetArguments(uint32_t range) {
+    if (arguments_.empty()) return;
+    const std::string members = arguments_.MembersOf(range, kMostArgumentBytes);
+    if (!members.empty()) Cell(Column::kArguments) = CsvCell(StrCat("{", members, "}"));
   }
   void Begin(std::string_view kind, int64_t start_ns) {
     for (std::string& cell : row_) cell.clear();
@@ -133,6 +146,7 @@ class CsvWriter {
             Set(Column::kDuration, batch.duration_ns[i]);
             SetName(batch.name[i]);
             Set(Column::kDepth, batch.depth[i]);
+            SetArguments(range_count_++);
             End();
           }
           return out_.status();
@@ -277,7 +291,11 @@ class CsvWriter {
     return "";
   }
 
+  static constexpr size_t kMostArgumentBytes = size_t{18} << 10;
+
   store::CaptureReader& reader_;
+  const RangeArguments arguments_;
+  uint32_t range_count_ = 0;
   OutputBuffer& out_;
   const std::span<const std::string> names_;
   std::vector<std::string> cells_;  // By name; empty: not asked for yet.
@@ -289,7 +307,8 @@ class CsvWriter {
 }  // namespace
 
 absl::Status WriteEventCsv(store::CaptureReader& reader, OutputBuffer& out) {
-  return CsvWriter(reader, out).Write();
+  ASSIGN_OR_RETURN(RangeArguments arguments, RangeArguments::Read(reader));
+  return CsvWriter(reader, std::move(arguments), out).Write();
 }
 
 }  // namespace profd::exporter

@@ -14,6 +14,7 @@
 //   value         of counters; of steps, the number
 //   address, total_allocated_bytes, total_reserved_bytes, category
 //                 of memory
+//   arguments     of ranges: what the program gave them, as a JSON object
 //
 // Events are ordered by kind, and within a kind as in the file: by time within a thread at most.
 //

@@ -28,6 +28,7 @@
 #include "daemon/export/trace/json_text.h"
 #include "daemon/export/trace/layout.h"
 #include "daemon/export/trace/operator_plan.h"
+#include "daemon/export/trace/range_arguments.h"
 #include "daemon/export/trace/source_arguments.h"
 #include "daemon/export/trace/writers.h"
 #include "daemon/report/memory/timeline.h"
@@ -151,13 +152,15 @@ class StepNesting {
 class ChromeWriter {
  public:
   ChromeWriter(store::CaptureReader& reader, GpuPlan plan, OperatorPlan operators,
-               SourceArguments source, TraceLayout layout, OutputBuffer& out)
+               SourceArguments source, RangeArguments arguments, TraceLayout layout,
+               OutputBuffer& out)
       : reader_(reader),
         out_(out),
         layout_(std::move(layout)),
         plan_(std::move(plan)),
         operators_(std::move(operators)),
         source_(std::move(source)),
+        arguments_(std::move(arguments)),
         flows_(source_, layout_.place.is_merged, out),
         labels_(source_, layout_.place, out),
         other_events_(layout_.place.is_merged ? OtherEvents() : OtherEvents(reader.record())),
@@ -443,6 +446,9 @@ class ChromeWriter {
       } else if (is_torchs) {
         end.EventIndex(id);
       }
+      if (op == nullptr && !arguments_.empty()) {
+        end.Arguments([&](char* to) { return PutArguments(to, next_range_); });
+      }
       if (batch.flags[i] != 0) end.Flags(batch.flags[i]);
       out_.Commit(end.Close());
       if (op != nullptr && !flows_.has_any()) {
@@ -451,6 +457,12 @@ class ChromeWriter {
       WriteFlows(kArgumentOfRange, batch.thread, number, thread, batch.start_ns[i]);
       PassRange(batch.thread);
     }
+  }
+
+  // Those that the program gave the range, each with a comma before it.
+  char* PutArguments(char* at, uint32_t range) const {
+    const std::string members = arguments_.MembersOf(range, SourceArguments::kMostBytes - 1);
+    return members.empty() ? at : PutText(PutText(at, ","), members);
   }
 
   void PassRange(uint32_t thread) {
@@ -631,6 +643,7 @@ class ChromeWriter {
   const GpuPlan plan_;
   const OperatorPlan operators_;
   SourceArguments source_;
+  RangeArguments arguments_;
   ChromeFlows flows_;
   ChromeLabels labels_;
   const OtherEvents other_events_;
@@ -666,8 +679,9 @@ absl::Status WriteChromeTrace(store::CaptureReader& reader, const TracePlace& pl
   ASSIGN_OR_RETURN(GpuPlan plan, GpuPlan::Make(reader, layout));
   ASSIGN_OR_RETURN(OperatorPlan operators, OperatorPlan::Make(reader));
   ASSIGN_OR_RETURN(SourceArguments source, SourceArguments::Read(reader));
+  ASSIGN_OR_RETURN(RangeArguments arguments, RangeArguments::Read(reader));
   return ChromeWriter(reader, std::move(plan), std::move(operators), std::move(source),
-                      std::move(layout), out)
+                      std::move(arguments), std::move(layout), out)
       .Write();
 }
 

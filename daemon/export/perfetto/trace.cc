@@ -1,9 +1,11 @@
 // Perfetto's protobuf trace (protos/perfetto/trace in its repository). Every thread is a
 // packet sequence of its own, with its slices in the order of time, so that a packet needs
 // neither a track nor a clock of its own and names are sent once per thread.
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +27,7 @@
 #include "daemon/export/trace/layout.h"
 #include "daemon/export/trace/note_text.h"
 #include "daemon/export/trace/operator_plan.h"
+#include "daemon/export/trace/range_arguments.h"
 #include "daemon/export/trace/slice_order.h"
 #include "daemon/export/trace/writers.h"
 #include "daemon/report/index/stack_table.h"
@@ -40,7 +43,7 @@ class PerfettoWriter {
  public:
   PerfettoWriter(store::CaptureReader& reader, const TraceLayout& layout, const GpuPlan& plan,
                  const CallNesting& nesting, const OperatorPlan& operators,
-                 report::StackTable stacks, OutputBuffer& out)
+                 report::StackTable stacks, const RangeArguments& arguments, OutputBuffer& out)
       : reader_(reader),
         out_(out),
         layout_(layout),
@@ -48,7 +51,8 @@ class PerfettoWriter {
         nesting_(nesting),
         packets_(reader.record(), layout.place, out),
         gpu_(reader, plan, packets_, GpuSequence(layout)),
-        operators_(reader, operators, std::move(stacks), packets_) {
+        operators_(reader, operators, std::move(stacks), packets_),
+        arguments_(arguments) {
     sent_names_.resize(layout_.threads.size());
     for (size_t thread = 0; thread < layout_.threads.size(); ++thread) {
       calls_.push_back({plan.links().CallsOf(static_cast<uint32_t>(thread))});
@@ -319,7 +323,10 @@ class PerfettoWriter {
   void WriteBegin(uint32_t thread, uint64_t sequence, const SliceEdge& edge) {
     const PlannedOperator* const op = operators_.empty() ? nullptr : operators_.Find(edge.range);
     const bool name_was_sent = NameWasSent(thread, edge.name);
-    if (edge.flags != 0 || op != nullptr || !name_was_sent) {
+    const std::span<const RangeArguments::Argument> arguments =
+        arguments_.empty() ? std::span<const RangeArguments::Argument>()
+                           : arguments_.Of(edge.range);
+    if (edge.flags != 0 || op != nullptr || !name_was_sent || !arguments.empty()) {
       WriteLongBegin(thread, sequence, edge, op, name_was_sent);
       return;
     }
@@ -360,6 +367,9 @@ class PerfettoWriter {
       const bool is_open = (edge.flags & kRangeOpen) != 0;
       AddAnnotation(is_open ? "never_ended" : "ended_with_thread", "true", event);
     }
+    for (const RangeArguments::Argument& argument : arguments_.Of(edge.range)) {
+      AddArgument(argument, event);
+    }
     ProtoMessage interned_data;
     bool is_new = !name_was_sent;
     if (!name_was_sent) AddName(edge.name, interned_data);
@@ -374,6 +384,22 @@ class PerfettoWriter {
   static void AddAnnotation(std::string_view name, std::string_view value, ProtoMessage& event) {
     ProtoMessage message;
     message.Bytes(annotation::kName, name).Bytes(annotation::kStringValue, value);
+    event.Message(event::kDebugAnnotations, message);
+  }
+
+  void AddArgument(const RangeArguments::Argument& argument, ProtoMessage& event) const {
+    ProtoMessage message;
+    message.Bytes(annotation::kName, arguments_.KeyOf(argument));
+    if (argument.type == ArgumentType::kInteger) {
+      message.Signed(annotation::kIntValue, argument.value);
+    } else if (argument.type == ArgumentType::kReal) {
+      message.Double(annotation::kDoubleValue, std::bit_cast<double>(argument.value));
+    } else {
+      const std::string json = arguments_.JsonOf(argument);
+      const auto value = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+      message.Bytes(annotation::kStringValue,
+                    value.is_string() ? value.get_ref<const std::string&>() : json);
+    }
     event.Message(event::kDebugAnnotations, message);
   }
 
@@ -523,6 +549,7 @@ class PerfettoWriter {
   PerfettoPackets packets_;
   PerfettoGpu gpu_;
   PerfettoOperators operators_;
+  const RangeArguments& arguments_;
   struct ThreadCalls {
     std::span<const GpuLinks::Call> calls;
     size_t next = 0;
@@ -546,8 +573,10 @@ absl::StatusOr<uint64_t> WritePerfettoTrace(store::CaptureReader& reader, const 
                                      {.clock_error_ns = ClockErrorOfCalls(reader.record())}));
   ASSIGN_OR_RETURN(const OperatorPlan operators, OperatorPlan::Make(reader));
   ASSIGN_OR_RETURN(report::StackTable stacks, report::StackTable::Build(reader));
+  ASSIGN_OR_RETURN(const RangeArguments arguments, RangeArguments::Read(reader));
   RETURN_IF_ERROR(
-      PerfettoWriter(reader, layout, plan, nesting, operators, std::move(stacks), out).Write());
+      PerfettoWriter(reader, layout, plan, nesting, operators, std::move(stacks), arguments, out)
+          .Write());
   return PerfettoWriter::GpuSequence(layout) + 1;
 }
 

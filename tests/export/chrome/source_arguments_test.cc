@@ -27,6 +27,7 @@ using ::testing::SizeIs;
 
 class ImportedReader : public FakeCaptureReader {
  public:
+  ImportedReader() { mutable_record().imported.source = "trace.json"; }
   void OfRange(uint32_t thread, uint32_t row, std::string_view key, ArgumentType type,
                int64_t value) {
     Argument({kArgumentOfRange, thread, row, Name(key), type, value});
