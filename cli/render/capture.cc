@@ -161,7 +161,7 @@ std::string TorchCounts(const TorchRecord& torch) {
     if (count != 0) StrAppend(&text, text.empty() ? "" : ", ", FormatCount(count), what);
   };
   add(torch.folded_count, " inside of compilations left out");
-  add(torch.cut_input_count, " without all of their inputs");
+  add(torch.cut_input_count, " without all of their inputs or arguments");
   add(torch.odd_tensor_count, " odd tensors");
   add(torch.lost_note_count, " notes and blocks lost");
   add(torch.missed_memory_count, " memory events missed");
@@ -273,8 +273,10 @@ std::string RenderCapture(const CaptureView& view, const Style& style,
   lines.Add("", GpuCounts(record.gpu));
   lines.Add("", GpuKindFailures(record.gpu));
   lines.Add("GPU problem", record.gpu.problem);
-  lines.Add("PyTorch", TorchSummary(record));
-  lines.Add("", TorchCounts(record.torch));
+  const std::string torch = TorchSummary(record);
+  lines.Add("PyTorch", torch);
+  // Ranges have arguments without torch, too.
+  lines.Add(torch.empty() ? "ranges" : "", TorchCounts(record.torch));
   lines.Add("", TorchMissingText(record.torch));
   lines.Add("step time", Perturbation(record));
   if (IsTerminal(record.state) && record.imported.source.empty() && record.start_unix_ns != 0) {

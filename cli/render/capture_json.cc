@@ -125,7 +125,7 @@ const ObjectDescription<TorchRecord>& TorchRecordObject() {
          .unit = table::Unit::kCount}},
        {&TorchRecord::cut_input_count,
         {.key = "cut_input_count",
-         .doc = "Operators with missing inputs",
+         .doc = "Operators with missing inputs, and ranges with missing or cut arguments",
          .unit = table::Unit::kCount}},
        {&TorchRecord::odd_tensor_count,
         {.key = "odd_tensor_count",

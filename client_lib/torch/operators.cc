@@ -95,6 +95,10 @@ template <typename Value>
   // First, since it may write to the capture, too.
   const uint32_t stack_id = python_stack::IdOf(&begin);
   const uint32_t bytes = Describe(record_function, with_inputs, begin.record);
+  // Also of a torch that does not show it: the daemon keeps what record_function() was given.
+  if (category == wire::RangeCategory::kUser) {
+    begin.record->scope = static_cast<uint8_t>(OperatorScope::kUserScope);
+  }
   begin.record->stack_id = stack_id;
   const uint64_t start_ticks = FinishOperator(&begin, name_id, category, bytes, stack);
   if (stack_id == wire::kNoStackId) return start_ticks;

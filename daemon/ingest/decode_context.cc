@@ -23,11 +23,21 @@ uint32_t NameTable::LookUp(uint32_t wire_id) {
     if (wire_id != wire::kOtherNameId) return slot;
     bytes = kOtherName;
   }
-  const auto entry = ids_.try_emplace(std::move(bytes), static_cast<uint32_t>(ids_.size() + 1));
-  const std::string& name = entry.first->first;
-  slot = entry.first->second;
-  if (entry.second) sink_.Do([&](CaptureSink& sink) { return sink.AddName(slot, name); });
+  bool is_new = false;
+  slot = IdOf(std::move(bytes), /*may_add=*/true, is_new);
   return slot;
+}
+
+uint32_t NameTable::IdOf(std::string text, bool may_add, bool& is_new) {
+  if (!may_add) {
+    const auto known = ids_.find(text);
+    return known != ids_.end() ? known->second : 0;
+  }
+  const auto entry = ids_.try_emplace(std::move(text), static_cast<uint32_t>(ids_.size() + 1));
+  const auto& [name, id] = *entry.first;
+  is_new = entry.second;
+  if (is_new) sink_.Do([&](CaptureSink& sink) { return sink.AddName(id, name); });
+  return id;
 }
 
 std::optional<uint32_t> ThreadRows::Add(uint32_t os_thread, std::string name) {

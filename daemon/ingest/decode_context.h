@@ -74,8 +74,8 @@ class RowSink {
   absl::Status status_;
 };
 
-// The sink's ids of names, by those on the wire. A name is given to the sink when it is first
-// asked for; two ids of one text are one name.
+// The sink's ids of names, by those on the wire, and of other texts. A name is given to the sink
+// when it is first asked for; two ids of one text are one name.
 class NameTable {
  public:
   static constexpr uint32_t kNoName = UINT32_MAX;
@@ -88,6 +88,8 @@ class NameTable {
     const uint32_t name = by_wire_id_[wire_id];
     return name != kNotAsked ? name : LookUp(wire_id);
   }
+  // The id of a text; 0: it is not there, and `may_add` is false. `is_new`: it was added.
+  uint32_t IdOf(std::string text, bool may_add, bool& is_new);
   const NameReader& reader() const { return reader_; }
 
  private:

@@ -59,7 +59,8 @@ EventDecoder::EventDecoder(const TickLine& line, const NameReader& names,
                       .earliest_ticks = earliest_ticks_}),
       torch_(
           torch,
-          {.line = line_, .names = name_table_, .sink = out_, .earliest_ticks = earliest_ticks_}) {
+          {.line = line_, .names = name_table_, .sink = out_, .earliest_ticks = earliest_ticks_}),
+      arguments_(name_table_, out_) {
   end_steps_.fill(-1);
 }
 
@@ -168,6 +169,10 @@ bool EventDecoder::DecodeRecord(const wire::EventHeader& header, const std::byte
     default:
       break;
   }
+  if (header.kind == static_cast<uint8_t>(wire::EventKind::kOperator) &&
+      RangeArguments::AreArguments(record, header.size_bytes)) {
+    return DecodeArguments(record, header.size_bytes);
+  }
   if (TorchDecoder::IsTorchKind(header.kind) && torch_.is_wanted()) {
     return DecodeTorch(header, record);
   }
@@ -206,7 +211,14 @@ bool EventDecoder::DecodeOperator(const std::byte* record, uint32_t size) {
   uint64_t ticks = LoadUnaligned<uint64_t>(record + offsetof(wire::OperatorEvent, start_ticks));
   if (!AcceptTime(ticks)) return false;
   const bool in_window = PlaceOf(ticks, /*has_length=*/false) == Place::kInside;
-  return torch_.DecodeOperator(record, size, ticks, in_window, thread_->operators);
+  if (!torch_.DecodeOperator(record, size, ticks, in_window, thread_->operators)) return false;
+  arguments_.DecodeOfTorch(record, size, thread_->index);
+  return true;
+}
+
+bool EventDecoder::DecodeArguments(const std::byte* record, uint32_t size) {
+  uint64_t ticks = LoadUnaligned<uint64_t>(record + offsetof(wire::OperatorEvent, start_ticks));
+  return AcceptTime(ticks) && arguments_.Decode(record, size, thread_->index);
 }
 
 bool EventDecoder::DecodeRange(const std::byte* record, uint8_t flags) {
@@ -225,6 +237,7 @@ bool EventDecoder::DecodeRange(const std::byte* record, uint8_t flags) {
   switch (PlaceOf(end, end > start)) {
     case Place::kWarmup:
       ++counts_.warmup_event_count;
+      arguments_.Forget(event.start_ticks);
       break;
     case Place::kInside:
       AppendRange(event.start_ticks, start, end, name, event.depth, event.category,
@@ -233,6 +246,7 @@ bool EventDecoder::DecodeRange(const std::byte* record, uint8_t flags) {
     case Place::kPastEnd:
       if (start >= window_.end) {
         ++counts_.outside_event_count;
+        arguments_.Forget(event.start_ticks);
         break;
       }
       AppendRange(event.start_ticks, start, window_.end, name, event.depth, event.category,
@@ -369,7 +383,11 @@ void EventDecoder::AppendRange(uint64_t begin_ticks, uint64_t start_ticks, uint6
                      .flags = flags});
   if (category == static_cast<uint16_t>(wire::RangeCategory::kOperator)) {
     torch_.KeepOperator(thread_->operators, depth, begin_ticks, start_ns);
+  } else {
+    arguments_.Keep(begin_ticks, {.thread = thread_->index, .row = thread_->kept_ranges},
+                    /*is_lane=*/thread_->os_thread >= wire::kFirstLane);
   }
+  ++thread_->kept_ranges;
   thread_->last_kept_ticks = end_ticks;
   open_in_ranges_ += (flags & kRangeOpen) != 0;
   truncated_in_ranges_ += (flags & kRangeTruncated) != 0;
@@ -479,6 +497,7 @@ void EventDecoder::Flush() {
   open_in_ranges_ = 0;
   truncated_in_ranges_ = 0;
   torch_.Flush(sink_thread_);
+  arguments_.Flush([this](uint32_t thread) { return thread_rows_.Announce(thread); });
   FlushRows(instants_);
   FlushRows(counters_);
   FlushRows(memory_);

@@ -21,6 +21,7 @@
 // mark was before.
 // GPU events have no such order, and rules of their own: gpu_decoder.h. Captures that did not
 // ask for the GPU count them under kUnknownKind. So it is with a framework's: torch_decoder.h.
+// Arguments of ranges are no events of their own: range_arguments.h.
 //
 // Threads:   one at a time.
 // Ownership: borrows all it is given.
@@ -43,6 +44,7 @@
 #include "daemon/capture/ports.h"
 #include "daemon/ingest/decode_context.h"
 #include "daemon/ingest/gpu_decoder.h"
+#include "daemon/ingest/range_arguments.h"
 #include "daemon/ingest/tick_clock.h"
 #include "daemon/ingest/torch_decoder.h"
 #include "proto/wire/capture_memory.h"
@@ -84,7 +86,10 @@ class EventDecoder {
   void DescribeGpu(GpuRecord& record, DropCounts& drops) const { gpu_.Describe(record, drops); }
 
   // The same of PyTorch. Says kNoTorch where the target never said how it went.
-  void DescribeTorch(TorchRecord& record) const { torch_.Describe(record); }
+  void DescribeTorch(TorchRecord& record) const {
+    torch_.Describe(record);
+    record.cut_input_count += arguments_.cut_count();
+  }
 
   // One past the last step whose end was marked inside `window`; -1: none was.
   int64_t end_step(uint32_t window) const { return end_steps_[window]; }
@@ -94,6 +99,7 @@ class EventDecoder {
     uint32_t index = 0;
     uint32_t os_thread = 0;
     uint32_t window = 0;
+    uint32_t kept_ranges = 0;
     bool marks_steps = false;
     bool passed_start = false;  // Its step mark that began `window` has come by.
     // The library's own threads are shown if they have rows of their own.
@@ -128,6 +134,7 @@ class EventDecoder {
   bool DecodeThreadName(const std::byte* record);
   bool DecodeTorch(const wire::EventHeader& header, const std::byte* record);
   bool DecodeOperator(const std::byte* record, uint32_t size);
+  bool DecodeArguments(const std::byte* record, uint32_t size);
 
   uint32_t NameOf(uint32_t wire_id) { return name_table_.Find(wire_id); }
 
@@ -168,6 +175,7 @@ class EventDecoder {
   ThreadRows thread_rows_;
   GpuDecoder gpu_;
   TorchDecoder torch_;
+  RangeArguments arguments_;
 
   std::vector<std::unique_ptr<Thread>> threads_;  // In the order they came.
   absl::flat_hash_map<uint64_t, Thread*> threads_by_key_;

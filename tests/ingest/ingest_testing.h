@@ -64,6 +64,11 @@ class RecordingSink final : public CaptureSink {
     std::string name;
     BlockRow row;
   };
+  struct Argument {
+    std::string key;
+    std::string text;  // Of ArgumentType::kJson.
+    ArgumentRow row;
+  };
 
   absl::Status AddName(uint32_t id, std::string_view name) override {
     absl::MutexLock lock(&mu_);
@@ -125,6 +130,7 @@ class RecordingSink final : public CaptureSink {
   std::vector<Block> blocks() const { return Copy(blocks_); }
   std::vector<StackRow> stacks() const { return Copy(stacks_); }
   std::vector<ModuleRow> modules() const { return Copy(modules_); }
+  std::vector<Argument> arguments() const { return Copy(arguments_); }
   size_t inputs_count() const { return Copy(inputs_).size(); }
   std::map<uint32_t, ThreadRow> threads() const { return Copy(threads_); }
 
@@ -158,6 +164,7 @@ class RecordingSink final : public CaptureSink {
       EXPECT_GE(row.start_ns + row.duration_ns, last) << "out of order";
       last = row.start_ns + row.duration_ns;
       ranges_.push_back({{thread, NameOf(row.name)}, row});
+      ++range_counts_[thread];
     }
     bytes_ += static_cast<int64_t>(rows.size_bytes());
   }
@@ -230,6 +237,15 @@ class RecordingSink final : public CaptureSink {
   void Take(uint32_t, std::span<const ModuleRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     modules_.insert(modules_.end(), rows.begin(), rows.end());
   }
+  void Take(uint32_t, std::span<const ArgumentRow> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (const ArgumentRow& row : rows) {
+      EXPECT_EQ(row.of, kArgumentOfRange);
+      EXPECT_LT(row.row, range_counts_[row.of_thread]) << "an argument before its range";
+      const bool is_text = row.type == ArgumentType::kJson;
+      arguments_.push_back(
+          {NameOf(row.key), is_text ? NameOf(static_cast<uint32_t>(row.value)) : "", row});
+    }
+  }
   // Kinds that only imports have.
   template <typename Row>
   void Take(uint32_t, std::span<const Row>) {
@@ -242,6 +258,7 @@ class RecordingSink final : public CaptureSink {
   std::map<uint32_t, std::string> names_;
   std::map<uint32_t, ThreadRow> threads_;
   std::map<uint32_t, int64_t> last_end_ns_;
+  std::map<uint32_t, uint32_t> range_counts_;  // By thread.
   std::vector<Range> ranges_;
   std::vector<Instant> instants_;
   std::vector<Counter> counters_;
@@ -260,6 +277,7 @@ class RecordingSink final : public CaptureSink {
   std::vector<Block> blocks_;
   std::vector<StackRow> stacks_;
   std::vector<ModuleRow> modules_;
+  std::vector<Argument> arguments_;
 };
 
 // Remembers what it is told, and waits for it.

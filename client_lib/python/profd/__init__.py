@@ -5,7 +5,7 @@
     profd.init()                            # a no-op where no daemon runs
     for batch in loader:
         profd.step()                        # a new training step begins
-        with profd.annotate("forward"):
+        with profd.annotate("forward", batch=len(batch)):   # arguments are shown in traces
             loss = model(batch)
         profd.counter("loss", loss)
 
