@@ -25,7 +25,7 @@ async def requests():
     await asyncio.gather(*[request(i) for i in range(1, 4)])
 while True:
     profd.step()
-    with profd.annotate("forward", batch=7, text="x" * 300, **{"External id": "mine"}):
+    with profd.annotate("forward", batch=7, bytes=5, stream="s", text="x" * 300, **{"External id": "mine"}):
         time.sleep(0.002)
     asyncio.run(requests())
 """
@@ -90,6 +90,10 @@ class ArgumentsTest(harness.EndToEndTest):
 
         imported = self.daemon.ctl('import', chrome, '--json')
         self.assertEqual(imported.status, DONE, imported.err)
+        again = self.export(imported.json['captures'][0], 'again.json')
+        for name in ('forward', 'request'):
+            self.assertEqual([event['args'] for event in self.slices(again, name)],
+                             [event['args'] for event in self.slices(chrome, name)])
 
     @unittest.skipUnless(importlib.util.find_spec('torch'), 'no torch')
     def test_the_text_of_record_function_is_in_exports(self):
