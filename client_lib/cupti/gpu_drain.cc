@@ -55,10 +55,14 @@ void AwaitLaunches(Work* work) {
   }
 }
 
-// Of the window's calls and of what they launched, everything is here.
+// Of the window's calls and of what they launched, everything is here. With graphs it is not known:
+// the launch has work once one of its nodes is here.
 bool IsWindowWhole(Work* work) {
+  const uint64_t* counts = work->decoder.counts();
   if (!work->decoder.knows_calls() || work->calls_off_ns == 0 || g_tracer.calls_are_enabled() ||
-      g_pool.marked() != 0) {
+      g_pool.marked() != 0 || work->decoder.may_miss_nodes() ||
+      counts[wire::kGpuDroppedByCupti] + counts[wire::kGpuCorrupt] + g_pool.discarded_count() !=
+          0) {
     return false;
   }
   const LaunchTracker::Missing missing = work->decoder.MissingWork();
@@ -74,7 +78,7 @@ void CountLostBuffers(Work* work) {
 }
 
 // After the last flush. Work that was under way then may still be written to a buffer, which takes
-// another flush to come back.
+// another flush to come back. Later and later, as CUPTI's locks are the program's, too.
 void AwaitBuffers(Work* work) {
   const uint64_t flush_ns = NowNs();
   const auto is_done = [flush_ns] {
@@ -82,12 +86,13 @@ void AwaitBuffers(Work* work) {
     return g_pool.outstanding() == 0 ||
            (g_pool.CountHoldingRecords() == 0 && NowNs() - flush_ns > kWriteTimeoutNs);
   };
-  for (;;) {
+  for (uint64_t pause_ns = kReflushNs;; pause_ns *= 2) {
     const uint64_t waited_ns = NowNs() - flush_ns;
     const uint64_t timeout_ns = ReturnTimeoutNs();
     if (waited_ns >= timeout_ns) return;
     const uint64_t left_ns = timeout_ns - waited_ns;
-    if (DecodeUntil(work, left_ns < kReflushNs ? left_ns : kReflushNs, is_done)) return;
+    if (DecodeUntil(work, left_ns < pause_ns ? left_ns : pause_ns, is_done)) return;
+    if (g_exit_gate.is_leaving() || CannotGoOn(work) || IsWindowWhole(work)) return;
     g_tracer.Flush(false);
   }
 }
