@@ -301,7 +301,10 @@ QualityCheck Perturbation(const Subject& subject) {
             .sentence = StrCat("slow-down through recording ", DescribeSlowdown(slowdown))};
   }
   const double proven = std::max(slowdown.low, 0.0);
-  return {.grade = GradeOf(proven, kSlightlySlower, kMuchSlower, kNever),
+  char grade = GradeOf(proven, kSlightlySlower, kMuchSlower, kNever);
+  // Slower for certain, and maybe by far.
+  if (grade == 'A' && proven > 0 && slowdown.estimate > kMuchSlower) grade = 'B';
+  return {.grade = grade,
           .is_share = true,
           .value = proven,
           .bound = kSlightlySlower,
@@ -329,11 +332,15 @@ QualityCheck Activity(const Subject& subject) {
 QualityCheck GpuRecording(const Subject& subject) {
   const GpuRecord& gpu = subject.record.gpu;
   if (gpu.outcome == GpuOutcome::kBroken) {
-    // How much is missing is not known.
-    return {.grade = gpu.record_count == 0 ? 'D' : 'C',
+    // The tool that has taken CUPTI ended the capture, which says so. Otherwise it is not known how
+    // much is missing.
+    const bool has_nothing = gpu.record_count == 0 && !gpu.cupti_taken;
+    return {.grade = gpu.cupti_taken ? 'B'
+                     : has_nothing   ? 'D'
+                                     : 'C',
             .value = 1,
-            .sentence = gpu.record_count == 0 ? "nothing of the GPU was recorded"
-                                              : "GPU recording stopped early"};
+            .sentence =
+                has_nothing ? "nothing of the GPU was recorded" : "GPU recording stopped early"};
   }
   // Others are not in every version of CUPTI.
   constexpr std::string_view kEssential[] = {"runtime", "driver", "memcpy", "memset",

@@ -138,15 +138,15 @@ std::optional<Interval> ShiftOf(const Logs& during, const Logs& side, const Auto
                   .high = differences[differences.size() - 1 - position]};
 }
 
-// All pairs but those with a few odd steps: one that waited for its user, one that only filled the
-// launch queue.
+// All pairs but those with a few odd steps: one that waited for its user, some that only filled the
+// launch queue. The slowest of the window count: recording may be why.
 Interval RangeOfMost(Logs during, Logs around) {
   std::ranges::sort(during);
   std::ranges::sort(around);
   const size_t inside = during.size() / kOddSteps;
   const size_t outside = around.size() / kOddSteps;
   return {.low = during[inside] - around[around.size() - 1 - outside],
-          .high = during[during.size() - 1 - inside] - around[outside]};
+          .high = during.back() - around[outside]};
 }
 
 // How far `side`'s own change goes from its middle to that of the `during_count` steps beside it.

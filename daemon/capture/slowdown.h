@@ -19,8 +19,9 @@
 //   6. CUPTI that stays in the process slows the steps after the window, too. Then those before it
 //      are the only side. What remains is the shift of the steps after against those before, with
 //      the drift of the steps before.
-// Where the corrected sizes cannot bound the ratio, the interval is the range of all pairs without
-// the tenth of the steps at either end, if that contains 0, so that recording is not blamed.
+// Where the corrected sizes cannot bound the ratio, the interval is the range of pairs, if that
+// contains 0, so that recording is not blamed: it has no confidence of 95 %. A tenth of the steps
+// around the window is left out at either end, and of those in it (from 10 on) at the fast end.
 // Otherwise the slow-down is unknown, with a reason.
 // It is unknown, too, if the interval contains 0 and reaches beyond kMuchSlower: nothing is
 // excluded.

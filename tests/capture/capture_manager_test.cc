@@ -395,6 +395,8 @@ TEST_F(CaptureManagerTest, AGpuThatBrokeOffIsNoGradeA) {
   EXPECT_EQ(QualityGrade(record), "D") << "nothing of the GPU came";
   record.gpu.record_count = 1;
   EXPECT_EQ(QualityGrade(record), "C");
+  record.gpu = {.outcome = GpuOutcome::kBroken, .cupti_taken = true};
+  EXPECT_EQ(QualityGrade(record), "B") << "another tool ended it";
 }
 
 TEST_F(CaptureManagerTest, AGpuThatCannotBeRecordedSaysWhyInTheTargetsWords) {

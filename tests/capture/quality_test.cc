@@ -218,8 +218,12 @@ TEST_F(QualityTest, GpuRecordsThatTablesNeedLowerTheGradeIfTheyAreNotAvailable) 
 }
 
 TEST_F(QualityTest, OnlyASlowDownThatNoiseCannotExplainLowersTheGrade) {
-  record_.slowdown = {.known = true, .estimate = 0.4, .low = 0.05, .high = 0.9};
+  record_.slowdown = {.known = true, .estimate = 0.2, .low = 0.05, .high = 0.9};
   EXPECT_EQ(Grade(), "A");
+  record_.slowdown.estimate = 0.4;
+  EXPECT_EQ(Grade(), "B") << "slower for certain, and maybe by far";
+  record_.slowdown.low = -0.01;
+  EXPECT_EQ(Grade(), "A") << "noise explains it";
   record_.slowdown.low = 0.06;
   EXPECT_EQ(Grade(), "B");
   EXPECT_DOUBLE_EQ(Check("perturbation").value, 0.06);

@@ -93,6 +93,21 @@ TEST(SlowdownTest, AWideIntervalAboveZeroIsKnown) {
   EXPECT_GT(slowdown.high, slowdown.low + kMuchSlower);
 }
 
+// A program that is ahead of its GPU, on an H200: where the launch queue had run empty, some steps
+// only fill it again; the others take what the GPU takes, which drifts by less than 1 %.
+TEST(SlowdownTest, StepsThatFillTheLaunchQueueHideNothing) {
+  const auto ahead = [](int step) {
+    const bool fills = step < 2 || step == 63 || step == 64;
+    return kNsPerMs * (fills ? 23.5 : 36 + 0.003 * step);
+  };
+  const SlowdownRecord slowdown = MeasureSlowdown(Cut(ahead, 63, 20, 20));
+  ASSERT_TRUE(slowdown.known) << slowdown.unknown_reason;
+  EXPECT_LE(slowdown.low, 0);
+  EXPECT_LT(slowdown.high, 0.02);
+  const SlowdownRecord slowed = MeasureSlowdown(Cut(ahead, 63, 20, 20, 1.3));
+  EXPECT_FALSE(slowed.known && slowed.high < 0.29) << "a slow-down is not hidden, either";
+}
+
 TEST(SlowdownTest, TwoKindsOfStepsInOtherSharesAreNoSlowDown) {
   // Of two lengths, evenly; the window happens to hold more of the long ones.
   StepTimes times;
