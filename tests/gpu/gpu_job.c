@@ -1,8 +1,9 @@
 /* A program that keeps a GPU busy in a known way, as a target for run_on_gpu.sh.
  *
- *   gpu_job [--profd FILE] [--standin FILE] busy --lead-ms L [--step-ms S] [--kernels K] [--graph
- * 1] steps of K kernels (10), S ms (200) in all; the CPU is up to L ms ahead. Until SIGTERM.
- *       --graph: and a replay of a CUDA graph, which is made first
+ *   gpu_job [--profd FILE] [--standin FILE] busy --lead-ms L [--step-ms S] [--kernels K]
+ *           [--graph G]
+ *       steps of K kernels (10), S ms (200) in all; the CPU is up to L ms ahead. Until SIGTERM.
+ *       G 1: and a replay of a CUDA graph, which is made first
  *   gpu_job ... launches [--batch N]
  *       N launches (1000) of a kernel that ends at once, then a sync; a line per batch:
  *       {"at_ns": CLOCK_MONOTONIC, "launch_ns": mean of the batch}. Until SIGTERM

@@ -1,5 +1,7 @@
 #include "daemon/report/findings/advice.h"
 
+#include <string_view>
+
 #include "daemon/base/str_cat.h"
 
 namespace profd::report {
@@ -15,9 +17,8 @@ bool ReplaysGraphs(const Facts& facts) {
   return facts.kernels.graph_count > 0 && 2 * facts.kernels.graph_count >= facts.kernels.count;
 }
 
-// A copy of the batch at the start of a step and a read of the loss at its end stay outside of a
-// graph.
-constexpr int64_t kWaitsAroundStep = 2;
+// A copy of the batch, reads of the loss and of a norm, and the like stay outside of a graph.
+constexpr int64_t kWaitsAroundStep = 4;
 
 std::string WaitsInStep(const Facts& facts) {
   const int64_t waits = facts.PerStep(facts.gaps.waiting_call_count);
@@ -30,6 +31,14 @@ std::string WaitsInStep(const Facts& facts) {
   return text;
 }
 
+namespace {
+
+std::string_view OptimizerToo(const Facts& facts) {
+  return facts.program.fused_optimizer ? "" : ", fused optimizers";
+}
+
+}  // namespace
+
 std::string LaunchAdvice(const Facts& facts) {
   if (ReplaysGraphs(facts)) {
     return "The program replays CUDA graphs already, so look between the replays: capture more of "
@@ -37,11 +46,12 @@ std::string LaunchAdvice(const Facts& facts) {
            "graph before this one ends.";
   }
   if (const std::string waits = WaitsInStep(facts); !waits.empty()) {
-    return StrCat("Take out of the step what ends a compiled region or a CUDA graph: ", waits,
-                  ". Then launch fewer kernels, or launch them faster: ",
-                  KindOf(facts) == ProgramKind::kWithoutTorch
-                      ? "fuse kernels that follow each other, and replay CUDA graphs."
-                      : "torch.compile, CUDA graphs, fused optimizers, larger batches.");
+    return StrCat(
+        "Remove from the step the calls that end a compiled region or a CUDA graph: ", waits,
+        ". Then launch fewer kernels, or launch them faster: ",
+        KindOf(facts) == ProgramKind::kWithoutTorch
+            ? "fuse kernels that follow each other, and replay CUDA graphs."
+            : StrCat("torch.compile, CUDA graphs", OptimizerToo(facts), ", larger batches."));
   }
   switch (KindOf(facts)) {
     case ProgramKind::kWithoutTorch:
@@ -50,17 +60,19 @@ std::string LaunchAdvice(const Facts& facts) {
              "each launch more work.";
     case ProgramKind::kInference:
       return "Launch fewer kernels, or launch them faster: torch.compile(mode=\"reduce-overhead\") "
-             "or CUDA graphs for the sizes that are served, and several requests in one batch.";
+             "or CUDA graphs for the sizes that are used, and larger batches: several requests in "
+             "one batch.";
     case ProgramKind::kTraining:
       break;
   }
   if (!facts.time.compile.regions.empty()) {
-    return "Part of the program is compiled already: compile the rest of the step as well, use "
-           "torch.compile(mode=\"reduce-overhead\"), which replays CUDA graphs, fused optimizers, "
-           "and larger batches.";
+    return StrCat(
+        "Part of the program is compiled already: compile the rest of the step as well, use "
+        "torch.compile(mode=\"reduce-overhead\"), which replays CUDA graphs",
+        OptimizerToo(facts), ", and larger batches.");
   }
-  return "Launch fewer kernels, or launch them faster: torch.compile, CUDA graphs, fused "
-         "optimizers, larger batches.";
+  return StrCat("Launch fewer kernels, or launch them faster: torch.compile, CUDA graphs",
+                OptimizerToo(facts), ", larger batches.");
 }
 
 namespace {

@@ -22,7 +22,7 @@ ProgramKind KindOf(const Facts& facts);
 bool ReplaysGraphs(const Facts& facts);
 
 // "25 calls that wait for the GPU (most of all cudaStreamSynchronize in aten::item)", of one step;
-// empty: no more than a copy of the batch and a read of the loss.
+// empty: no more than a graph can leave outside.
 std::string WaitsInStep(const Facts& facts);
 // What to do about kernels that are launched too slowly, or are too many.
 std::string LaunchAdvice(const Facts& facts);

@@ -24,11 +24,12 @@ class EvidenceSums {
     int64_t bytes = 0;
     int64_t start_ns = Evidence::kNoTime;
     int64_t step = -1;
+    int64_t count = 1;  // 0: more time of what was added before.
   };
 
   void Add(const Item& item) {
     Sum& sum = sums_[{item.name, item.detail}];
-    ++sum.count;
+    sum.count += item.count;
     sum.duration_ns += static_cast<uint64_t>(item.duration_ns);
     sum.bytes += static_cast<uint64_t>(item.bytes);
     if (item.duration_ns >= sum.longest_ns) {

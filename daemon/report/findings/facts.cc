@@ -168,6 +168,7 @@ void RecognizeTorch(const store::CaptureReader& reader, ProgramFacts& program) {
     const bool backward = name.starts_with("autograd::") || name.ends_with("Backward0");
     const bool updates = name.starts_with("Optimizer.step#");
     if (backward || updates) program.trains = true;
+    if (name.starts_with("aten::_fused_") && name.ends_with('_')) program.fused_optimizer = true;
     if (backward || updates || name.starts_with("aten::") ||
         name.find("at::native::") != std::string::npos || name.starts_with("_ZN2at6native")) {
       program.uses_torch = true;

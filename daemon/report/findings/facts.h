@@ -45,7 +45,8 @@ struct GapFacts {
   std::vector<Evidence> longest;
   // Because of a call that waited for the GPU, during which nothing could be launched.
   std::vector<Evidence> after_sync;
-  int64_t waiting_call_count = 0;  // Calls that wait for a GPU, in the scope.
+  // Calls that wait for a GPU, in the scope, of threads that launch work.
+  int64_t waiting_call_count = 0;
   // In launch calls of kLongLaunchCallNs or longer: by call and operator, and how much of the time
   // was in calls that launched a kernel for the first time in the capture.
   std::vector<Evidence> long_launches;
@@ -172,6 +173,7 @@ struct ProgramFacts {
   bool uses_torch = false;     // PyTorch was recorded, or operators or kernels have its names.
   bool has_operators = false;  // Operators of it ran in the steps that count.
   bool trains = false;         // A backward pass or the step of an optimizer is recorded.
+  bool fused_optimizer = false;
   bool data_parallel = false;  // torch.nn.DataParallel
   bool gloo = false;           // Collectives of gloo, ...
   int64_t gloo_ns = 0;         // ... and their time in the steps that count.

@@ -2,6 +2,7 @@
 #include <limits>
 #include <optional>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
@@ -17,6 +18,8 @@ namespace {
 constexpr int kParts = 30;
 // A gap that CUDA graphs close is one between launches that follow each other.
 constexpr int64_t kLongestClosableNs = 1'000'000;
+// How far a host gets ahead of its GPU: the driver's queue holds about a thousand launches.
+constexpr int64_t kLongestLeadNs = 100'000'000;
 
 struct Gap {
   int64_t start_ns;
@@ -29,6 +32,7 @@ class GapSweep {
   explicit GapSweep(FactSources& sources) : sources_(sources), split_(sources.scope) {}
 
   absl::StatusOr<GapFacts> Sweep(const TimeReport& time, int64_t mean_step_ns) {
+    longest_lead_ns_ = std::min(mean_step_ns, kLongestLeadNs);
     RETURN_IF_ERROR(ReadHostTimes(time));
     int64_t until_ns = std::numeric_limits<int64_t>::min();
     for (const Activity& activity : sources_.work.activities()) {
@@ -38,12 +42,14 @@ class GapSweep {
       } else if (activity.start_ns > until_ns) {
         AddGap(until_ns, activity);
       }
+      if (activity.call != nullptr) launchers_.insert(activity.call->thread);
       busy_.Add(activity.start_ns, activity.end_ns);
       facts_.explained.Add(activity.start_ns, activity.end_ns);
       if (activity.kind == GpuRowKind::kKernel) kernels_.insert(activity.name);
       until_ns = std::max(until_ns, activity.end_ns);
     }
     if (!busy_.empty()) AddEdge(until_ns, std::numeric_limits<int64_t>::max());
+    for (const uint32_t thread : launchers_) facts_.waiting_call_count += waits_[thread].count;
     facts_.count = static_cast<int64_t>(gaps_.size());
     facts_.late_starts = Longest(late_starts_);
     TakeLongest(mean_step_ns);
@@ -105,13 +111,20 @@ class GapSweep {
       split_.AddHostTime(allocates_[call.name] ? HostCause::kAllocator : HostCause::kWaitingCall,
                          call.start_ns, call.end_ns);
       blockers_.push_back(&call);
-      if (!allocates_[call.name] && sources_.scope.PositionAt(call.start_ns) >= 0) {
-        ++facts_.waiting_call_count;
-      }
+      if (!allocates_[call.name]) CountWait(call);
     }
     std::sort(blockers_.begin(), blockers_.end(),
               [](const auto* a, const auto* b) { return a->end_ns < b->end_ns; });
     return absl::OkStatus();
+  }
+
+  // Calls come by thread, by start. One inside of another, as the driver's in the runtime's, is the
+  // same wait.
+  void CountWait(const GpuAttribution::Call& call) {
+    Waits& waits = waits_[call.thread];
+    if (call.start_ns < waits.end_ns || sources_.scope.PositionAt(call.start_ns) < 0) return;
+    waits.end_ns = call.end_ns;
+    ++waits.count;
   }
 
   // The call that kept the host from launching `next` before the device had nothing left to do: it
@@ -137,7 +150,11 @@ class GapSweep {
                       .blocker = blocker,
                       .blocker_allocates = blocker != nullptr && allocates_[blocker->name]},
                      facts_.explained);
-    const GpuAttribution::Call* const waited = ChargeLostLead(blocker, parts);
+    if (blocker != nullptr && parts.waiting_calls_ns > 0) {
+      // One call may be why several gaps begin.
+      AddWait(*blocker, parts.waiting_calls_ns, start_ns, blocker == lost_by_ ? 0 : 1);
+    }
+    ChargeLostLead(blocker, parts);
     facts_.parts.Add(parts);
     const int64_t counted_ns = parts.total_ns() - parts.profiler_ns;
     if (counted_ns <= 0) return;
@@ -145,13 +162,6 @@ class GapSweep {
     if (parts.late_start_ns > 0) late_starts_.push_back({start_ns, parts.late_start_ns, &next});
     if (static_cast<double>(parts.dispatch_ns) < sources_.thresholds.gap_shortest_ns) {
       facts_.dispatch_ns += parts.dispatch_ns;
-    }
-    if (waited != nullptr && parts.waiting_calls_ns > 0) {
-      after_sync_.Add({.name = sources_.first_ids[waited->name],
-                       .detail = OutermostOp(waited->path),
-                       .duration_ns = parts.waiting_calls_ns,
-                       .start_ns = start_ns,
-                       .step = StepAt(start_ns)});
     }
     if (parts.launch_call_ns > 0) AddLongLaunch(next, parts.launch_call_ns);
     const int64_t launching_ns = parts.dispatch_ns + parts.kernel_wait_ns;
@@ -165,21 +175,33 @@ class GapSweep {
 
   // Without the call that waited for the GPU, the host would be ahead by as long as the call took.
   // What the gap after the call did not use up, later gaps lack: while operators dispatch into an
-  // empty queue, it is because of that call. Returns the call that `parts.waiting_calls_ns` is due
-  // to; nullptr: none is known.
-  const GpuAttribution::Call* ChargeLostLead(const GpuAttribution::Call* blocker,
-                                             IdleParts& parts) {
-    if (blocker != nullptr) {
-      if (allocates_[blocker->name]) return nullptr;
+  // empty queue, it is because of that call. Other host time before a launch uses the lead up, too,
+  // and has causes of its own.
+  void ChargeLostLead(const GpuAttribution::Call* blocker, IdleParts& parts) {
+    if (blocker != nullptr && !allocates_[blocker->name]) {
       const int64_t waited_ns = blocker == lost_by_ ? 0 : blocker->end_ns - blocker->start_ns;
-      lost_lead_ns_ = std::max<int64_t>(lost_lead_ns_ + waited_ns - parts.waiting_calls_ns, 0);
+      if (waited_ns >= lost_lead_ns_) lost_most_ = blocker;
+      lost_lead_ns_ =
+          std::min(std::max<int64_t>(lost_lead_ns_ + waited_ns - parts.waiting_calls_ns, 0),
+                   longest_lead_ns_);
       lost_by_ = blocker;
     }
     const int64_t charged_ns = std::min(lost_lead_ns_, parts.dispatch_ns);
+    const int64_t used_ns = parts.before_launch_ns() - parts.waiting_calls_ns;
+    lost_lead_ns_ = std::max<int64_t>(lost_lead_ns_ - used_ns, 0);
+    if (charged_ns <= 0) return;
+    AddWait(*lost_most_, charged_ns, lost_most_->start_ns, 0);
     parts.dispatch_ns -= charged_ns;
     parts.waiting_calls_ns += charged_ns;
-    lost_lead_ns_ -= charged_ns;
-    return blocker != nullptr ? blocker : charged_ns > 0 ? lost_by_ : nullptr;
+  }
+
+  void AddWait(const GpuAttribution::Call& call, int64_t ns, int64_t start_ns, int64_t count) {
+    after_sync_.Add({.name = sources_.first_ids[call.name],
+                     .detail = OutermostOp(call.path),
+                     .duration_ns = ns,
+                     .start_ns = start_ns,
+                     .step = StepAt(start_ns),
+                     .count = count});
   }
 
   void AddEdge(int64_t start_ns, int64_t end_ns) {
@@ -289,11 +311,19 @@ class GapSweep {
   IntervalSet busy_;
   std::vector<bool> allocates_;                        // By name.
   std::vector<const GpuAttribution::Call*> blockers_;  // By end.
-  absl::flat_hash_set<uint32_t> kernels_;              // Names of those that ran so far.
+  struct Waits {
+    int64_t end_ns = std::numeric_limits<int64_t>::min();  // Of the last one that counts.
+    int64_t count = 0;
+  };
+  absl::flat_hash_map<uint32_t, Waits> waits_;  // By thread.
+  absl::flat_hash_set<uint32_t> launchers_;     // Threads that launch work of the device.
+  absl::flat_hash_set<uint32_t> kernels_;       // Names of those that ran so far.
   std::vector<Gap> gaps_;
   std::vector<Gap> late_starts_;
   int64_t lost_lead_ns_ = 0;  // See ChargeLostLead().
-  const GpuAttribution::Call* lost_by_ = nullptr;
+  int64_t longest_lead_ns_ = 0;
+  const GpuAttribution::Call* lost_by_ = nullptr;    // The last call that added to it.
+  const GpuAttribution::Call* lost_most_ = nullptr;  // The one that most of it is due to.
   EvidenceSums after_sync_;
   EvidenceSums long_launches_;
 };

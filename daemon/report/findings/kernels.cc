@@ -15,6 +15,7 @@
 #include "daemon/report/findings/copies.h"
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
+#include "daemon/report/findings/rules.h"
 #include "daemon/report/gpu/occupancy.h"
 #include "daemon/report/index/place_index.h"
 #include "daemon/report/index/stack_table.h"
@@ -451,9 +452,11 @@ absl::Status FindTinyKernels(FactSources& sources, KernelFacts& kernels) {
     const PathLaunches& op = by_op[name];
     row.name = sources.Name(name);
     row.count = sources.calls_of_name[name];
-    row.detail = StrCat(op.small_kernels / std::max<int64_t>(row.count, 1),
-                        " small kernels a call, which run for ", op.kernel_ns / 1000,
-                        " us in all; the time is that of the gaps before them");
+    const int64_t calls = std::max<int64_t>(row.count, 1);
+    row.detail =
+        StrCat((op.small_kernels + calls / 2) / calls, " small kernels a call, which run for ",
+               TimeText(static_cast<int64_t>(op.kernel_ns) / calls),
+               "; the time is that of the gaps before them");
   });
   return AddLines(sources, kernels.tiny_ops);
 }

@@ -45,7 +45,8 @@ std::vector<std::string_view> RuleIds();
 // True for rules that measure how much time is lost without naming a cause.
 bool IsSymptom(std::string_view id);
 
-// It will end for lack of memory, or has. Comes before one that is slow.
+// Whether the run will end for lack of memory, or has. Such a finding comes before one that costs
+// time.
 bool EndsTheRun(const Finding& finding);
 Severity SeverityOfShare(double share);  // Of a step.
 // A cause that explains at least this share of a symptom comes before it.

@@ -142,10 +142,6 @@ RuleResult CudaGraph(const Facts& facts, const FindingThresholds& thresholds) {
   if (facts.calls.call_count == 0) {
     return Needs("CUDA API calls (profctl trace --gpu default)");
   }
-  if (const std::string waits = WaitsInStep(facts); !waits.empty()) {
-    return Needs(StrCat("a step that can be recorded: this one has ", waits,
-                        ", which no CUDA graph can hold"));
-  }
   const int64_t ns = facts.gaps.closable_ns;
   RuleResult result;
   Finding& finding = result.finding;
@@ -154,8 +150,9 @@ RuleResult CudaGraph(const Facts& facts, const FindingThresholds& thresholds) {
   const bool alike =
       facts.kernels.alike_steps >= 2 && static_cast<double>(facts.kernels.alike_steps) >=
                                             kAlikeShare * static_cast<double>(facts.scope.count);
+  // A graph holds no call that waits: what is said of late launches names these first.
   result.fired = finding.value > finding.threshold && alike && facts.kernels.graph_count == 0 &&
-                 facts.events.graph_launch_count == 0;
+                 facts.events.graph_launch_count == 0 && WaitsInStep(facts).empty();
   finding.measured = StrCat(
       facts.kernels.alike_steps, " of ", facts.scope.count,
       " steps launch the same kernels with the same grids. The GPU is idle between them for ",

@@ -221,7 +221,8 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
               facts.scope.has_steps ? " a step (" : " (",
               PercentText(static_cast<double>(first->saving_ns_per_step) /
                           static_cast<double>(std::max<int64_t>(facts.StepNs(), 1))),
-              "), with ", ToString(first->confidence), " confidence.");
+              facts.LooksIdlerThanItIs() ? " of an unrecorded step" : "", "), with ",
+              ToString(first->confidence), " confidence.");
   }
   return text;
 }

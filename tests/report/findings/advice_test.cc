@@ -49,6 +49,14 @@ TEST_F(AdviceTest, TrainingIsToldOfOptimizers) {
               AllOf(HasSubstr("torch.compile"), HasSubstr("optimizers")));
 }
 
+TEST_F(AdviceTest, AnOptimizerThatIsFusedIsNotToBeFused) {
+  LaunchBound("aten::mm");
+  Trains();
+  reader_.Range(main_, "aten::_fused_adamw_", 4 * kMs, 4 * kMs + 50);
+  EXPECT_THAT(Find("IDLE_HOST_WAIT").advice,
+              AllOf(HasSubstr("torch.compile"), Not(HasSubstr("optimizers"))));
+}
+
 TEST_F(AdviceTest, AServerIsToldOfBatchesInsteadOfOptimizers) {
   LaunchBound("aten::mm");
   EXPECT_THAT(Find("IDLE_HOST_WAIT").advice,

@@ -12,7 +12,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 
 class WaitingCallsTest : public FindingsFixture {
@@ -68,8 +67,6 @@ TEST_F(WaitingCallsTest, AHostThatWasNotAheadLosesNoMoreThanItWaited) {
 TEST_F(WaitingCallsTest, AStepThatWaitsInBetweenIsNoCudaGraph) {
   WaitForEach(20);
   EXPECT_THAT(Fired(), Not(Contains("CUDA_GRAPH")));
-  EXPECT_THAT(NeedsOf("CUDA_GRAPH"),
-              AllOf(HasSubstr("20 calls that wait for the GPU"), HasSubstr("aten::item")));
 }
 
 TEST_F(WaitingCallsTest, AWaitAtEachEndOfTheStepPreventsNoGraph) {
@@ -86,7 +83,6 @@ TEST_F(WaitingCallsTest, AWaitAtEachEndOfTheStepPreventsNoGraph) {
         .ApiCall(main_, "cudaStreamSynchronize", at + 9'200 * kUs, at + 9'210 * kUs, 0);
   }
   EXPECT_THAT(Fired(), Contains("CUDA_GRAPH"));
-  EXPECT_THAT(NeedsOf("CUDA_GRAPH"), IsEmpty());
 }
 
 TEST_F(WaitingCallsTest, WhatEndsAGraphComesOutFirst) {
@@ -98,8 +94,54 @@ TEST_F(WaitingCallsTest, WhatEndsAGraphComesOutFirst) {
     }
   }
   EXPECT_THAT(Find("IDLE_HOST_WAIT").advice,
-              HasSubstr("Take out of the step what ends a compiled region or a CUDA graph: 6 "
-                        "calls that wait for the GPU"));
+              HasSubstr("Remove from the step the calls that end a compiled region or a CUDA "
+                        "graph: 6 calls that wait for the GPU"));
+}
+
+TEST_F(WaitingCallsTest, TheDriversCallInsideOfTheRuntimesIsTheSameWait) {
+  WaitThenLaunchLate(10 * kUs);
+  for (int step = 0; step < kSteps; ++step) {
+    for (int i = 0; i < 3; ++i) {
+      const int64_t at = step * kStepNs + kMs + i * 100 * kUs;
+      reader_.ApiCall(main_, "cudaStreamSynchronize", at, at + 4 * kUs, 0)
+          .ApiCall(main_, "cuStreamSynchronize", at + kUs, at + 3 * kUs, 0);
+    }
+  }
+  EXPECT_THAT(Fired(), Contains("CUDA_GRAPH")) << "4 waits a step, not 7";
+}
+
+TEST_F(WaitingCallsTest, OtherHostTimeUsesTheLeadUpToo) {
+  // After the wait, the program is outside of operators for 3 ms.
+  Steps(kSteps);
+  for (int step = 0; step < kSteps; ++step) {
+    const int64_t at = step * kStepNs;
+    Launch({.start_ns = at, .count = 30, .lead_ns = 900 * kUs});
+    reader_.ApiCall(main_, "cudaStreamSynchronize", at + 2 * kMs, at + 3 * kMs + 5 * kUs, 0);
+    Launch({.start_ns = at + 6 * kMs,
+            .count = 100,
+            .kernel_ns = 15 * kUs,
+            .gap_ns = 15 * kUs,
+            .lead_ns = 12 * kUs,
+            .call_ns = 10 * kUs});
+  }
+  EXPECT_NEAR(static_cast<double>(Find("IDLE_HOST_WAIT").saving_ns_per_step), 1.5e6, 0.1e6)
+      << "the 1 ms of lead was gone before";
+}
+
+TEST_F(WaitingCallsTest, ALeadIsNoLongerThanAStep) {
+  Steps(kSteps);
+  // One wait of five steps; then a launch-bound phase.
+  Launch({.start_ns = 0, .count = 90, .lead_ns = 900 * kUs});
+  reader_.ApiCall(main_, "cudaStreamSynchronize", -50 * kMs, 9 * kMs + 5 * kUs, 0);
+  Launch({.start_ns = 9 * kMs + 20 * kUs,
+          .count = 1360,
+          .kernel_ns = 15 * kUs,
+          .gap_ns = 15 * kUs,
+          .lead_ns = 12 * kUs,
+          .call_ns = 10 * kUs});
+  EXPECT_NEAR(static_cast<double>(Find("SYNC_API").saving_ns_per_step), 2e6, 0.3e6)
+      << "10 ms in all, of 20";
+  EXPECT_GT(Find("IDLE_HOST_WAIT").saving_ns_per_step, kMs);
 }
 
 TEST_F(WaitingCallsTest, ABatchFromPageableMemoryIsToBePinned) {

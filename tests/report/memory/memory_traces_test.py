@@ -111,7 +111,7 @@ class MemoryTraces(unittest.TestCase):
         rows = list(csv.reader(io.StringIO(profctl("memory", self.captures[name], "--csv"))))
         self.assertEqual(rows[0], ["device", *report["devices"][0]["sample_columns"]])
         expected = [
-            [device["device"], *map(str, sample)]
+            [device["device"], *("" if value is None else str(value) for value in sample)]
             for device in report["devices"]
             for sample in device["samples"]
         ]
