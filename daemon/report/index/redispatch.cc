@@ -4,6 +4,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/report/index/end_of.h"
+#include "daemon/report/index/lost_parents.h"
 
 namespace profd::report {
 namespace {
@@ -28,8 +29,7 @@ absl::StatusOr<Redispatches> Redispatches::Build(store::CaptureReader& reader) {
   for (OfThread& thread : result.threads_) {
     if (!std::ranges::is_sorted(thread.api_starts)) std::ranges::sort(thread.api_starts);
   }
-  // A parent may be missing, and then depths alone do not tell whose child a range is.
-  result.needs_starts_ |= TotalDrops(reader.record().drops) > 0;
+  result.needs_starts_ |= MayLackParents(reader);
   return result;
 }
 

@@ -14,6 +14,7 @@
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/impossible_times.h"
+#include "daemon/report/index/lost_parents.h"
 #include "daemon/report/index/op_kinds.h"
 #include "daemon/report/index/redispatch.h"
 #include "daemon/report/index/step_lookup.h"
@@ -99,8 +100,8 @@ class SelfTimesByDepth : public SelfTimes {
   std::vector<uint64_t> children_ns_ = std::vector<uint64_t>(2);
 };
 
-// For captures with drops: children whose parent is missing fall to the nearest range
-// around them that was kept. Keeps the ranges no later one has enclosed yet; of too many
+// For captures that may lack parents: their children fall to the nearest range around them that is
+// there. Keeps the ranges no later one has enclosed yet; of too many
 // of those, neighbours are merged, so that a range which began between two of them may
 // miss the older one's time.
 class SelfTimesByTime : public SelfTimes {
@@ -227,7 +228,7 @@ class OpSummary {
   OpSummary(store::CaptureReader& reader, const OpOptions& options, OpKinds& kinds)
       : reader_(reader),
         by_step_(options.by_step),
-        has_losses_(TotalDrops(reader.record().drops) > 0),
+        lacks_parents_(MayLackParents(reader)),
         lookup_(reader.steps()),
         kinds_(kinds),
         by_step_totals_(kinds) {
@@ -247,7 +248,7 @@ class OpSummary {
     if (only.has_value()) {
       ASSIGN_OR_RETURN(filter, SpanOfOnly());
     }
-    if (has_losses_ || by_step_ || only.has_value() || gpu_.has_value()) columns |= kRangeStart;
+    if (lacks_parents_ || by_step_ || only.has_value() || gpu_.has_value()) columns |= kRangeStart;
     RETURN_IF_ERROR(reader_.ForEach<RangeRow>(columns, filter, [&](const RangeBatch& batch) {
       AddBatch(batch);
       return absl::OkStatus();
@@ -454,7 +455,7 @@ class OpSummary {
     if (thread >= threads_.size()) threads_.resize(thread + 1);
     std::unique_ptr<SelfTimes>& times = threads_[thread];
     if (times == nullptr) {
-      if (has_losses_) {
+      if (lacks_parents_) {
         times = std::make_unique<SelfTimesByTime>();
       } else {
         times = std::make_unique<SelfTimesByDepth>();
@@ -472,7 +473,7 @@ class OpSummary {
 
   store::CaptureReader& reader_;
   const bool by_step_;
-  const bool has_losses_;
+  const bool lacks_parents_;
   std::optional<StepRecord> only_;
   StepLookup lookup_;
   std::vector<std::unique_ptr<SelfTimes>> threads_;

@@ -111,6 +111,19 @@ TEST(OpTableTest, ARangeBelowADroppedOneOfItsNameIsACallOfItsOwn) {
   EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"f", {4, 70, 100}}}));
 }
 
+// As profd.annotate() around an await records: the open range of the other task counts in the depth
+// of what follows, and is itself on a lane.
+TEST(OpTableTest, RangesThatFollowOneOfALaneAreNotInsideOfEachOther) {
+  FakeCaptureReader reader;
+  const uint32_t main = reader.AddThread(1, "main");
+  const uint32_t lane = reader.AddThread((1 << 30) | 3, "overlapping ranges of 1");
+  reader.Range(main, "decode", 0, 10, {.depth = 2})
+      .Range(main, "decode", 20, 30, {.depth = 1})
+      .Range(main, "decode", 40, 50, {.depth = 0})
+      .Range(lane, "request", 0, 60);
+  EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"request", {1, 60, 60}}, {"decode", {3, 30, 30}}}));
+}
+
 TEST(OpTableTest, ThreadsDoNotSubtractFromEachOther) {
   FakeCaptureReader reader;
   const uint32_t main = reader.AddThread(1, "main");
