@@ -119,6 +119,7 @@ void EndSpan(uint64_t span);
 // A span as the program carries it: its name and the low bits of its start.
 uint64_t SpanOf(uint32_t name_id, uint64_t start_ticks);
 uint32_t NameOfSpan(uint64_t span);
+// The start exactly, which may be a little after `end_ticks`: clocks of processors differ.
 uint64_t StartOfSpan(uint64_t span, uint64_t end_ticks);
 // A span that nobody will end: counts it as dropped.
 void DropSpan();
