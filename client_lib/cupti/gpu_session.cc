@@ -311,7 +311,7 @@ bool FailArm(ArmFailedReason reason, const char* text) {
 bool GoOnWithoutCuda(Work* work) {
   if ((g_arm.flags & wire::kArmGpuRequired) != 0) {
     return FailArm(ArmFailedReason::kNoCuda,
-                   "this process does not use CUDA (yet); capture with --gpu off, or once it does");
+                   "this process does not use CUDA yet; capture it once it does");
   }
   work->status.flags |= wire::kGpuStatusNoCuda;
   return true;

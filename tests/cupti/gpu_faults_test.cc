@@ -39,7 +39,7 @@ TEST(NoCudaTest, ACaptureThatNeedsAGpuIsRefusedWithTheRemedy) {
   GpuProcess process({.version = ""});
   const Refusal refusal = ArmThatFails(process, GpuArm(GpuMode::kDefault, wire::kArmGpuRequired));
   EXPECT_EQ(refusal.reason, ArmFailedReason::kNoCuda);
-  EXPECT_THAT(refusal.text, HasSubstr("--gpu off"));
+  EXPECT_THAT(refusal.text, HasSubstr("capture it once it does"));
   ExpectGoesOn(process);
 }
 

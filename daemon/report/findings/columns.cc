@@ -125,7 +125,7 @@ const table::Description<Evidence>& EvidenceColumns() {
       {&Evidence::start_ns,
        {.key = "start_ns",
         .title = "Start",
-        .doc = "When it, or the longest one, began; -9223372036854775808, in JSON null: not known",
+        .doc = "When it, or the longest one, began; null: not known",
         .unit = Unit::kNs}}};
   static_assert(Evidence::kNoTime == table::Column::kUnknown);
   return columns;

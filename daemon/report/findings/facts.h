@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "daemon/capture/quality.h"
 #include "daemon/report/findings/findings.h"
@@ -41,6 +42,8 @@ struct GapFacts {
   IdleParts parts;      // Of all idle time in the scope, also at its edges.
   // The part of parts.dispatch_ns in gaps that are not as long as GPU_GAP's shortest.
   int64_t dispatch_ns = 0;
+  // Of it, by the innermost range around the launch; empty: outside any range.
+  absl::flat_hash_map<std::string, int64_t> dispatch_by_op;
   int64_t closable_ns = 0;  // Sum of short gaps before launches that waited for nothing else.
   std::vector<Evidence> longest;
   // Because of a call that waited for the GPU, during which nothing could be launched.

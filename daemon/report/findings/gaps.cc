@@ -51,6 +51,12 @@ class GapSweep {
     if (!busy_.empty()) AddEdge(until_ns, std::numeric_limits<int64_t>::max());
     for (const uint32_t thread : launchers_) facts_.waiting_call_count += waits_[thread].count;
     facts_.count = static_cast<int64_t>(gaps_.size());
+    for (const auto& [path, ns] : dispatch_by_path_) {
+      const RangePaths& paths = sources_.attribution.paths();
+      facts_.dispatch_by_op[path == RangePaths::kNone
+                                ? std::string()
+                                : std::string(sources_.Name(paths[path].name))] += ns;
+    }
     facts_.late_starts = Longest(late_starts_);
     TakeLongest(mean_step_ns);
     const auto describe = [&](uint32_t call, uint32_t op, Evidence& evidence) {
@@ -162,6 +168,7 @@ class GapSweep {
     if (parts.late_start_ns > 0) late_starts_.push_back({start_ns, parts.late_start_ns, &next});
     if (static_cast<double>(parts.dispatch_ns) < sources_.thresholds.gap_shortest_ns) {
       facts_.dispatch_ns += parts.dispatch_ns;
+      if (parts.dispatch_ns > 0) dispatch_by_path_[next.call->path] += parts.dispatch_ns;
     }
     if (parts.launch_call_ns > 0) AddLongLaunch(next, parts.launch_call_ns);
     const int64_t launching_ns = parts.dispatch_ns + parts.kernel_wait_ns;
@@ -320,6 +327,7 @@ class GapSweep {
   absl::flat_hash_set<uint32_t> kernels_;       // Names of those that ran so far.
   std::vector<Gap> gaps_;
   std::vector<Gap> late_starts_;
+  absl::flat_hash_map<uint32_t, int64_t> dispatch_by_path_;
   int64_t lost_lead_ns_ = 0;  // See ChargeLostLead().
   int64_t longest_lead_ns_ = 0;
   const GpuAttribution::Call* lost_by_ = nullptr;    // The last call that added to it.

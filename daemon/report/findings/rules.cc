@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -121,7 +122,9 @@ Severity SeverityOfShare(double share) {
 }
 
 void SetDeviceSaving(const Facts& facts, int64_t ns_per_step, Finding& finding) {
-  if (facts.ShareOfSteps(facts.gaps.parts.before_launch_ns()) >= kHostBoundShare) {
+  double waiting = facts.ShareOfSteps(facts.gaps.parts.before_launch_ns());
+  if (facts.unrecorded.known) waiting = std::min(waiting, facts.unrecorded.IdleShare());
+  if (waiting >= kHostBoundShare) {
     finding.saving_ns_per_step = 0;
     StrAppend(&finding.measured, " Fixing it saves little while the GPU waits for the program.");
     return;
@@ -141,11 +144,21 @@ bool CapByFreeCompute(const Facts& facts, int64_t exposed_ns, int64_t hidden_ns,
 }
 
 std::vector<Evidence> LateLaunchers(const Facts& facts) {
-  std::vector<Evidence> rows;
+  // What is counted, which is less than all of the time before late launches.
+  std::vector<LaunchingOpRow> ops;
   for (const LaunchingOpRow& row : facts.time.launching_ops) {
-    if (rows.size() == kMostEvidence || row.host_wait_ns <= 0) break;
-    rows.push_back(OpEvidence(row));
+    const auto found = facts.gaps.dispatch_by_op.find(row.name);
+    if (found == facts.gaps.dispatch_by_op.end()) continue;
+    ops.push_back(row);
+    ops.back().host_wait_ns = found->second;
   }
+  const size_t shown = std::min(ops.size(), kMostEvidence);
+  std::partial_sort(ops.begin(), ops.begin() + static_cast<ptrdiff_t>(shown), ops.end(),
+                    [](const LaunchingOpRow& a, const LaunchingOpRow& b) {
+                      return std::tie(b.host_wait_ns, a.name) < std::tie(a.host_wait_ns, b.name);
+                    });
+  std::vector<Evidence> rows;
+  for (size_t i = 0; i < shown; ++i) rows.push_back(OpEvidence(ops[i]));
   return rows;
 }
 

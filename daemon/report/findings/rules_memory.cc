@@ -247,7 +247,8 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   }
   finding.advice =
       "Look for tensors that outlive their step: losses summed with their graphs (use .item() or "
-      ".detach()), lists of outputs, caches, hooks.";
+      ".detach()), lists of outputs, caches, hooks. `profctl trace --with memory,stacks` names the "
+      "lines that allocate.";
   finding.evidence =
       MemoryRows(growth.suspects_by_op, "allocated in a step, still alive steps later");
   finding.confidence = growth.step_count >= 10 ? Confidence::kHigh : Confidence::kMedium;
