@@ -240,10 +240,12 @@ PROFD_NOINLINE void EndOnDetourOn(ThreadState* thread, uint32_t stack) {
   begin->session = session;
 }
 
+enum class Started { kYes, kNo, kTooDeep };
+
 // The thread's first operator of a window, no chunk, too deep, a name without a place, a slow
-// clock. Left inside a write where it says true.
-PROFD_NOINLINE bool StartOperatorSlowly(uint32_t name_id, OperatorBegin* begin) {
-  if (!IsRecording()) return false;
+// clock. Left inside a write where it says kYes.
+PROFD_NOINLINE Started StartOperatorSlowly(uint32_t name_id, OperatorBegin* begin) {
+  if (!IsRecording()) return Started::kNo;
   ThreadState* thread = CurrentThreadOrNew();
   WriteGuard guard(thread);
   if ((g_hot.detour.load(std::memory_order_relaxed) & kDetourMarker) != 0) {
@@ -251,20 +253,20 @@ PROFD_NOINLINE bool StartOperatorSlowly(uint32_t name_id, OperatorBegin* begin) 
   }
   Session* session;
   const Entry entry = EnterEpoch(thread, &session);
-  if (entry == Entry::kOff) return false;
+  if (entry == Entry::kOff) return Started::kNo;
   if (entry == Entry::kNoThread) {
     session->CountDrop(wire::kDropNoThreadState);
-    return false;
+    return Started::kNo;
   }
   if (!g_closed_elsewhere.is_empty()) DropClosedElsewhere(thread);
   if (thread->depth >= wire::kMaxRangeDepth) {
     ++thread->depth;
     session->CountDrop(wire::kDropTooDeep);
-    return false;
+    return Started::kTooDeep;
   }
   PlaceRecord(thread, session, begin);
   guard.StayInside();
-  return true;
+  return Started::kYes;
 }
 
 }  // namespace
@@ -299,14 +301,14 @@ bool StartOperator(uint32_t name_id, OperatorBegin* begin) {
   ThreadState* thread = CurrentThread();
   if (PROFD_UNLIKELY(thread == nullptr) ||
       PROFD_UNLIKELY(g_hot.detour.load(std::memory_order_relaxed) != 0)) {
-    return StartOperatorSlowly(name_id, begin);
+    return StartOperatorSlowly(name_id, begin) == Started::kYes;
   }
   EnterWrite(thread);
   if (PROFD_UNLIKELY(g_hot.flag.load(std::memory_order_relaxed) != thread->epoch) ||
       PROFD_UNLIKELY(thread->depth >= thread->depth_limit) ||
       PROFD_UNLIKELY(name_id <= wire::kOtherNameId)) {
     thread->LeaveWrite();
-    return StartOperatorSlowly(name_id, begin);
+    return StartOperatorSlowly(name_id, begin) == Started::kYes;
   }
   PlaceRecord(thread, nullptr, begin);
   return true;
@@ -412,9 +414,11 @@ uint64_t OpenRange(uint32_t name_id) {
 
 uint64_t OpenRangeWith(uint32_t name_id, const void* inputs, uint32_t bytes, uint8_t input_count,
                        uint8_t described_count) {
-  if (!IsRecording()) return 0;
   OperatorBegin begin;
-  if (!StartOperator(name_id, &begin)) return kRangeTooDeep;
+  // As OpenRange() does: StartOperator()'s straight path leaves ranges that others have closed on
+  // the stack.
+  const Started started = StartOperatorSlowly(name_id, &begin);
+  if (started != Started::kYes) return started == Started::kTooDeep ? kRangeTooDeep : 0;
   wire::OperatorEvent* record = begin.record;
   record->sequence = wire::kNoSequence;
   record->forward_thread = 0;

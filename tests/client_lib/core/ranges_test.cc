@@ -11,6 +11,7 @@
 #include <limits>
 #include <thread>
 
+#include "client_lib/core/python_calls.h"
 #include "client_lib/include/profd/profd.hpp"
 #include "tests/client_lib/child.h"
 #include "tests/fakes/fake_daemon.h"
@@ -195,6 +196,44 @@ TEST_F(RangesTest, AThreadWhoseRangesAreAllClosedOnAnotherLosesNone) {
   EXPECT_EQ(contents.CountRanges("request"), kCount);
   EXPECT_THAT(contents.open_ranges, IsEmpty());
   EXPECT_EQ(contents.dropped(), 0u);
+}
+
+// A thread that only opens, while another one closes: none of its ranges is inside of another.
+TEST_F(RangesTest, RangesWithArgumentsThatAreAllClosedOnAnotherThreadAreFlat) {
+  const CaptureContents contents = Capture([] {
+    const uint32_t name = profd_intern("request", 7);
+    for (int i = 0; i < 200; ++i) {
+      const uint64_t range = profd_range_open_with(name, nullptr, 0, 0, 0);
+      std::thread([&] { profd_range_close(range); }).join();
+    }
+    profd_range_begin(&g_inner);
+    profd_range_end();
+  });
+  EXPECT_EQ(contents.CountRanges("request"), 200u);
+  ASSERT_EQ(contents.operators.size(), 200u);
+  for (const auto& arguments : contents.operators) EXPECT_EQ(arguments.event.depth, 0u);
+  EXPECT_THAT(contents.open_ranges, IsEmpty());
+  EXPECT_EQ(contents.dropped(), 0u);
+}
+
+TEST_F(RangesTest, OnlyARangeThatIsTooDeepSaysSo) {
+  uint64_t idle = 1;
+  const CaptureContents contents = Capture(
+      [&] {
+        const uint32_t name = profd_intern("deep", 4);
+        std::vector<uint64_t> open;
+        for (int i = 0; i < 130; ++i) {
+          open.push_back(profd_range_open_with(name, nullptr, 0, 0, 0));
+          EXPECT_EQ(open.back() == 1, i >= 128);
+        }
+        profd_range_close(idle);  // Ends none of those that are too deep.
+        for (int i = 0; i < 2; ++i) profd_range_close(1);
+        profd_range_close(open[127]);
+      },
+      [&] { idle = profd_range_open_with(profd_intern("idle", 4), nullptr, 0, 0, 0); });
+  EXPECT_EQ(contents.ranges.size(), 1u);
+  EXPECT_EQ(contents.open_ranges.size(), 127u);
+  EXPECT_EQ(contents.dropped(), 2u);
 }
 
 TEST_F(RangesTest, ARangeThatEndedWithItsThreadIsNotClosedAgain) {
