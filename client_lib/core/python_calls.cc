@@ -79,7 +79,9 @@ struct Functions {
 constinit Functions g_python{};
 constinit const uint32_t* g_recording_flag = nullptr;
 
-// Of the tuple that annotate() has.
+// What annotate() works with. A static, not the function's `self`: Python pickles a function of C
+// by its name only if that is null or a module. Of whichever copy of the package came first.
+constinit Object g_annotate_parts = nullptr;
 enum Part : intptr_t { kRanges, kAnyCall, kBlockType, kSharedMember, kOpenedMember, kNone };
 
 uint32_t IntOf(Object value) { return static_cast<uint32_t>(g_python.from_int(value)); }
@@ -124,7 +126,8 @@ Object CallWithAll(Object function, const Object* arguments, intptr_t count, Obj
 }
 
 // A new block of the range `shared`.
-Object Block(Object parts, Object shared) {
+Object Block(Object shared) {
+  Object parts = g_annotate_parts;
   Object block = g_python.call_with(g_python.item(parts, kBlockType), nullptr);
   if (block == nullptr) return nullptr;
   if (g_python.set_member(block, g_python.item(parts, kSharedMember), shared) == 0 &&
@@ -136,13 +139,14 @@ Object Block(Object parts, Object shared) {
   return nullptr;
 }
 
-Object Annotate(Object parts, const Object* arguments, intptr_t count, Object names) {
+Object Annotate(Object, const Object* arguments, intptr_t count, Object names) {
+  Object parts = g_annotate_parts;
   if (PROFD_LIKELY(count == 1 && names == nullptr)) {
     Object shared = g_python.find(g_python.item(parts, kRanges), arguments[0]);
     if (PROFD_LIKELY(shared != nullptr)) {
       g_python.keep(shared);
       if (PROFD_LIKELY(__atomic_load_n(g_recording_flag, __ATOMIC_RELAXED) == 0)) return shared;
-      Object block = Block(parts, shared);
+      Object block = Block(shared);
       g_python.release(shared);
       return block;
     }
@@ -176,10 +180,12 @@ PROFD_API void* profd_python_range_function(void* none, uint32_t which) {
 }
 
 PROFD_API void* profd_python_annotate(void* parts, void* module, const char* documentation) {
-  if (!FindPython()) return nullptr;
-  // For good, like the function: of whichever copy of the package comes first.
-  if (g_annotate.documentation == nullptr) g_annotate.documentation = strdup(documentation);
-  return g_python.make(&g_annotate, parts, module);
+  // Another interpreter's objects are none of this one's.
+  if (g_annotate_parts != nullptr || !FindPython()) return nullptr;
+  g_python.keep(parts);
+  g_annotate_parts = parts;
+  g_annotate.documentation = strdup(documentation);  // For good, like the function.
+  return g_python.make(&g_annotate, nullptr, module);
 }
 
 }  // extern "C"

@@ -20,7 +20,8 @@ PROFD_API void* profd_python_range_function(void* none, uint32_t which);
 // alone that is in the dict `ranges` returns ranges[name] while nothing records, and else a
 // Block() whose `_shared` is that and whose `_opened` is None. Any other call is any_call(*args,
 // **kwargs). So a call without keywords makes no dict, which a function of Python with **kwargs
-// does. `documentation` is copied. Null as above.
+// does. `documentation` is copied. Null as above, and after the first call: there is one such
+// function in a process, which pickles by its name.
 PROFD_API void* profd_python_annotate(void* parts, void* module, const char* documentation);
 
 // Opens a range as profd_range_open_id() does, with arguments: what follows the event in

@@ -137,10 +137,18 @@ def _range_function(which: int, name: str) -> Any:
     """
     try:
         make = lib.profd_python_range_function
-        make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_uint32]
-        return make(None, which)
-    except (AttributeError, ValueError):  # An older library, or not CPython.
+    except AttributeError:  # An older library.
         return getattr(lib, name)
+    make.restype, make.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_uint32]
+    return _object_at(make(None, which)) or getattr(lib, name)
+
+
+def _object_at(address: Optional[int]) -> Any:
+    """The object that a C function made, for good. None: it made none, as this is not CPython.
+
+    As a result of the type py_object, null makes ctypes crash.
+    """
+    return address and ctypes.cast(address, ctypes.py_object).value
 
 
 def _open_with_function() -> Any:
@@ -162,12 +170,13 @@ def annotate_function(ranges: dict, any_call: Any, block: type) -> Any:
         return any_call
     try:
         make = lib.profd_python_annotate
-        make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object] * 2 + [ctypes.c_char_p]
-        parts = (ranges, any_call, block, sys.intern("_shared"), sys.intern("_opened"), None)
-        about = "annotate(name, **arguments)\n--\n\n%s" % (any_call.__doc__ or "")  # -OO: none.
-        return make(parts, any_call.__module__, about.encode())
-    except (AttributeError, ValueError):  # An older library, or not CPython.
+    except AttributeError:  # An older library.
         return any_call
+    make.restype, make.argtypes = ctypes.c_void_p, [ctypes.py_object] * 2 + [ctypes.c_char_p]
+    parts = (ranges, any_call, block, sys.intern("_shared"), sys.intern("_opened"), None)
+    about = "annotate(name, /, **arguments)\n--\n\n%s" % (any_call.__doc__ or "")  # -OO: none.
+    # None also where this package is loaded once more, as in another interpreter.
+    return _object_at(make(parts, any_call.__module__, about.encode())) or any_call
 
 
 lib: Any = _load()

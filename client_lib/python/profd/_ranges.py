@@ -4,7 +4,7 @@ import functools
 import inspect
 import threading
 import types
-from typing import Any, Callable, Dict, List, Tuple, TypeVar
+from typing import Any, Callable, Dict, Tuple, TypeVar
 
 from profd._arguments import encode
 from profd._library import (annotate_function, flag, intern_name, lib, namer,
@@ -161,40 +161,52 @@ class _SharedRangeWithArguments(_SharedRange):
         return self
 
 
+_IDLE = (None, None)
+
+
 class _BlockWithArguments(Range):
     """What annotate() returns for a name with arguments: an object for each call.
 
-    It may be made while nothing records, and be entered later, on many threads at once.
+    It may be made while nothing records, be entered later, on many threads at once, and end on
+    another thread.
     """
 
-    # annotate() sets them. `_opened`: by whom, and the handle; the last one last.
-    __slots__ = ("_shared", "_arguments", "_opened")
+    # annotate() sets them. `_entered` is as of _SharedRange, also of what was entered while nothing
+    # records, which has no handle (None): a thread that entered ends its own. What another thread
+    # handed over it takes by popitem(), and puts the rest back under a key that is no thread's.
+    # Each step on the dict is one that no other thread can come between.
+    __slots__ = ("_shared", "_arguments", "_entered")
 
     _shared: _SharedRange
     _arguments: Dict[str, Any]
-    _opened: List[Tuple[int, Any]]
+    _entered: Dict[Any, Tuple[Any, Any]]
 
     def __enter__(self) -> "Range":
+        entered, thread = self._entered, _thread_id()
+        outer = entered.pop(thread, None) if entered else None
         if flag[0]:
             namer.named
             inputs, shared = encode(self._arguments), self._shared
-            self._opened.append((_thread_id(),
-                                 _open_with(shared._id or shared.name_id(), *inputs)))
+            entered[thread] = (_open_with(shared._id or shared.name_id(), *inputs), outer)
+        else:
+            entered[thread] = _IDLE if outer is None else (None, outer)
         return self
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
-        if self._opened:
-            self._leave()
-
-    def _leave(self) -> None:
-        # What this thread entered last; or what another one did, and hands over.
-        opened, thread = self._opened, _thread_id()
-        for at in range(len(opened) - 1, -1, -1):
-            if opened[at][0] == thread:
-                break
-        else:
-            at = -1
-        _close(opened.pop(at)[1])
+        entered, key = self._entered, _thread_id()
+        opened = entered.pop(key, None)
+        if opened is _IDLE:
+            return
+        if opened is None:  # Handed over by another thread, or not entered at all.
+            try:
+                opened = entered.popitem()[1]
+            except KeyError:
+                return
+            key = object()
+        if opened[1] is not None:
+            entered[key] = opened[1]
+        if opened[0] is not None:
+            _close(opened[0])
 
     @property
     def name(self) -> str:
@@ -259,18 +271,22 @@ def _wrap_async_generator(range_, function):
     return wrapper
 
 
-def annotate(name: str, **arguments: Any) -> Range:
+def annotate(name: str, /, **arguments: Any) -> Range:
     """A range of this thread's time: `with annotate("forward"):` or `@annotate("forward")`.
 
     `name` is any str; beyond 4096 bytes of UTF-8 it is cut, and ends with a hash. Ranges nest per thread,
     128 deep; deeper ones are dropped and counted. A process may use 65,536 names; the
     rest become "(other)". An exception passes through and ends the range.
 
-    `arguments` are shown with the range: `with annotate("request", id="r-17", tokens=512):`. A
-    value is a str, int, float, bool, or None; others are shown as str() has them. They become text
-    only while a capture records. Up to 32 arguments are kept, keys of 64 bytes, texts of 256, and
-    4,000 bytes in all; what is cut or left out is counted. Texts that differ from call to call
-    belong here, not into `name`.
+    `arguments` are shown with the range: `with annotate("request", id="r-17", tokens=512):`. Any
+    name will do, also "name": that of the range is given by its position. A value is a str, int,
+    float, bool, or None, a number of numpy, a member of an enum, bytes, or a list or tuple of
+    these, of which the first 16 are shown. Of any other object its type is shown, and of what has a
+    shape and a dtype these too, as in "Tensor(shape=[2, 3], dtype=float32)": neither its __str__()
+    nor its data is asked for, as a value on a GPU would have to be waited for. Use str() yourself
+    for more. Values are looked at only while a capture records. Up to 32 arguments are kept, keys
+    of 64 bytes, texts of 256, and 4,000 bytes in all; what is cut or left out is counted. Texts
+    that differ from call to call belong here, not into `name`.
 
     A `with` block may span an `await` or a `yield`, and then lasts as long as the block:
     what overlaps other ranges of the thread without nesting is on a row of its own.
@@ -283,7 +299,7 @@ def annotate(name: str, **arguments: Any) -> Range:
     block = _BlockWithArguments()
     block._shared = _shared(name)
     block._arguments = arguments
-    block._opened = []
+    block._entered = {}
     return block
 
 
