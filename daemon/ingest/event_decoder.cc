@@ -482,6 +482,11 @@ void EventDecoder::EmitOpen(Thread& thread) {
 
 void EventDecoder::Finish() {
   for (const std::unique_ptr<Thread>& thread : threads_) EmitOpen(*thread);
+  arguments_.Finish([this](uint64_t start_ticks) {
+    return std::ranges::any_of(windows_, [&](const WindowTicks& window) {
+      return start_ticks >= window.start && start_ticks < window.end;
+    });
+  });
   if (wants_gpu_) gpu_.Finish();
 }
 

@@ -200,7 +200,7 @@ bool RangeArguments::SetValue(const wire::OperatorInput& input, std::string_view
       json = JsonText(ToValidUtf8(bytes), IsCut(input));
       break;
     case wire::InputKind::kOther:
-      json = "\"(str() failed)\"";
+      json = "\"(no text)\"";
       break;
     default:
       json = "null";

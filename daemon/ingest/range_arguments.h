@@ -6,7 +6,8 @@
 // ended it: such ranges are remembered.
 //
 // What is missing is counted by range: cut or left out by the target, no room for a text, two
-// arguments of one name, or forgotten because too many others waited.
+// arguments of one name, forgotten because too many others waited, or without their range at the
+// end.
 //
 // Refused, as in event_decoder.h: whatever is no list of keys and values.
 //
@@ -47,13 +48,14 @@ class RecentByStart {
       young_bytes_ = 0;
     }
     young_bytes_ += bytes;
-    young_.emplace(start_ticks, std::move(value));
+    young_.emplace(start_ticks, Entry{std::move(value), bytes});
     return gone;
   }
   // Null: there is none.
   const Value* Find(uint64_t start_ticks) const {
     for (const Map* map : {&young_, &old_}) {
-      if (const auto found = map->find(start_ticks); found != map->end()) return &found->second;
+      if (const auto found = map->find(start_ticks); found != map->end())
+        return &found->second.value;
     }
     return nullptr;
   }
@@ -61,19 +63,34 @@ class RecentByStart {
     for (Map* map : {&young_, &old_}) {
       const auto found = map->find(start_ticks);
       if (found == map->end()) continue;
-      std::optional<Value> value(std::move(found->second));
+      std::optional<Value> value(std::move(found->second.value));
+      if (map == &young_) young_bytes_ -= found->second.bytes;
       map->erase(found);
-      if (map == &young_ && young_.empty()) young_bytes_ = 0;
       return value;
     }
     return std::nullopt;
   }
+  // Forgets all. Returns how many there were whose start `is_counted`.
+  template <typename IsCounted>
+  int64_t Clear(IsCounted is_counted) {
+    int64_t count = 0;
+    for (Map* map : {&young_, &old_}) {
+      for (const auto& [start_ticks, entry] : *map) count += is_counted(start_ticks) ? 1 : 0;
+      map->clear();
+    }
+    young_bytes_ = 0;
+    return count;
+  }
 
  private:
-  using Map = absl::flat_hash_map<uint64_t, Value>;
+  struct Entry {
+    Value value;
+    size_t bytes;
+  };
+  using Map = absl::flat_hash_map<uint64_t, Entry>;
   Map young_;
   Map old_;
-  size_t young_bytes_ = 0;  // Added since it was last empty.
+  size_t young_bytes_ = 0;  // Of what is in it.
 };
 
 class RangeArguments {
@@ -105,6 +122,12 @@ class RangeArguments {
   // It was not.
   void Forget(uint64_t start_ticks) {
     if (!waiting_.empty()) waiting_.Take(start_ticks);
+  }
+
+  // No range comes any more. is_inside(start_ticks): it began in a window, so its range was lost.
+  template <typename IsInside>
+  void Finish(IsInside is_inside) {
+    cut_count_ += waiting_.Clear(is_inside);
   }
 
   // Gives the sink what there is. index_of(thread) is the sink's index of a thread.

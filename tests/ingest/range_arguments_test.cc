@@ -98,7 +98,7 @@ TEST_F(RangeArgumentsTest, EveryTypeIsKeptWithItsRange) {
   Decode(chunk);
   EXPECT_THAT(Arguments(), ElementsAre("0/1 id=\"r-\\\"17\\\"\\u000a\"", "0/1 tokens=-512",
                                        "0/1 share=0.5", "0/1 on=true", "0/1 none=null",
-                                       "0/1 odd=\"(str() failed)\"", "0/1 inf=\"Infinity\""));
+                                       "0/1 odd=\"(no text)\"", "0/1 inf=\"Infinity\""));
   EXPECT_EQ(decoder().counts().event_count, 2);
   EXPECT_EQ(decoder().counts().invalid_count, 0);
   EXPECT_EQ(decoder().counts().unknown_kind_count, 0);
@@ -232,6 +232,49 @@ TEST_F(RangeArgumentsTest, WhatWaitsForRangesThatNeverComeIsBoundedAndCounted) {
   Decode(chunk);
   EXPECT_THAT(Arguments(), SizeIs(1));
   EXPECT_EQ(decoder().counts().invalid_count, 0);
+}
+
+TEST_F(RangeArgumentsTest, ALongRangeKeepsItsOwnHoweverManyShortOnesThereAre) {
+  const std::string value(200, 'x');
+  uint64_t start = kStart + 1;
+  ChunkBuilder first;
+  first.Head(1);
+  ArgumentsAt(start).String("outer").Int(7).AddTo(first);
+  // Another one is in flight at each moment.
+  ArgumentsAt(++start, 1).String("k").String(value).AddTo(first);
+  Decode(first);
+  constexpr int kEach = 100;
+  for (int i = 0; i < 1000; ++i) {
+    ChunkBuilder chunk;
+    chunk.Head(1);
+    for (int j = 0; j < kEach; ++j) {
+      ArgumentsAt(start + 1, 1).String("k").String(value).AddTo(chunk);
+      chunk.Range(start, start, 3, 1);
+      ++start;
+    }
+    Decode(chunk);
+  }
+  ChunkBuilder last;
+  last.Head(1).Range(start, start, 3, 1);
+  last.Range(kStart + 1, start + 1, 2, 0);
+  Decode(last);
+  decoder().Finish();
+  EXPECT_THAT(sink_.arguments(), SizeIs(100'002));
+  EXPECT_EQ(sink_.arguments().back().key, "outer");
+  EXPECT_EQ(CutCount(), 0);
+}
+
+TEST_F(RangeArgumentsTest, ThoseThatNeverFindTheirRangeAreCountedIfTheyBeganInTheWindow) {
+  ChunkBuilder chunk;
+  chunk.Head(1);
+  for (const uint64_t start : {kStart - 50, kStart, kStart + 10, kEnd - 1, kEnd + 10}) {
+    ArgumentsAt(start).String("id").Int(1).AddTo(chunk);
+  }
+  Decode(chunk);
+  EXPECT_EQ(CutCount(), 0);
+  decoder().Finish();
+  EXPECT_THAT(Arguments(), IsEmpty());
+  EXPECT_EQ(CutCount(), 3);
 }
 
 TEST_F(RangeArgumentsTest, TextsAreBoundedAndWhatHasNoRoomIsCounted) {
