@@ -25,7 +25,7 @@ async def requests():
     await asyncio.gather(*[request(i) for i in range(1, 4)])
 while True:
     profd.step()
-    with profd.annotate("forward", batch=7, bytes=5, stream="s", text="x" * 300, **{"External id": "mine"}):
+    with profd.annotate("forward", batch=7, bytes=5, stream=1, correlation=2, text="x" * 300, **{"External id": "mine"}):
         time.sleep(0.002)
     asyncio.run(requests())
 """
@@ -70,6 +70,11 @@ class ArgumentsTest(harness.EndToEndTest):
             self.assertEqual(event['args'].get('batch'), 7)
             self.assertEqual(event['args']['text'], 'x' * 256 + '...')
             self.assertEqual(event['args']['External id (argument)'], 'mine')
+            # With a stream and a correlation it would count as GPU work.
+            self.assertEqual({key: event['args'].get(key) for key in ('stream', 'correlation', 'bytes')},
+                             {'stream': None, 'correlation': None, 'bytes': None})
+            self.assertEqual([event['args'][key + ' (argument)']
+                              for key in ('stream', 'correlation', 'bytes')], [1, 2, 5])
         # They overlap, and each has its own.
         requests = self.slices(chrome, 'request')
         self.assertEqual({(event['args']['id'], event['args']['tokens']) for event in requests},

@@ -119,6 +119,32 @@ TEST_F(RangeArgumentsExportTest, KeysOfTheExportsOwnAreMarkedAndNoKeyIsThereTwic
                                     "Ev Idx (argument)", "finished (argument)", "id"));
 }
 
+TEST_F(RangeArgumentsExportTest, PerfettoHasTheSameKeys) {
+  reader_.Range(main_, "request", 20, 30, {.flags = kRangeOpen});
+  for (const std::string_view key : {"finished", "stream", "id", "id"}) {
+    Give(main_, 0, key, ArgumentType::kInteger, 7);
+  }
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
+  EXPECT_THAT(SliceNamed(trace, "request").annotations,
+              testing::UnorderedElementsAre(
+                  testing::Pair("finished", "false"), testing::Pair("finished (argument)", "7"),
+                  testing::Pair("stream (argument)", "7"), testing::Pair("id", "7")));
+}
+
+// Whoever reads the trace would take the range for GPU work.
+TEST_F(RangeArgumentsExportTest, NoArgumentMakesARangeLookLikeSomethingElse) {
+  reader_.Range(main_, "copy", 20, 30);
+  for (const std::string_view key :
+       {"stream", "correlation", "device", "cbid", "Sequence number", "Fwd thread id", "Python id",
+        "Collective name", "Record function id", "bytes"}) {
+    Give(main_, 0, key, ArgumentType::kInteger, 1);
+  }
+  const JsonValue root = TraceOf(reader_);  // Held against the rules of `profctl check`.
+  const std::vector<std::string> keys = KeysOf(Named(root, "copy")["args"]);
+  EXPECT_THAT(keys, SizeIs(10));
+  for (const std::string& key : keys) EXPECT_TRUE(key.ends_with(" (argument)")) << key;
+}
+
 // TraceOf() takes no JSON that is not strict.
 TEST_F(RangeArgumentsExportTest, HostileArgumentsDoNoHarm) {
   reader_.Range(main_, "a", 0, 10);

@@ -367,8 +367,8 @@ class PerfettoWriter {
       const bool is_open = (edge.flags & kRangeOpen) != 0;
       AddAnnotation(is_open ? "never_ended" : "ended_with_thread", "true", event);
     }
-    for (const RangeArguments::Argument& argument : arguments_.Of(edge.range)) {
-      AddArgument(argument, event);
+    for (const RangeArguments::Shown& shown : arguments_.ShownOf(edge.range)) {
+      AddArgument(shown.key, *shown.argument, event);
     }
     ProtoMessage interned_data;
     bool is_new = !name_was_sent;
@@ -387,9 +387,10 @@ class PerfettoWriter {
     event.Message(event::kDebugAnnotations, message);
   }
 
-  void AddArgument(const RangeArguments::Argument& argument, ProtoMessage& event) const {
+  void AddArgument(std::string_view key, const RangeArguments::Argument& argument,
+                   ProtoMessage& event) const {
     ProtoMessage message;
-    message.Bytes(annotation::kName, arguments_.KeyOf(argument));
+    message.Bytes(annotation::kName, key);
     if (argument.type == ArgumentType::kInteger) {
       message.Signed(annotation::kIntValue, argument.value);
     } else if (argument.type == ArgumentType::kReal) {

@@ -15,15 +15,85 @@
 namespace profd::exporter {
 namespace {
 
-// What exports themselves say of a range.
+// What profd's exports or Kineto themselves say of an event of any kind: readers take an event with
+// a stream and a correlation for GPU work, wherever it stands.
 constexpr auto kOwnKeys = std::to_array<std::string_view>({
     "External id",
     "external id",
     "Ev Idx",
     "finished",
     "began_before_window",
+    "ended_after_window",
     "never_ended",
     "ended_with_thread",
+    "stream",
+    "correlation",
+    "device",
+    "context",
+    "cbid",
+    "queued",
+    "graph id",
+    "graph node id",
+    "grid",
+    "block",
+    "shared memory",
+    "registers per thread",
+    "blocks per SM",
+    "warps per SM",
+    "est. achieved occupancy %",
+    "kind",
+    "bytes",
+    "memory bandwidth (GB/s)",
+    "fromDevice",
+    "inDevice",
+    "toDevice",
+    "result",
+    "wait_on_stream",
+    "wait_on_cuda_event_record_corr_id",
+    "wait_on_cuda_event_id",
+    "cuda_sync_kind",
+    "event_id",
+    "Sequence number",
+    "Fwd thread id",
+    "Record function id",
+    "Concrete Inputs",
+    "Input Dims",
+    "Input Strides",
+    "Input type",
+    "Call stack",
+    "Module Hierarchy",
+    "Python id",
+    "Python parent id",
+    "Python module id",
+    "Python thread",
+    "Trace name",
+    "Trace iteration",
+    "Collective name",
+    "In msg nelems",
+    "Out msg nelems",
+    "In split size",
+    "Out split size",
+    "dtype",
+    "Group size",
+    "Process Group Name",
+    "Process Group Description",
+    "Process Group Ranks",
+    "Global rank start",
+    "Global rank stride",
+    "Rank",
+    "Src Rank",
+    "Dst Rank",
+    "Root Rank",
+    "P2P Peer",
+    "Seq",
+    "Comms Id",
+    "Is asynchronized op",
+    "Total Allocated",
+    "Total Reserved",
+    "Addr",
+    "Bytes",
+    "Device Id",
+    "Device Type",
 });
 
 std::string RealText(int64_t bits) {
@@ -38,50 +108,64 @@ std::string RealText(int64_t bits) {
 absl::StatusOr<RangeArguments> RangeArguments::Read(store::CaptureReader& reader) {
   RangeArguments result(reader.names());
   if (!reader.record().imported.source.empty()) return result;
-  struct Found {
-    uint32_t row;
-    Argument argument;
+  const auto is_kept = [](const ArgumentBatch& batch, size_t i) {
+    return batch.of[i] == kArgumentOfRange &&
+           static_cast<ArgumentType>(batch.type[i]) != ArgumentType::kAbsent;
   };
-  std::map<uint32_t, std::vector<Found>> by_thread;
+  size_t rows = 0;
   size_t count = 0;
   RETURN_IF_ERROR(reader.ForEach<ArgumentRow>([&](const ArgumentBatch& batch) {
-    count += batch.size;
-    if (count > kMostArguments) {
+    rows += batch.size;
+    if (rows > kMostArguments) {
       return absl::ResourceExhaustedError(
           StrCat("the file has more than ", kMostArguments, " arguments"));
     }
+    for (size_t i = 0; i < batch.size; ++i) count += is_kept(batch, i);
+    return absl::OkStatus();
+  }));
+  if (count == 0) return result;
+  std::vector<Argument>& all = result.arguments_;
+  all.reserve(count);
+  RETURN_IF_ERROR(reader.ForEach<ArgumentRow>([&](const ArgumentBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
-      const auto type = static_cast<ArgumentType>(batch.type[i]);
-      if (batch.of[i] != kArgumentOfRange || type == ArgumentType::kAbsent) continue;
-      by_thread[batch.of_thread[i]].push_back(
-          {batch.row[i], {.range = 0, .key = batch.key[i], .value = batch.value[i], .type = type}});
+      if (!is_kept(batch, i)) continue;
+      all.push_back({.range = batch.row[i],
+                     .key = batch.key[i],
+                     .value = batch.value[i],
+                     .type = static_cast<ArgumentType>(batch.type[i]),
+                     .has_range = false,
+                     .thread = batch.of_thread[i]});
     }
     return absl::OkStatus();
   }));
-  if (by_thread.empty()) return result;
-  for (auto& [thread, found] : by_thread) std::ranges::stable_sort(found, {}, &Found::row);
+  std::ranges::stable_sort(all, {}, [](const Argument& argument) {
+    return uint64_t{argument.thread} << 32 | argument.range;
+  });
   struct Place {
-    uint32_t rows = 0;  // Of the thread, so far.
-    size_t next = 0;
+    uint64_t rows;  // Of the thread, so far.
+    size_t next;
   };
   std::map<uint32_t, Place> places;
+  for (size_t i = 0; i < all.size(); ++i) places.try_emplace(all[i].thread, Place{0, i});
   uint32_t first_range = 0;
   RETURN_IF_ERROR(reader.ForEach<RangeRow>(kRangeStart, {}, [&](const RangeBatch& batch) {
     const auto size = static_cast<uint32_t>(batch.size);
-    if (const auto of_thread = by_thread.find(batch.thread); of_thread != by_thread.end()) {
-      Place& place = places[batch.thread];
-      const std::vector<Found>& found = of_thread->second;
-      for (; place.next < found.size() && found[place.next].row < place.rows + size; ++place.next) {
-        Argument argument = found[place.next].argument;
-        argument.range = first_range + (found[place.next].row - place.rows);
-        result.arguments_.push_back(argument);
+    if (const auto of_thread = places.find(batch.thread); of_thread != places.end()) {
+      Place& place = of_thread->second;
+      for (; place.next < all.size() && all[place.next].thread == batch.thread &&
+             all[place.next].range < place.rows + size;
+           ++place.next) {
+        Argument& argument = all[place.next];
+        argument.range = first_range + static_cast<uint32_t>(argument.range - place.rows);
+        argument.has_range = true;
       }
       place.rows += size;
     }
     first_range += size;
     return absl::OkStatus();
   }));
-  std::ranges::stable_sort(result.arguments_, {}, &Argument::range);
+  std::erase_if(all, [](const Argument& argument) { return !argument.has_range; });
+  std::ranges::stable_sort(all, {}, &Argument::range);
   return result;
 }
 
@@ -91,8 +175,15 @@ std::span<const RangeArguments::Argument> RangeArguments::Of(uint32_t range) con
       .first(std::min(kMostOfRange, static_cast<size_t>(of_range.size())));
 }
 
-std::string RangeArguments::KeyOf(const Argument& argument) const {
-  return ForDisplay(names_[argument.key], kMostValueBytes);
+std::vector<RangeArguments::Shown> RangeArguments::ShownOf(uint32_t range) const {
+  std::vector<Shown> shown;
+  for (const Argument& argument : Of(range)) {
+    std::string key = ForDisplay(names_[argument.key], kMostValueBytes);
+    if (std::ranges::find(kOwnKeys, key) != kOwnKeys.end()) key += " (argument)";
+    if (std::ranges::find(shown, key, &Shown::key) != shown.end()) continue;
+    shown.push_back({std::move(key), &argument});
+  }
+  return shown;
 }
 
 std::string RangeArguments::JsonOf(const Argument& argument) const {
@@ -116,17 +207,12 @@ std::string RangeArguments::JsonOf(const Argument& argument) const {
 
 std::string RangeArguments::MembersOf(uint32_t range, size_t max_bytes) const {
   std::string members;
-  std::vector<std::string> keys;
-  for (const Argument& argument : Of(range)) {
-    std::string key = KeyOf(argument);
-    if (std::ranges::find(kOwnKeys, key) != kOwnKeys.end()) key += " (argument)";
-    if (std::ranges::find(keys, key) != keys.end()) continue;
+  if (empty()) return members;
+  for (const Shown& shown : ShownOf(range)) {
     std::string member = members.empty() ? "" : ",";
-    AppendJsonString(key, member);
-    StrAppend(&member, ":", JsonOf(argument));
-    if (members.size() + member.size() > max_bytes) continue;
-    members += member;
-    keys.push_back(std::move(key));
+    AppendJsonString(shown.key, member);
+    StrAppend(&member, ":", JsonOf(*shown.argument));
+    if (members.size() + member.size() <= max_bytes) members += member;
   }
   return members;
 }

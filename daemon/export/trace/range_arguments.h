@@ -1,8 +1,9 @@
 // RangeArguments are the key-value arguments that a recorded program gave its ranges
 // (annotate("request", id="r-17")). Those of imported traces are in source_arguments.h.
 //
-// Memory: 24 bytes per argument. Reads the ranges once more if there are any.
-// Errors: the reader's; RESOURCE_EXHAUSTED for more than kMostArguments.
+// Memory: 24 bytes per argument, and half of that again while Read() sorts them. Reads the
+// arguments twice, and the ranges once more if there are any. Errors: the reader's;
+// RESOURCE_EXHAUSTED for more than kMostArguments.
 #ifndef PROFD_DAEMON_EXPORT_TRACE_RANGE_ARGUMENTS_H_
 #define PROFD_DAEMON_EXPORT_TRACE_RANGE_ARGUMENTS_H_
 
@@ -31,6 +32,13 @@ class RangeArguments {
     uint32_t key;    // A name.
     int64_t value;
     ArgumentType type;
+    bool has_range;   // Within Read(): `range` is that, and no row of the thread.
+    uint32_t thread;  // Within Read().
+  };
+  static_assert(sizeof(Argument) == 24);
+  struct Shown {
+    std::string key;
+    const Argument* argument;
   };
 
   static absl::StatusOr<RangeArguments> Read(store::CaptureReader& reader);
@@ -38,12 +46,13 @@ class RangeArguments {
   bool empty() const { return arguments_.empty(); }
   // Those of a range, in the order in which the program gave them.
   std::span<const Argument> Of(uint32_t range) const;
-  // Its key, as valid UTF-8.
-  std::string KeyOf(const Argument& argument) const;
+  // The same as exports show them. Keys are valid UTF-8, those that viewers know as profd's or
+  // Kineto's own are marked, and each is there once.
+  std::vector<Shown> ShownOf(uint32_t range) const;
   // Its value as JSON; "null" for what is none.
   std::string JsonOf(const Argument& argument) const;
-  // `"id":"r-17","tokens":512`, at most `max_bytes`; what does not fit is left out. Keys that
-  // viewers know as profd's or Kineto's own are marked, and a key is there once.
+  // `"id":"r-17","tokens":512`, at most `max_bytes`; what does not fit is left out. Keys as
+  // ShownOf() has them.
   std::string MembersOf(uint32_t range, size_t max_bytes) const;
 
  private:
