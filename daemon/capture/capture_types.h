@@ -373,8 +373,9 @@ struct TorchRecord {
   int64_t tensor_use_count = 0;
   int64_t note_count = 0;
   int64_t block_count = 0;
-  int64_t folded_count = 0;         // Inside of compilations, left out on purpose.
-  int64_t cut_input_count = 0;      // Operators whose inputs are not all there.
+  int64_t folded_count = 0;  // Inside of compilations, left out on purpose.
+  // Operators whose inputs are not all there, and ranges whose arguments were cut or left out.
+  int64_t cut_input_count = 0;
   int64_t odd_tensor_count = 0;     // Inputs that did not look like the tensor they should be.
   int64_t lost_note_count = 0;      // Notes and blocks for which there was no room.
   int64_t missed_memory_count = 0;  // Events of allocators that came while the library recorded.

@@ -75,8 +75,8 @@ class CaptureSink {
  public:
   virtual ~CaptureSink() = default;
 
-  // Ids count from 1, at most wire::kMaxNames of them; `name` is any bytes up to 4 KiB.
-  // Before the first row that uses the id.
+  // Ids count from 1: at most wire::kMaxNames of the target's names, and as many more as arguments
+  // of ranges have texts. `name` is any bytes up to 4 KiB. Before the first row that uses the id.
   virtual absl::Status AddName(uint32_t id, std::string_view name) = 0;
   // Again with the same index: replaces the name.
   virtual absl::Status AddThread(const ThreadRow& thread) = 0;

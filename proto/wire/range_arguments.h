@@ -7,9 +7,10 @@
 // number of arguments that the program gave, described_count twice that of those that follow.
 //
 //   key    kString, 1 to kMaxArgumentKeyBytes bytes; kInputCut: it was longer
-//   value  kNone, kInt, kDouble, kBool, kString; kInputCut: it was longer. kOther: it has no text.
+//   value  kNone, kInt, kDouble, kBool, kString; kInputCut: it was longer. kOther: none of these.
 //
-// Whoever does not know the scope takes the event for an operator of which no range is kept.
+// A daemon that does not know the scope takes the event for an operator of which no range is kept;
+// where it records no operators, it counts the event as one of an unknown kind.
 #ifndef PROFD_PROTO_WIRE_RANGE_ARGUMENTS_H_
 #define PROFD_PROTO_WIRE_RANGE_ARGUMENTS_H_
 
