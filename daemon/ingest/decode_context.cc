@@ -34,7 +34,8 @@ uint32_t NameTable::IdOf(std::string text, bool may_add, bool& is_new) {
     return known != ids_.end() ? known->second : 0;
   }
   const auto entry = ids_.try_emplace(std::move(text), static_cast<uint32_t>(ids_.size() + 1));
-  const auto& [name, id] = *entry.first;
+  const std::string& name = entry.first->first;
+  const uint32_t id = entry.first->second;
   is_new = entry.second;
   if (is_new) sink_.Do([&](CaptureSink& sink) { return sink.AddName(id, name); });
   return id;

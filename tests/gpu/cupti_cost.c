@@ -168,7 +168,7 @@ static void measure_state(const char* state, int round, int is_after_finalize) {
        "\"calls\": %llu, \"callbacks\": %llu, \"dropped\": %llu, \"ns\": {%s}}",
        state, round, is_after_finalize ? "true" : "false", entered, left, enter_us, failure,
        quieted, launches, (unsigned long long)taken.kernels, (unsigned long long)taken.calls,
-       (unsigned long long)taken.callbacks, (unsigned long long)(taken.dropped + taken.no_buffer),
+       (unsigned long long)taken.callbacks, (unsigned long long)taken.dropped + taken.no_buffer,
        text);
 }
 

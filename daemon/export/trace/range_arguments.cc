@@ -170,9 +170,9 @@ absl::StatusOr<RangeArguments> RangeArguments::Read(store::CaptureReader& reader
 }
 
 std::span<const RangeArguments::Argument> RangeArguments::Of(uint32_t range) const {
-  const auto of_range = std::ranges::equal_range(arguments_, range, {}, &Argument::range);
-  return std::span(of_range.begin(), of_range.end())
-      .first(std::min(kMostOfRange, static_cast<size_t>(of_range.size())));
+  const auto first = std::ranges::lower_bound(arguments_, range, {}, &Argument::range);
+  const auto last = std::ranges::upper_bound(arguments_, range, {}, &Argument::range);
+  return std::span(first, last).first(std::min(kMostOfRange, static_cast<size_t>(last - first)));
 }
 
 std::vector<RangeArguments::Shown> RangeArguments::ShownOf(uint32_t range) const {

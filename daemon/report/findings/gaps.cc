@@ -260,6 +260,7 @@ class GapSweep {
                       [](const Gap& a, const Gap& b) { return a.counted_ns > b.counted_ns; });
     gaps.resize(shown);
     std::vector<Evidence> rows;
+    rows.reserve(shown);
     for (const Gap& gap : gaps) rows.push_back(Describe(gap));
     return rows;
   }
