@@ -189,8 +189,8 @@ uint32_t NameOfSpan(uint64_t span) {
 
 uint64_t StartOfSpan(uint64_t span, uint64_t end_ticks) {
   const uint64_t duration = (end_ticks - (span >> kSpanNameBits)) & kSpanTicksMask;
-  // Clocks of two processors may differ by a little: it began after its end. Its start is what it is
-  // known by.
+  // Clocks of two processors may differ by a little: it began after its end. Its start is what it
+  // is known by.
   const uint64_t ahead = kSpanTicksMask - duration + 1;
   if (ahead < kJitterTicks) return end_ticks + ahead;
   return duration < end_ticks ? end_ticks - duration : 0;
