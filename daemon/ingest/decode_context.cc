@@ -28,7 +28,7 @@ uint32_t NameTable::LookUp(uint32_t wire_id) {
   return slot;
 }
 
-uint32_t NameTable::IdOf(std::string text, bool may_add, bool& is_new) {
+uint32_t NameTable::IdOf(std::string&& text, bool may_add, bool& is_new) {
   if (!may_add) {
     const auto known = ids_.find(text);
     return known != ids_.end() ? known->second : 0;

@@ -89,7 +89,7 @@ class NameTable {
     return name != kNotAsked ? name : LookUp(wire_id);
   }
   // The id of a text; 0: it is not there, and `may_add` is false. `is_new`: it was added.
-  uint32_t IdOf(std::string text, bool may_add, bool& is_new);
+  uint32_t IdOf(std::string&& text, bool may_add, bool& is_new);
   const NameReader& reader() const { return reader_; }
 
  private:
