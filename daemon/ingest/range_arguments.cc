@@ -17,7 +17,7 @@ constexpr std::string_view kArgumentOfTorch = "args";
 
 size_t PaddedSize(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
-// The bytes of a value behind its head; nullopt: it is none.
+// The bytes of a value after its head; nullopt: it is none.
 std::optional<size_t> ValueSize(const wire::OperatorInput& input) {
   switch (static_cast<wire::InputKind>(input.kind)) {
     case wire::InputKind::kNone:

@@ -131,7 +131,7 @@ TEST_F(RangeArgumentsExportTest, PerfettoHasTheSameKeys) {
                   testing::Pair("stream (argument)", "7"), testing::Pair("id", "7")));
 }
 
-// Whoever reads the trace would take the range for GPU work.
+// Readers of the trace would take the range for GPU work.
 TEST_F(RangeArgumentsExportTest, NoArgumentMakesARangeLookLikeSomethingElse) {
   reader_.Range(main_, "copy", 20, 30);
   for (const std::string_view key :

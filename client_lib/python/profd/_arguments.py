@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Tuple
 _MAX_ARGUMENTS = 32
 _MAX_KEY_BYTES = 64
 _MAX_TEXT_BYTES = 256
-_MAX_BYTES = 4096 - 48  # What an event has room for behind its head.
+_MAX_BYTES = 4096 - 48  # What an event has room for after its head.
 _NONE, _INT, _DOUBLE, _BOOL, _STRING, _OTHER = 0, 3, 4, 5, 6, 15
 _CUT = 1 << 2
 _INT64_BITS = 63
