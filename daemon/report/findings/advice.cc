@@ -77,7 +77,7 @@ std::string LaunchAdvice(const Facts& facts) {
 
 namespace {
 
-// What waits is the copy of a batch from pageable memory.
+// Whether the calls that wait copy batches from pageable memory.
 bool WaitsForBatches(const Facts& facts) {
   if (facts.gaps.after_sync.empty() || facts.copies.pageable_ns <= 0 ||
       facts.copies.pageable_to_host_ns > 0) {

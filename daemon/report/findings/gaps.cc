@@ -11,6 +11,7 @@
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/findings/idle_split.h"
 #include "daemon/report/index/waiting_calls.h"
+#include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
 namespace {
@@ -20,6 +21,7 @@ constexpr int kParts = 30;
 constexpr int64_t kLongestClosableNs = 1'000'000;
 // How far a host gets ahead of its GPU: the driver's queue holds about a thousand launches.
 constexpr int64_t kLongestLeadNs = 100'000'000;
+constexpr int64_t kLongestWaitNs = int64_t{1} << 60;
 
 struct Gap {
   int64_t start_ns;
@@ -186,7 +188,11 @@ class GapSweep {
   // and has causes of its own.
   void ChargeLostLead(const GpuAttribution::Call* blocker, IdleParts& parts) {
     if (blocker != nullptr && !allocates_[blocker->name]) {
-      const int64_t waited_ns = blocker == lost_by_ ? 0 : blocker->end_ns - blocker->start_ns;
+      // Times of an imported file may be anything.
+      const int64_t waited_ns =
+          blocker == lost_by_ ? 0
+                              : std::clamp<int64_t>(Difference(blocker->end_ns, blocker->start_ns),
+                                                    0, kLongestWaitNs);
       if (waited_ns >= lost_lead_ns_) lost_most_ = blocker;
       lost_lead_ns_ =
           std::min(std::max<int64_t>(lost_lead_ns_ + waited_ns - parts.waiting_calls_ns, 0),

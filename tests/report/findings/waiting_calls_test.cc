@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 
 #include "tests/report/findings/findings_fixture.h"
@@ -18,6 +19,16 @@ class WaitingCallsTest : public FindingsFixture {
  protected:
   static constexpr int kSteps = 5;
 
+  // Kernels of 15 us, each launched only when the one before it has ended.
+  void LaunchLate(int64_t start_ns, int count, int64_t gap_ns) {
+    Launch({.start_ns = start_ns,
+            .count = count,
+            .kernel_ns = 15 * kUs,
+            .gap_ns = gap_ns,
+            .lead_ns = 12 * kUs,
+            .call_ns = 10 * kUs});
+  }
+
   // In each step the GPU works for 4 ms; a call waits for it for `waited_ns`; and from then on each
   // kernel is launched when the one before it has ended, 3 ms of gaps in all.
   void WaitThenLaunchLate(int64_t waited_ns) {
@@ -27,12 +38,7 @@ class WaitingCallsTest : public FindingsFixture {
       Launch({.start_ns = at, .count = 40, .lead_ns = 900 * kUs});
       reader_.ApiCall(main_, "cudaStreamSynchronize", at + 4 * kMs - waited_ns + 5 * kUs,
                       at + 4 * kMs + 5 * kUs, 0);
-      Launch({.start_ns = at + 4 * kMs + 20 * kUs,
-              .count = 200,
-              .kernel_ns = 15 * kUs,
-              .gap_ns = 15 * kUs,
-              .lead_ns = 12 * kUs,
-              .call_ns = 10 * kUs});
+      LaunchLate(at + 4 * kMs + 20 * kUs, 200, 15 * kUs);
     }
   }
 
@@ -73,12 +79,7 @@ TEST_F(WaitingCallsTest, AWaitAtEachEndOfTheStepPreventsNoGraph) {
   Steps(kSteps);
   for (int step = 0; step < kSteps; ++step) {
     const int64_t at = step * kStepNs;
-    Launch({.start_ns = at + 100 * kUs,
-            .count = 200,
-            .kernel_ns = 15 * kUs,
-            .gap_ns = 30 * kUs,
-            .lead_ns = 12 * kUs,
-            .call_ns = 10 * kUs});
+    LaunchLate(at + 100 * kUs, 200, 30 * kUs);
     reader_.ApiCall(main_, "cudaStreamSynchronize", at + 10 * kUs, at + 15 * kUs, 0)
         .ApiCall(main_, "cudaStreamSynchronize", at + 9'200 * kUs, at + 9'210 * kUs, 0);
   }
@@ -117,12 +118,7 @@ TEST_F(WaitingCallsTest, OtherHostTimeUsesTheLeadUpToo) {
     const int64_t at = step * kStepNs;
     Launch({.start_ns = at, .count = 30, .lead_ns = 900 * kUs});
     reader_.ApiCall(main_, "cudaStreamSynchronize", at + 2 * kMs, at + 3 * kMs + 5 * kUs, 0);
-    Launch({.start_ns = at + 6 * kMs,
-            .count = 100,
-            .kernel_ns = 15 * kUs,
-            .gap_ns = 15 * kUs,
-            .lead_ns = 12 * kUs,
-            .call_ns = 10 * kUs});
+    LaunchLate(at + 6 * kMs, 100, 15 * kUs);
   }
   EXPECT_NEAR(static_cast<double>(Find("IDLE_HOST_WAIT").saving_ns_per_step), 1.5e6, 0.1e6)
       << "the 1 ms of lead was gone before";
@@ -133,12 +129,7 @@ TEST_F(WaitingCallsTest, ALeadIsNoLongerThanAStep) {
   // One wait of five steps; then a launch-bound phase.
   Launch({.start_ns = 0, .count = 90, .lead_ns = 900 * kUs});
   reader_.ApiCall(main_, "cudaStreamSynchronize", -50 * kMs, 9 * kMs + 5 * kUs, 0);
-  Launch({.start_ns = 9 * kMs + 20 * kUs,
-          .count = 1360,
-          .kernel_ns = 15 * kUs,
-          .gap_ns = 15 * kUs,
-          .lead_ns = 12 * kUs,
-          .call_ns = 10 * kUs});
+  LaunchLate(9 * kMs + 20 * kUs, 1360, 15 * kUs);
   EXPECT_NEAR(static_cast<double>(Find("SYNC_API").saving_ns_per_step), 2e6, 0.3e6)
       << "10 ms in all, of 20";
   EXPECT_GT(Find("IDLE_HOST_WAIT").saving_ns_per_step, kMs);
@@ -158,16 +149,18 @@ TEST_F(WaitingCallsTest, ABatchFromPageableMemoryIsToBePinned) {
   EXPECT_THAT(Find("SYNC_API").advice, HasSubstr("pin_memory=True"));
 }
 
+TEST_F(WaitingCallsTest, AWaitOfAnyLengthIsSafe) {
+  WaitThenLaunchLate(500 * kUs);
+  reader_.ApiCall(main_, "cudaStreamSynchronize", INT64_MIN / 2 - 10, 9 * kMs, 0)
+      .ApiCall(main_, "cudaStreamSynchronize", INT64_MIN + 1, INT64_MAX - 1, 0);
+  EXPECT_LE(Find("SYNC_API").saving_ns_per_step, kStepNs);
+}
+
 TEST_F(WaitingCallsTest, ARunThatFillsTheMemoryIsToldOfThatFirst) {
   Steps(12);
   reader_.mutable_record().torch.memory = true;
   for (int step = 0; step < 12; ++step) {
-    Launch({.start_ns = step * kStepNs + 100 * kUs,
-            .count = 200,
-            .kernel_ns = 15 * kUs,
-            .gap_ns = 30 * kUs,
-            .lead_ns = 12 * kUs,
-            .call_ns = 10 * kUs});
+    LaunchLate(step * kStepNs + 100 * kUs, 200, 30 * kUs);
     reader_.Allocate(main_, step * kStepNs + kMs,
                      0x100000 + static_cast<uint64_t>(step) * 0x100000000, int64_t{1} << 30,
                      {.total_allocated_bytes = int64_t{step + 1} << 30, .device_type = 1});

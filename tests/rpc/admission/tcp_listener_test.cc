@@ -313,7 +313,7 @@ TEST_F(TcpListenerTest, FarAboveTheMemoryMarkWhatIsNotSmallEndsWhenItIsReadFrom)
   absl::SleepFor(MemoryRelief::kLookInterval);
   used = 126;
   Pass(small, small_here, 1);  // Sees it.
-  EXPECT_FALSE(HasHungUp(loud)) << "nobody has read from it";
+  EXPECT_FALSE(HasHungUp(loud)) << "it was not read from";
   while (TryPass(loud, loud_here, 100)) {
   }
   EXPECT_TRUE(HasHungUp(loud));
