@@ -427,7 +427,7 @@ uint64_t OpenRangeWith(uint32_t name_id, const void* inputs, uint32_t bytes, uin
   record->input_count = input_count;
   record->described_count = described_count;
   record->stack_id = wire::kNoStackId;
-  memcpy(record + 1, inputs, bytes);
+  if (bytes != 0) memcpy(record + 1, inputs, bytes);
   const uint64_t start_ticks =
       FinishOperator(&begin, name_id, wire::RangeCategory::kUser,
                      static_cast<uint32_t>(sizeof(*record)) + bytes, kIdentityStack);
