@@ -86,13 +86,11 @@ class Container(Program):
                   'exec "$@"')
         variables = {key: value for key, value in os.environ.items()
                      if not key.startswith('PROFD_')}
-        self.process = subprocess.Popen(
+        self.start(
             ['unshare', *namespaces, '--fork', '--mount', '--mount-proc', 'sh', '-c', inside, 'sh',
              PYTHON, HERE / 'profiled_training.py', '/unused'],
-            env={**variables, 'PYTHONPATH': '/mnt/client/current/profd/_inject', 'PROFD_SOCKET_DIR': '/mnt'},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            start_new_session=True)
-        self.pid = self.process.pid
+            {**variables, 'PYTHONPATH': '/mnt/client/current/profd/_inject',
+             'PROFD_SOCKET_DIR': '/mnt'})
 
 
 class ContainerTest(TorchTest):

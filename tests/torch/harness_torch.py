@@ -11,11 +11,13 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / 'e2e'))
 import harness  # noqa: E402
 
+MOST_ERROR_BYTES = 4000
 PYTHON = os.environ.get('PROFD_TORCH_PYTHON', '/usr/bin/python3')
 
 
@@ -56,10 +58,13 @@ class Program:
         if traced:
             command = [str(harness.PROFCTL), 'run', '--socket-dir', str(socket_dir), '--', *command]
         library = {'PROFD_CLIENT_LIB': str(harness.LIBRARY)} if traced else {'PROFD_DISABLE': '1'}
+        self.start(command, {**harness.environment(socket_dir), **library, **(env or {})})
+
+    def start(self, command, env):
+        self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, env={**harness.environment(socket_dir), **library, **(env or {})},
-            start_new_session=True)
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
+            env={'PYTHONFAULTHANDLER': '1', **env}, start_new_session=True)
         self.pid = self.process.pid  # `profctl run` becomes the program.
 
     def answer(self):
@@ -67,7 +72,8 @@ class Program:
         for line in self.process.stdout:
             if line.startswith('ok'):
                 return line.split()[1:]
-        raise AssertionError(f'{self.process.args} ended with {self.process.wait()}')
+        raise AssertionError(
+            f'{self.process.args} ended with {self.process.wait()}: {self.last_errors()}')
 
     def send(self, command):
         self.process.stdin.write(command + '\n')
@@ -82,7 +88,16 @@ class Program:
         if not self.process.stdin.closed:
             self.process.stdin.close()
         self.process.stdout.read()
-        return self.process.wait(harness.PATIENCE_S)
+        status = self.process.wait(harness.PATIENCE_S)
+        if status != 0:
+            print(f'{self.process.args} ended with {status}: {self.last_errors()}', flush=True)
+        return status
+
+    def last_errors(self):
+        """The end of what it wrote on standard error, and where Python was when it crashed."""
+        length = os.fstat(self.errors.fileno()).st_size
+        start = max(0, length - MOST_ERROR_BYTES)
+        return os.pread(self.errors.fileno(), MOST_ERROR_BYTES, start).decode(errors='replace')
 
     def close(self):
         """Ends it, and the ranks and workers that it has started, also those in sessions of their
@@ -93,6 +108,7 @@ class Program:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
+        self.errors.close()
         for pipe in (self.process.stdin, self.process.stdout):
             if not pipe.closed:
                 pipe.close()
