@@ -4,8 +4,9 @@ attach() runs once, when `import torch` is done (see _inject/_profd_hook.py). Th
 torch's symbols and proves what its objects look like; we give it tensors to look at. What it
 records from then on needs no Python: it asks for five things only, and a thread of ours, which
 sleeps without the GIL, answers: who owns which memory (_torch_blocks), what modules are called
-(_torch_modules), what torch.compile did (_torch_compile), what frameworks on top call the step (_torch_labels), and, of loops that seem to
-have several optimizers of one class, how many there are (_torch_optimizers).
+(_torch_modules), what torch.compile did (_torch_compile), what frameworks on top call the step
+(_torch_labels), and, of loops that seem to have several optimizers of one class, how many there are
+(_torch_optimizers). It answers as long as the interpreter lives (_answering).
 
 Threads: attach() on the thread that imports torch. The answers are given on our own thread, which
     is no threading.Thread: the program's thread counts and its shutdown know nothing of it.
@@ -22,7 +23,7 @@ from _thread import start_new_thread
 from types import FrameType
 from typing import Any, Callable, Optional
 
-from profd import _library, _torch_profilers
+from profd import _answering, _library, _torch_profilers
 from profd._objects import NotLooked
 
 # wire::TorchFeature in proto/wire/event.h.
@@ -105,8 +106,7 @@ def attach(torch: Any) -> int:
     _hook_optimizers(torch, _lib.profd_torch_optimizer_hook)
     if _torch_profilers.hook(_profiler):
         _profiler(0)  # From now on, those that use CUPTI are reported.
-    # torch's destructors run behind the interpreter's end, while the library's thread goes on.
-    atexit.register(_lib.profd_torch_leave)
+    atexit.register(_leave)
     os.register_at_fork(after_in_child=_after_fork_in_child)
     is_spawning = _is_spawning()
     if not is_spawning and not _is_launcher():
@@ -254,7 +254,16 @@ def _was_forked_for_dataloader() -> bool:
     return False
 
 
+def _leave() -> None:
+    """The interpreter ends. torch's destructors run after it, while the library's thread goes on."""
+    try:
+        _answering.end()
+    finally:  # Somebody may interrupt the wait.
+        _lib.profd_torch_leave()
+
+
 def _after_fork_in_child() -> None:
+    _answering.reset_in_child()
     try:
         if not _was_forked_for_dataloader():
             start_new_thread(_serve, (False,))
@@ -275,7 +284,7 @@ def _serve(is_spawning: bool) -> None:
             asked = _wait(ctypes.byref(wanted))
             if asked == _QUIT:
                 return
-            answers.give(asked, wanted.value)
+            _answering.answer(answers.give, asked, wanted.value)
     except Exception as error:
         _library.log("warning", "the thread that looks into torch ended: %r" % error)
 
@@ -339,6 +348,7 @@ class _Answers:
     def _tell_modules(self) -> None:
         from profd import _torch_modules
         for module in _torch_modules.modules(self._torch):
+            _answering.check()
             _lib.profd_torch_module(module.address, module.root,
                                     module.path.encode("utf-8", "replace") or None,
                                     module.class_name.encode("utf-8", "replace"))
@@ -347,6 +357,7 @@ class _Answers:
         from profd import _torch_blocks
         owners = _torch_blocks.Owners(self._torch)
         for block in owners.blocks():
+            _answering.check()
             _lib.profd_torch_block(block.address, block.bytes, block.device_type,
                                    block.device_index, block.category,
                                    block.name.encode("utf-8", "replace") or None)
@@ -358,6 +369,7 @@ class _Answers:
 
     def _try(self, feature: str, step: Callable[[], None]) -> None:
         try:
+            _answering.check()
             step()
         except NotLooked as reason:
             note(_NOTE_MISSING, feature, str(reason))

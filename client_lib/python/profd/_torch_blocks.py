@@ -24,6 +24,7 @@ from opcode import opmap
 from types import FrameType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from profd import _answering
 from profd._objects import find_objects, may_hold_any_tensor
 
 # wire::MemoryCategory in proto/wire/event.h.
@@ -101,6 +102,7 @@ class Owners:
         must, for it may be as large as all that the backward pass needs."""
         left = _MAX_OTHERS
         while tensors:
+            _answering.check()
             tensor = tensors.pop()  # The collector's oldest generation came last.
             if left > 0 and type(tensor) is self._torch.Tensor:
                 left -= 1
@@ -165,6 +167,7 @@ class Owners:
         soon_s = min(_GRADIENTS_CHECK_S, sys.getswitchinterval() / 2)
         until = time.monotonic() + _GRADIENTS_PATIENCE_S
         while time.monotonic() < until:
+            _answering.check()
             time.sleep(_GRADIENTS_WAIT_S)
             began = time.monotonic()
             is_quiet = not _someone_exchanges_gradients()

@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
+from profd import _answering
 from profd._objects import find_objects
 
 # Trainers beyond this many are left out.
@@ -91,6 +92,7 @@ def _best_reading(framework: _Framework, trainer: Any, step_count: Callable[[], 
                   ) -> Optional[Reading]:
     best = None
     for moment in range(_MOMENTS):
+        _answering.check()
         if moment > 0:
             time.sleep(_BETWEEN_S)
         reading = _reading(framework, trainer, step_count)
