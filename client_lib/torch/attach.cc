@@ -1,5 +1,6 @@
 // The exported functions of torch_api.h that Python calls right after `import torch`.
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client_lib/core/lifecycle.h"
@@ -36,6 +37,13 @@ class Lock {
   Lock& operator=(const Lock&) = delete;
 };
 
+// For a process whose interpreter does not end before it: one in C++ that embeds Python. Handlers
+// run in reverse order, so this one runs before torch's destructors. (elf_test.py looks for its
+// name.)
+PROFD_NOINLINE void LeaveTorchAtExit() {
+  if (atexit(LeaveTorch) != 0) Log(LogLevel::kWarning, "atexit() failed; exit may race with torch");
+}
+
 void Attach(const char* version) {
   uint32_t features = 0;
   if (FindTorch(&g_library, g_why, sizeof(g_why))) {
@@ -54,6 +62,7 @@ void Attach(const char* version) {
     RefuseOperators(g_why);
     Log(LogLevel::kWarning, "torch %s: no operators and no steps: %s", version, g_why);
   }
+  LeaveTorchAtExit();
   JoinCore(version);
 }
 

@@ -37,6 +37,7 @@ uint32_t WordOf(uint32_t capture, State state) {
 }
 
 constinit std::atomic<bool> g_is_there{false};
+constinit std::atomic<bool> g_has_ended{false};
 constinit std::atomic<uint32_t> g_asked{0};  // The agent's.
 constinit std::atomic<bool> g_are_counts_asked{false};
 constinit std::atomic<uint32_t> g_news{0};  // A futex: changes of these two.
@@ -174,6 +175,10 @@ Task Wait(uint32_t* wanted) {
   g_is_there.store(true, std::memory_order_seq_cst);
   for (;;) {
     const uint32_t news = g_news.load(std::memory_order_seq_cst);
+    if (g_has_ended.load(std::memory_order_seq_cst)) {
+      pause();
+      continue;
+    }
     const uint32_t asked = g_asked.load(std::memory_order_seq_cst);
     if (asked != g_told) {
       const bool was_idle = StateOf(g_told) == State::kIdle;
@@ -197,6 +202,11 @@ void Done() {
   WakeAgentForTorch();
 }
 
+void End() {
+  g_has_ended.store(true, std::memory_order_seq_cst);
+  Wake();
+}
+
 void AddBlock(const wire::BlockEvent& block) { Add(&block); }
 void AddNote(const wire::NoteEvent& note) { Add(&note); }
 void AddModule(const wire::ModuleEvent& module) { Add(&module); }
@@ -205,6 +215,7 @@ uint64_t lost_count() { return g_lost.load(std::memory_order_relaxed); }
 
 void ResetInChild() {
   g_is_there.store(false, std::memory_order_relaxed);
+  g_has_ended.store(false, std::memory_order_relaxed);
   g_asked.store(0, std::memory_order_relaxed);
   g_are_counts_asked.store(false, std::memory_order_relaxed);
   g_done.store(kNobody, std::memory_order_relaxed);

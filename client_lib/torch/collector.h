@@ -52,6 +52,9 @@ void AskForCounts();
 Task Wait(uint32_t* wanted);
 void Done();
 
+// The interpreter, or the process, ends: Wait() does not return any more. Any thread.
+void End();
+
 // Between kCollect and Done(); else they do nothing. Their names are as InternName() gave them.
 void AddBlock(const wire::BlockEvent& block);
 void AddNote(const wire::NoteEvent& note);

@@ -9,10 +9,12 @@
 #include "client_lib/core/recorder.h"
 #include "client_lib/python_stack/stacks.h"
 #include "client_lib/torch/async_operators.h"
+#include "client_lib/torch/collector.h"
 #include "client_lib/torch/compilations.h"
 #include "client_lib/torch/operator_inputs.h"
 #include "client_lib/torch/operator_names.h"
 #include "client_lib/torch/steps.h"
+#include "proto/wire/clock.h"
 
 namespace profd::client::torch {
 namespace {
@@ -22,6 +24,7 @@ using wire::OperatorsMode;
 
 // torch numbers its threads from 1: what is larger is no such number.
 constexpr uint64_t kMostTorchThreads = 1 << 24;
+constexpr uint64_t kMostLeavingNs = 1'000'000'000;
 
 constinit TorchLibrary g_torch{};
 constinit RecordFunctionLayout g_layout{};
@@ -371,10 +374,15 @@ bool AwaitSwitching() {
 
 void EndSwitching() { g_is_switching.store(false, std::memory_order_seq_cst); }
 
+// Bounded, because a handler of a signal may call exit() on the very thread that switches.
 void LeaveTorch() {
   python_stack::Leave();
+  collector::End();
   g_is_over.store(true, std::memory_order_seq_cst);
-  while (g_is_switching.load(std::memory_order_seq_cst)) sched_yield();
+  const uint64_t deadline_ns = wire::ReadMonotonicNs() + kMostLeavingNs;
+  while (g_is_switching.load(std::memory_order_seq_cst) && wire::ReadMonotonicNs() < deadline_ns) {
+    sched_yield();
+  }
 }
 
 void RefuseOperators(const char* why) { g_why_none = why; }

@@ -40,7 +40,7 @@ void AttachOperators(const TorchLibrary& library, const RecordFunctionLayout& la
 void RefuseOperators(const char* why);
 
 // Calls torch no more, for good: it is about to be destroyed, while the agent's thread goes on.
-// Waits for a call that is under way. Any thread.
+// Waits for a call that is under way, a second at most. Any thread.
 void LeaveTorch();
 
 // Surround calls of torch that take the lock of its observers. False: do not call torch (another

@@ -1,10 +1,17 @@
 """Answers of the package's own thread, and the end of the interpreter."""
 
+import os
+import pathlib
+import sys
 import threading
 import unittest
 
-from profd import _answering
-from profd._objects import NotLooked
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / 'client_lib' / 'python'))
+os.environ['PROFD_DISABLE'] = '1'
+
+from profd import _answering  # noqa: E402
+from profd._objects import NotLooked  # noqa: E402
 
 
 class AnsweringTest(unittest.TestCase):

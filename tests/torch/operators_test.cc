@@ -1,6 +1,7 @@
 // What a capture holds of a torch's operators, and what of them it leaves out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -718,6 +719,36 @@ TEST(AttachedTest, WhoLeavesTorchIsNotCalledByCapturesToCome) {
     parent.Tell('d');
     parent.Await('x');
     CHILD_EXPECT(!program.ObservesOperators());
+  });
+  auto target = daemon.WaitTarget();
+  EXPECT_THAT(CaptureWindow(*target, child).ranges, IsEmpty());
+  child.Tell('x');
+  child.ExpectSuccess();
+}
+
+struct Exit {
+  Parent* parent;
+  const Program* program;
+};
+Exit g_exit{};
+
+// Of a handler that was registered before ours, as torch's destructors are.
+void RecordAfterOurHandler() {
+  g_exit.parent->Tell('b');
+  WaitRecording();
+  const bool observes = g_exit.program->ObservesOperators();
+  g_exit.parent->Tell('d');
+  g_exit.parent->Await('x');
+  _exit(observes ? 1 : 0);
+}
+
+TEST(AttachedTest, CapturesDoNotCallTorchOnceTheProcessExits) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [&](Parent& parent) {
+    CHILD_EXPECT(atexit(RecordAfterOurHandler) == 0);
+    const Program program = StartProgram();
+    g_exit = {&parent, &program};
+    exit(2);
   });
   auto target = daemon.WaitTarget();
   EXPECT_THAT(CaptureWindow(*target, child).ranges, IsEmpty());
