@@ -193,16 +193,11 @@ TEST_F(TorchStepsTest, ACaptureThatIsStoppedEarlyHasItsNumbersUntilItIsReleased)
 }
 
 TEST_F(TorchStepsTest, ANewDaemonSeesTheNumbersOfTheTraining) {
-  StartChild([] { AttachFakeTorch(); },
-             [](char, Parent&) {
-               WaitDisconnected();
-               profd_init();
-               WaitConnected();
-             });
+  StartChild([] { AttachFakeTorch(); }, [](char, Parent&) { WaitConnected(); });
   Do("BBBBBBA");
   target_.reset();
-  child_->Tell('r');
   target_ = daemon_.WaitTarget();
+  child_->Tell('r');
   child_->Await('r');
   EXPECT_EQ(target_->hello().step_mark_count, 1u);
   EXPECT_EQ(steps(), 1u);
@@ -236,16 +231,11 @@ TEST_F(TorchStepsTest, OptimizersOfOtherThreadsMakeForeignMarks) {
 }
 
 TEST_F(TorchStepsTest, APageOfANewDaemonShowsSourceAndBatches) {
-  StartChild([] { AttachFakeTorch(); },
-             [](char, Parent&) {
-               WaitDisconnected();
-               profd_init();
-               WaitConnected();
-             });
+  StartChild([] { AttachFakeTorch(); }, [](char, Parent&) { WaitConnected(); });
   Do("BA");
   target_.reset();
-  child_->Tell('r');
   target_ = daemon_.WaitTarget();
+  child_->Tell('r');
   child_->Await('r');
   EXPECT_EQ(source(), StepSource::kOptimizer);
   EXPECT_EQ(target_->status_page().batch_count.load(), 1u);
