@@ -117,8 +117,10 @@ ARROWS = {
                         SCHEDULE_STORE],
     # The program with privileges, and what it shares with the daemon.
     "daemon/privilege": ["daemon/base"],
-    "daemon/ingest": ["proto/wire", "daemon/base", "daemon/quota", "daemon/privilege", TYPES,
-                      PORTS],
+    # Bytes of a target, copied by now, into rows: no sockets, no shared memory.
+    "daemon/ingest/decode": ["proto/wire", "daemon/base", TYPES, PORTS],
+    "daemon/ingest": ["proto/wire", "daemon/base", "daemon/quota", "daemon/privilege",
+                      "daemon/ingest/decode", TYPES, PORTS],
     "daemon/worker": ["daemon/base"],
     "daemon/rpc/admission": ["daemon/base", "daemon/quota", "daemon/store", "daemon/privilege",
                              "daemon/ingest", TYPES, PORTS, ACCESS],

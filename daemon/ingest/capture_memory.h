@@ -18,7 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/ingest/chunk_queue.h"
-#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/decode/event_decoder.h"
 #include "daemon/ingest/mapped_memfd.h"
 #include "proto/wire/capture_memory.h"
 

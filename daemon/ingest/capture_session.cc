@@ -5,8 +5,8 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/ingest/decode/untrusted_values.h"
 #include "daemon/ingest/frame_codec.h"
-#include "daemon/ingest/untrusted_values.h"
 
 namespace profd {
 namespace {

@@ -26,8 +26,8 @@
 #include "daemon/ingest/capture_memory.h"
 #include "daemon/ingest/connection.h"
 #include "daemon/ingest/cpu_watch.h"
+#include "daemon/ingest/decode/tick_clock.h"
 #include "daemon/ingest/decode_worker.h"
-#include "daemon/ingest/tick_clock.h"
 
 namespace profd {
 

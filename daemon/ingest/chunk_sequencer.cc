@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/decode/event_decoder.h"
 
 namespace profd {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "daemon/ingest/decode/untrusted_values.h"
 #include "daemon/ingest/ingest_thread.h"
-#include "daemon/ingest/untrusted_values.h"
 #include "proto/wire/clock.h"
 
 namespace profd {

@@ -29,8 +29,8 @@
 #include "daemon/ingest/capture_memory.h"
 #include "daemon/ingest/chunk_queue.h"
 #include "daemon/ingest/chunk_sequencer.h"
-#include "daemon/ingest/event_decoder.h"
-#include "daemon/ingest/tick_clock.h"
+#include "daemon/ingest/decode/event_decoder.h"
+#include "daemon/ingest/decode/tick_clock.h"
 #include "daemon/ingest/window_book.h"
 
 namespace profd {

@@ -10,7 +10,7 @@
 
 #include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
-#include "daemon/ingest/untrusted_values.h"
+#include "daemon/ingest/decode/untrusted_values.h"
 
 namespace profd {
 namespace {

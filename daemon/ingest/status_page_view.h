@@ -13,8 +13,8 @@
 #include "absl/status/statusor.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/ports.h"
+#include "daemon/ingest/decode/tick_clock.h"
 #include "daemon/ingest/mapped_memfd.h"
-#include "daemon/ingest/tick_clock.h"
 #include "proto/wire/status_page.h"
 
 namespace profd {

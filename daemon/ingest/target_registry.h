@@ -24,8 +24,8 @@
 #include "absl/synchronization/mutex.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/ports.h"
+#include "daemon/ingest/decode/tick_clock.h"
 #include "daemon/ingest/status_page_view.h"
-#include "daemon/ingest/tick_clock.h"
 #include "daemon/quota/ledger.h"
 #include "proto/wire/frame.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "daemon/ingest/untrusted_values.h"
+#include "daemon/ingest/decode/untrusted_values.h"
 
 namespace profd {
 WindowBook::WindowBook(const wire::CaptureMemoryHeader& header, const FirePlan& plan,

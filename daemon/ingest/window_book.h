@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "daemon/capture/ports.h"
-#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/decode/event_decoder.h"
 #include "proto/wire/capture_memory.h"
 
 namespace profd {

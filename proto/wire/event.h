@@ -14,7 +14,7 @@
 // written by the target and so is hostile until checked.
 //
 // How do I add an event kind?  Take the next number of its block below, add a
-// struct with a static_assert on its size, teach daemon/ingest/event_decoder.cc to
+// struct with a static_assert on its size, teach daemon/ingest/decode/event_decoder.cc to
 // validate it, and raise nothing: an older daemon skips and counts it. Numbers of
 // removed kinds are never reused. A change to an existing struct's meaning needs a
 // new kind.

@@ -35,7 +35,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/ingest/capture_memory.h"
-#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/decode/event_decoder.h"
 #include "daemon/ingest/target_server.h"
 #include "daemon/store/file/writer.h"
 #include "tests/bench/benchmarks.h"

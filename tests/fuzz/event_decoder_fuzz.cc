@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/decode/event_decoder.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace profd {

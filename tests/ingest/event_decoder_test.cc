@@ -1,4 +1,4 @@
-#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/decode/event_decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "daemon/ingest/gpu_decoder.h"
+#include "daemon/ingest/decode/gpu_decoder.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/ingest/gpu_events.h"
 

@@ -1,6 +1,6 @@
 // What a target says about its GPU becomes rows of the right window, thread and flags, or is
 // counted; whatever order it comes in.
-#include "daemon/ingest/gpu_decoder.h"
+#include "daemon/ingest/decode/gpu_decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstdint>
 
-#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/decode/event_decoder.h"
 #include "tests/ingest/ingest_testing.h"
 #include "tests/ingest/window_times.h"
 

@@ -20,7 +20,7 @@
 #include "absl/time/clock.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/ports.h"
-#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/decode/event_decoder.h"
 #include "daemon/ingest/target_server.h"
 #include "proto/wire/capture_memory.h"
 

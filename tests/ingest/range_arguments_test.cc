@@ -1,5 +1,5 @@
 // Arguments of ranges, from what a target wrote of them, or claims to have.
-#include "daemon/ingest/range_arguments.h"
+#include "daemon/ingest/decode/range_arguments.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
-#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/decode/event_decoder.h"
 #include "proto/wire/range_arguments.h"
 #include "tests/ingest/ingest_testing.h"
 #include "tests/ingest/torch_events.h"

@@ -1,5 +1,5 @@
 // Python stacks and modules, from definitions that a target wrote.
-#include "daemon/ingest/stack_decoder.h"
+#include "daemon/ingest/decode/stack_decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Operators, their inputs, notes and blocks, from a framework's events.
-#include "daemon/ingest/torch_decoder.h"
+#include "daemon/ingest/decode/torch_decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/decode/event_decoder.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/ingest/ingest_testing.h"
 #include "tests/ingest/torch_events.h"

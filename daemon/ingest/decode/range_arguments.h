@@ -14,8 +14,8 @@
 // Threads:   one at a time.
 // Ownership: borrows the names and the sink.
 // Memory:    of what waits, 2 * kMaxWaitingBytes. Texts: kMaxTexts and kMaxTextBytes in a capture.
-#ifndef PROFD_DAEMON_INGEST_RANGE_ARGUMENTS_H_
-#define PROFD_DAEMON_INGEST_RANGE_ARGUMENTS_H_
+#ifndef PROFD_DAEMON_INGEST_DECODE_RANGE_ARGUMENTS_H_
+#define PROFD_DAEMON_INGEST_DECODE_RANGE_ARGUMENTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/capture/ports.h"
-#include "daemon/ingest/decode_context.h"
+#include "daemon/ingest/decode/decode_context.h"
 #include "proto/wire/event.h"
 
 namespace profd {
@@ -168,4 +168,4 @@ class RangeArguments {
 
 }  // namespace profd
 
-#endif  // PROFD_DAEMON_INGEST_RANGE_ARGUMENTS_H_
+#endif  // PROFD_DAEMON_INGEST_DECODE_RANGE_ARGUMENTS_H_

@@ -1,4 +1,4 @@
-#include "daemon/ingest/tick_clock.h"
+#include "daemon/ingest/decode/tick_clock.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "daemon/ingest/gpu_decoder.h"
+#include "daemon/ingest/decode/gpu_decoder.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "daemon/ingest/untrusted_values.h"
+#include "daemon/ingest/decode/untrusted_values.h"
 #include "proto/wire/sync_kinds.h"
 
 namespace profd {

@@ -20,8 +20,8 @@
 //
 // Threads:   one at a time.
 // Ownership: borrows all it is given.
-#ifndef PROFD_DAEMON_INGEST_GPU_DECODER_H_
-#define PROFD_DAEMON_INGEST_GPU_DECODER_H_
+#ifndef PROFD_DAEMON_INGEST_DECODE_GPU_DECODER_H_
+#define PROFD_DAEMON_INGEST_DECODE_GPU_DECODER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -30,11 +30,11 @@
 #include <vector>
 
 #include "daemon/capture/ports.h"
-#include "daemon/ingest/correlation_set.h"
-#include "daemon/ingest/decode_context.h"
-#include "daemon/ingest/gpu_inventory.h"
-#include "daemon/ingest/held_rows.h"
-#include "daemon/ingest/tick_clock.h"
+#include "daemon/ingest/decode/correlation_set.h"
+#include "daemon/ingest/decode/decode_context.h"
+#include "daemon/ingest/decode/gpu_inventory.h"
+#include "daemon/ingest/decode/held_rows.h"
+#include "daemon/ingest/decode/tick_clock.h"
 #include "proto/wire/event.h"
 
 namespace profd {
@@ -173,4 +173,4 @@ class GpuDecoder {
 
 }  // namespace profd
 
-#endif  // PROFD_DAEMON_INGEST_GPU_DECODER_H_
+#endif  // PROFD_DAEMON_INGEST_DECODE_GPU_DECODER_H_

@@ -3,8 +3,8 @@
 //
 // Memory:  kMaxDevices, kMaxContexts, kMaxStreams; more are left out.
 // Threads: one at a time.
-#ifndef PROFD_DAEMON_INGEST_GPU_INVENTORY_H_
-#define PROFD_DAEMON_INGEST_GPU_INVENTORY_H_
+#ifndef PROFD_DAEMON_INGEST_DECODE_GPU_INVENTORY_H_
+#define PROFD_DAEMON_INGEST_DECODE_GPU_INVENTORY_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -58,4 +58,4 @@ std::string CuptiResultName(uint32_t result);
 
 }  // namespace profd
 
-#endif  // PROFD_DAEMON_INGEST_GPU_INVENTORY_H_
+#endif  // PROFD_DAEMON_INGEST_DECODE_GPU_INVENTORY_H_

@@ -3,8 +3,8 @@
 //
 // Threads:   one at a time.
 // Ownership: each borrows what it is given.
-#ifndef PROFD_DAEMON_INGEST_DECODE_CONTEXT_H_
-#define PROFD_DAEMON_INGEST_DECODE_CONTEXT_H_
+#ifndef PROFD_DAEMON_INGEST_DECODE_DECODE_CONTEXT_H_
+#define PROFD_DAEMON_INGEST_DECODE_DECODE_CONTEXT_H_
 
 #include <cstdint>
 #include <optional>
@@ -149,4 +149,4 @@ class ThreadRows {
 
 }  // namespace profd
 
-#endif  // PROFD_DAEMON_INGEST_DECODE_CONTEXT_H_
+#endif  // PROFD_DAEMON_INGEST_DECODE_DECODE_CONTEXT_H_

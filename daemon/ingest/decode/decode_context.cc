@@ -1,4 +1,4 @@
-#include "daemon/ingest/decode_context.h"
+#include "daemon/ingest/decode/decode_context.h"
 
 #include <utility>
 

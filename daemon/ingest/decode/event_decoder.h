@@ -28,8 +28,8 @@
 // Errors:    the sink's first error is kept in sink_status(); what it did not take counts
 //            as kByteCap (OUT_OF_RANGE) or kDisk.
 // Hot path:  no allocation and no virtual call per event: rows go to the sink per chunk.
-#ifndef PROFD_DAEMON_INGEST_EVENT_DECODER_H_
-#define PROFD_DAEMON_INGEST_EVENT_DECODER_H_
+#ifndef PROFD_DAEMON_INGEST_DECODE_EVENT_DECODER_H_
+#define PROFD_DAEMON_INGEST_DECODE_EVENT_DECODER_H_
 
 #include <array>
 #include <cstddef>
@@ -42,11 +42,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "daemon/capture/ports.h"
-#include "daemon/ingest/decode_context.h"
-#include "daemon/ingest/gpu_decoder.h"
-#include "daemon/ingest/range_arguments.h"
-#include "daemon/ingest/tick_clock.h"
-#include "daemon/ingest/torch_decoder.h"
+#include "daemon/ingest/decode/decode_context.h"
+#include "daemon/ingest/decode/gpu_decoder.h"
+#include "daemon/ingest/decode/range_arguments.h"
+#include "daemon/ingest/decode/tick_clock.h"
+#include "daemon/ingest/decode/torch_decoder.h"
 #include "proto/wire/capture_memory.h"
 
 namespace profd {
@@ -206,4 +206,4 @@ class EventDecoder {
 
 }  // namespace profd
 
-#endif  // PROFD_DAEMON_INGEST_EVENT_DECODER_H_
+#endif  // PROFD_DAEMON_INGEST_DECODE_EVENT_DECODER_H_

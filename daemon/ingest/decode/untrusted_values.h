@@ -1,8 +1,8 @@
 // Bounds and reads for numbers that a target wrote.
 //
 // Threads: any.
-#ifndef PROFD_DAEMON_INGEST_UNTRUSTED_VALUES_H_
-#define PROFD_DAEMON_INGEST_UNTRUSTED_VALUES_H_
+#ifndef PROFD_DAEMON_INGEST_DECODE_UNTRUSTED_VALUES_H_
+#define PROFD_DAEMON_INGEST_DECODE_UNTRUSTED_VALUES_H_
 
 #include <algorithm>
 #include <atomic>
@@ -31,4 +31,4 @@ T LoadUnaligned(const std::byte* from) {
 
 }  // namespace profd
 
-#endif  // PROFD_DAEMON_INGEST_UNTRUSTED_VALUES_H_
+#endif  // PROFD_DAEMON_INGEST_DECODE_UNTRUSTED_VALUES_H_

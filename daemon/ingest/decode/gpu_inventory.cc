@@ -1,4 +1,4 @@
-#include "daemon/ingest/gpu_inventory.h"
+#include "daemon/ingest/decode/gpu_inventory.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
-#include "daemon/ingest/untrusted_values.h"
+#include "daemon/ingest/decode/untrusted_values.h"
 
 namespace profd {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/ingest/event_decoder.h"
+#include "daemon/ingest/decode/event_decoder.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include "absl/container/node_hash_map.h"
 #include "daemon/base/text.h"
-#include "daemon/ingest/untrusted_values.h"
+#include "daemon/ingest/decode/untrusted_values.h"
 
 namespace profd {
 namespace {

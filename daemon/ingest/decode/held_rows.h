@@ -2,8 +2,8 @@
 //
 // Memory:  at most kMaxRows. When they are more, the older half is decided as things stand.
 // Threads: one at a time.
-#ifndef PROFD_DAEMON_INGEST_HELD_ROWS_H_
-#define PROFD_DAEMON_INGEST_HELD_ROWS_H_
+#ifndef PROFD_DAEMON_INGEST_DECODE_HELD_ROWS_H_
+#define PROFD_DAEMON_INGEST_DECODE_HELD_ROWS_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -46,4 +46,4 @@ class HeldRows {
 
 }  // namespace profd
 
-#endif  // PROFD_DAEMON_INGEST_HELD_ROWS_H_
+#endif  // PROFD_DAEMON_INGEST_DECODE_HELD_ROWS_H_

@@ -14,8 +14,8 @@
 //
 // Threads:   one at a time.
 // Ownership: borrows all it is given.
-#ifndef PROFD_DAEMON_INGEST_TORCH_DECODER_H_
-#define PROFD_DAEMON_INGEST_TORCH_DECODER_H_
+#ifndef PROFD_DAEMON_INGEST_DECODE_TORCH_DECODER_H_
+#define PROFD_DAEMON_INGEST_DECODE_TORCH_DECODER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -24,10 +24,10 @@
 #include <vector>
 
 #include "daemon/capture/ports.h"
-#include "daemon/ingest/decode_context.h"
-#include "daemon/ingest/operator_inputs.h"
-#include "daemon/ingest/stack_decoder.h"
-#include "daemon/ingest/tick_clock.h"
+#include "daemon/ingest/decode/decode_context.h"
+#include "daemon/ingest/decode/operator_inputs.h"
+#include "daemon/ingest/decode/stack_decoder.h"
+#include "daemon/ingest/decode/tick_clock.h"
 #include "proto/wire/event.h"
 
 namespace profd {
@@ -126,4 +126,4 @@ class TorchDecoder final : private StackSink {
 
 }  // namespace profd
 
-#endif  // PROFD_DAEMON_INGEST_TORCH_DECODER_H_
+#endif  // PROFD_DAEMON_INGEST_DECODE_TORCH_DECODER_H_

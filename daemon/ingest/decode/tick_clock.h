@@ -12,8 +12,8 @@
 // far it strayed is measured when the capture ends (ErrorOf).
 //
 // Threads: any.
-#ifndef PROFD_DAEMON_INGEST_TICK_CLOCK_H_
-#define PROFD_DAEMON_INGEST_TICK_CLOCK_H_
+#ifndef PROFD_DAEMON_INGEST_DECODE_TICK_CLOCK_H_
+#define PROFD_DAEMON_INGEST_DECODE_TICK_CLOCK_H_
 
 #include <cmath>
 #include <cstdint>
@@ -77,4 +77,4 @@ class TickClock {
 
 }  // namespace profd
 
-#endif  // PROFD_DAEMON_INGEST_TICK_CLOCK_H_
+#endif  // PROFD_DAEMON_INGEST_DECODE_TICK_CLOCK_H_

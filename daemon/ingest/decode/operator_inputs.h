@@ -8,8 +8,8 @@
 // Threads: one at a time.
 // Memory:  kMaxBytes of keys and text in a capture, and kMaxOperatorInputs of each. What is beyond
 //          them is 0, and its operator counts as one whose inputs are not all there.
-#ifndef PROFD_DAEMON_INGEST_OPERATOR_INPUTS_H_
-#define PROFD_DAEMON_INGEST_OPERATOR_INPUTS_H_
+#ifndef PROFD_DAEMON_INGEST_DECODE_OPERATOR_INPUTS_H_
+#define PROFD_DAEMON_INGEST_DECODE_OPERATOR_INPUTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "daemon/ingest/decode_context.h"
+#include "daemon/ingest/decode/decode_context.h"
 #include "proto/wire/event.h"
 
 namespace profd {
@@ -79,4 +79,4 @@ class InputTable {
 
 }  // namespace profd
 
-#endif  // PROFD_DAEMON_INGEST_OPERATOR_INPUTS_H_
+#endif  // PROFD_DAEMON_INGEST_DECODE_OPERATOR_INPUTS_H_

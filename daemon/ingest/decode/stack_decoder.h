@@ -16,8 +16,8 @@
 // Ownership: borrows all it is given.
 // Memory:    kMaxStacks stacks, kMaxDefinitions ids of threads, and kMaxModules modules. What is
 //            beyond them counts in full_count(); such a stack is 0.
-#ifndef PROFD_DAEMON_INGEST_STACK_DECODER_H_
-#define PROFD_DAEMON_INGEST_STACK_DECODER_H_
+#ifndef PROFD_DAEMON_INGEST_DECODE_STACK_DECODER_H_
+#define PROFD_DAEMON_INGEST_DECODE_STACK_DECODER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "daemon/ingest/decode_context.h"
+#include "daemon/ingest/decode/decode_context.h"
 #include "proto/wire/event.h"
 
 namespace profd {
@@ -107,4 +107,4 @@ class StackDecoder {
 
 }  // namespace profd
 
-#endif  // PROFD_DAEMON_INGEST_STACK_DECODER_H_
+#endif  // PROFD_DAEMON_INGEST_DECODE_STACK_DECODER_H_

@@ -1,6 +1,6 @@
-#include "daemon/ingest/stack_decoder.h"
+#include "daemon/ingest/decode/stack_decoder.h"
 
-#include "daemon/ingest/untrusted_values.h"
+#include "daemon/ingest/decode/untrusted_values.h"
 
 namespace profd {
 namespace {

@@ -1,11 +1,11 @@
-#include "daemon/ingest/torch_decoder.h"
+#include "daemon/ingest/decode/torch_decoder.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "daemon/base/text.h"
-#include "daemon/ingest/untrusted_values.h"
+#include "daemon/ingest/decode/untrusted_values.h"
 #include "proto/wire/status_page.h"
 
 namespace profd {

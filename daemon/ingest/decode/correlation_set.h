@@ -5,8 +5,8 @@
 // Memory: kMaxPages pages of 1 KiB, enough for 256 million ids that are not scattered by
 //         design. Calls behind that are forgotten.
 // Threads: one at a time.
-#ifndef PROFD_DAEMON_INGEST_CORRELATION_SET_H_
-#define PROFD_DAEMON_INGEST_CORRELATION_SET_H_
+#ifndef PROFD_DAEMON_INGEST_DECODE_CORRELATION_SET_H_
+#define PROFD_DAEMON_INGEST_DECODE_CORRELATION_SET_H_
 
 #include <array>
 #include <cstddef>
@@ -67,4 +67,4 @@ class CorrelationSet {
 
 }  // namespace profd
 
-#endif  // PROFD_DAEMON_INGEST_CORRELATION_SET_H_
+#endif  // PROFD_DAEMON_INGEST_DECODE_CORRELATION_SET_H_

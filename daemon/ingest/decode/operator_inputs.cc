@@ -1,4 +1,4 @@
-#include "daemon/ingest/operator_inputs.h"
+#include "daemon/ingest/decode/operator_inputs.h"
 
 #include <algorithm>
 #include <array>

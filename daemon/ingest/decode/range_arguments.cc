@@ -1,4 +1,4 @@
-#include "daemon/ingest/range_arguments.h"
+#include "daemon/ingest/decode/range_arguments.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,7 +6,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
-#include "daemon/ingest/untrusted_values.h"
+#include "daemon/ingest/decode/untrusted_values.h"
 #include "proto/wire/range_arguments.h"
 
 namespace profd {
