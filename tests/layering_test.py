@@ -78,7 +78,8 @@ ARROWS = {
                            "daemon/report/index", "daemon/report/gpu", "daemon/report/ranks"],
     "daemon/report/findings": ["daemon/base", "daemon/store/file", "daemon/report/index",
         "daemon/report/memory", "daemon/report/gpu", "daemon/report/ops", "daemon/report/ranks",
-        "daemon/report/time", TYPES, EVENTS, QUALITY],
+        # The words for a slow-down are those of the quality check.
+        "daemon/report/time", TYPES, EVENTS, QUALITY, SLOWDOWN],
     # The reports by name, and what the catalog keeps of a capture.
     "daemon/report": ["daemon/base", "daemon/store/file", "daemon/report/index",
                       "daemon/report/ops", "daemon/report/gpu", "daemon/report/ranks",

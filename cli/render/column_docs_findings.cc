@@ -126,7 +126,10 @@ constexpr ColumnDoc kDocs[] = {
     {kReport, "QUALITY_UNENDED",
      "Ranges that never ended: their thread did, or steps begin them again and again", ""},
     {kReport, "QUALITY_CLOCK", "The error of GPU times against host times", ""},
-    {kReport, "QUALITY_PERTURBATION", "Steps that took longer because they were recorded", ""},
+    {kReport, "QUALITY_PERTURBATION",
+     "How much longer steps took while they were recorded than the unrecorded steps before and "
+     "after. What is measured is the least that is certain; the sentence has the estimate",
+     ""},
 };
 
 }  // namespace

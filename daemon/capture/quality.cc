@@ -284,9 +284,11 @@ QualityCheck Clock(const Subject& subject) {
 std::string AdviceForSlowdown(const CaptureRecord& record) {
   if (record.torch.operators != OperatorMode::kShapes || record.torch.operator_count == 0)
     return "";
-  std::string advice = "; --ops names costs less: no inputs of operators";
+  std::string advice =
+      "; to record less, repeat it with --ops names, which leaves out the inputs of operators";
   if (record.covered_steps > 0) {
-    StrAppend(&advice, ", ", record.torch.operator_count / record.covered_steps, " a step");
+    StrAppend(&advice, " (", record.torch.operator_count / record.covered_steps,
+              " operators a step)");
   }
   return advice;
 }
@@ -298,7 +300,7 @@ QualityCheck Perturbation(const Subject& subject) {
     return {.grade = subject.imported() ? 'A' : 'B',
             .known = false,
             .is_share = true,
-            .sentence = StrCat("slow-down through recording ", DescribeSlowdown(slowdown))};
+            .sentence = SlowdownClause(slowdown)};
   }
   const double proven = std::max(slowdown.low, 0.0);
   char grade = GradeOf(proven, kSlightlySlower, kMuchSlower, kNever);
@@ -308,7 +310,7 @@ QualityCheck Perturbation(const Subject& subject) {
           .is_share = true,
           .value = proven,
           .bound = kSlightlySlower,
-          .sentence = StrCat("slow-down through recording: ", DescribeSlowdown(slowdown),
+          .sentence = StrCat(SlowdownClause(slowdown),
                              proven > kSlightlySlower ? AdviceForSlowdown(subject.record) : "")};
 }
 

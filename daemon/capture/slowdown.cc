@@ -209,6 +209,33 @@ std::string DescribeRemains(const SlowdownRecord& slowdown) {
                 " in the ", Steps(slowdown.after_step_count), " after");
 }
 
+std::string PercentText(double share) { return absl::StrFormat("%.3g%%", 100 * std::abs(share)); }
+
+// "2% longer", "0.8% less time"
+std::string LongerText(double share) {
+  return StrCat(PercentText(share), share < 0 ? " less time" : " longer");
+}
+
+// "the 43 steps before and the 20 after the recording"
+std::string StepsAround(const SlowdownRecord& slowdown) {
+  const int64_t before = slowdown.before_step_count;
+  const int64_t after = slowdown.cupti_stays ? 0 : slowdown.after_step_count;
+  if (after == 0) return StrCat("the ", Steps(before), " before the recording");
+  if (before == 0) return StrCat("the ", Steps(after), " after the recording");
+  return StrCat("the ", Steps(before), " before and the ", after, " after the recording");
+}
+
+std::string RemainsClause(const SlowdownRecord& slowdown) {
+  if (!slowdown.remains_known) {
+    return "; CUPTI stays in the process and makes calls of CUDA slower than before the recording, "
+           "by an unknown amount";
+  }
+  return StrCat("; CUPTI stays in the process: the ", Steps(slowdown.after_step_count),
+                " after the recording took ", LongerText(slowdown.remains),
+                " than those before it (", LongerText(slowdown.remains_low), " to ",
+                LongerText(slowdown.remains_high), ")");
+}
+
 }  // namespace
 
 SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays) {
@@ -278,6 +305,35 @@ std::string DescribeSlowdown(const SlowdownRecord& slowdown) {
   StrAppend(&text, "; ", Steps(slowdown.during_step_count), ", compared with ",
             slowdown.before_step_count, " before");
   if (!slowdown.cupti_stays) StrAppend(&text, " and ", slowdown.after_step_count, " after");
+  return StrCat(text, remains);
+}
+
+std::string SlowdownClause(const SlowdownRecord& slowdown) {
+  const std::string remains = slowdown.cupti_stays ? RemainsClause(slowdown) : std::string();
+  if (!slowdown.known) {
+    return StrCat("slow-down through recording unknown: ",
+                  slowdown.unknown_reason.empty() ? "it was not measured" : slowdown.unknown_reason,
+                  remains);
+  }
+  const bool slower = slowdown.low > 0;
+  const bool faster = slowdown.high < 0;
+  std::string text;
+  if (!slower) {
+    text = faster ? "recording did not slow the program down: "
+                  : "no slow-down through recording is certain: ";
+  }
+  StrAppend(&text,
+            slowdown.during_step_count == 1
+                ? std::string("the recorded step took ")
+                : StrCat("the ", slowdown.during_step_count, " recorded steps took "),
+            LongerText(slowdown.estimate), " than ", StepsAround(slowdown));
+  if (slower) {
+    StrAppend(&text, " (at least ", PercentText(slowdown.low), ", at most ",
+              PercentText(slowdown.high), ")");
+  } else {
+    StrAppend(&text, " (", faster ? "" : "within noise: ", LongerText(slowdown.low), " to ",
+              LongerText(slowdown.high), ")");
+  }
   return StrCat(text, remains);
 }
 

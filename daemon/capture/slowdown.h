@@ -56,6 +56,10 @@ SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays = false)
 // after".
 std::string DescribeSlowdown(const SlowdownRecord& slowdown);
 
+// The same as a clause for people who read it without a heading: "the 5 recorded steps took 56%
+// longer than the 43 steps before and the 20 after the recording (at least 40%, at most 70%)".
+std::string SlowdownClause(const SlowdownRecord& slowdown);
+
 }  // namespace profd
 
 #endif  // PROFD_DAEMON_CAPTURE_SLOWDOWN_H_

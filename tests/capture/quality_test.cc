@@ -238,11 +238,25 @@ TEST_F(QualityTest, ASlowDownSaysHowToRecordLess) {
                    .operators = OperatorMode::kShapes,
                    .operator_count = 5 * 6139};
   EXPECT_THAT(Check("perturbation").sentence,
-              HasSubstr("; --ops names costs less: no inputs of operators, 6139 a step"));
+              HasSubstr("; to record less, repeat it with --ops names, which leaves out the inputs "
+                        "of operators (6139 operators a step)"));
   record_.covered_steps = 0;
-  EXPECT_THAT(Check("perturbation").sentence, ::testing::EndsWith("no inputs of operators"));
+  EXPECT_THAT(Check("perturbation").sentence, ::testing::EndsWith("inputs of operators"));
   record_.torch.operators = OperatorMode::kNames;
   EXPECT_THAT(Check("perturbation").sentence, Not(HasSubstr("--ops")));
+}
+
+TEST_F(QualityTest, ASlowDownSaysWhatWasSlowerThanWhat) {
+  record_.slowdown = {.known = true,
+                      .estimate = 0.56,
+                      .low = 0.4,
+                      .high = 0.7,
+                      .before_step_count = 43,
+                      .during_step_count = 5,
+                      .after_step_count = 20};
+  EXPECT_EQ(Check("perturbation").sentence,
+            "the 5 recorded steps took 56% longer than the 43 steps before and the 20 after the "
+            "recording (at least 40%, at most 70%)");
 }
 
 TEST_F(QualityTest, WithoutMuchSlowDownNothingIsToBeLeftOut) {

@@ -188,6 +188,42 @@ TEST(SlowdownTest, CuptiThatStaysHidesNothing) {
   EXPECT_THAT(DescribeSlowdown(slowdown), HasSubstr(" in the 20 steps after"));
 }
 
+TEST(SlowdownTest, AClauseForPeopleNamesBothSides) {
+  SlowdownRecord slowdown = {.known = true,
+                             .estimate = 0.02,
+                             .low = -0.01,
+                             .high = 0.05,
+                             .before_step_count = 43,
+                             .during_step_count = 1,
+                             .after_step_count = 0};
+  EXPECT_EQ(SlowdownClause(slowdown),
+            "no slow-down through recording is certain: the recorded step took 2% longer than the "
+            "43 steps before the recording (within noise: 1% less time to 5% longer)");
+  slowdown.low = 0.01;
+  slowdown.before_step_count = 0;
+  slowdown.after_step_count = 20;
+  EXPECT_EQ(SlowdownClause(slowdown),
+            "the recorded step took 2% longer than the 20 steps after the recording (at least 1%, "
+            "at most 5%)");
+  slowdown.low = slowdown.estimate = -0.03;
+  slowdown.high = -0.02;
+  slowdown.during_step_count = 5;
+  EXPECT_EQ(SlowdownClause(slowdown),
+            "recording did not slow the program down: the 5 recorded steps took 3% less time than "
+            "the 20 steps after the recording (3% less time to 2% less time)");
+  slowdown.low = slowdown.estimate = slowdown.high = 0.1;
+  slowdown.before_step_count = 43;
+  slowdown.cupti_stays = slowdown.remains_known = true;
+  slowdown.remains = 0.13;
+  slowdown.remains_low = 0.112;
+  slowdown.remains_high = 0.149;
+  EXPECT_EQ(SlowdownClause(slowdown),
+            "the 5 recorded steps took 10% longer than the 43 steps before the recording (at least "
+            "10%, at most 10%); CUPTI stays in the process: the 20 steps after the recording took "
+            "13% longer than those before it (11.2% longer to 14.9% longer)");
+  EXPECT_EQ(SlowdownClause({.unknown_reason = "why"}), "slow-down through recording unknown: why");
+}
+
 TEST(SlowdownTest, WhatRemainsIsNotKnownWithoutStepsBefore) {
   const auto steady = [](int) { return 100 * kNsPerMs; };
   const SlowdownRecord slowdown = MeasureSlowdown(Cut(steady, 3, 5, 20), /*cupti_stays=*/true);

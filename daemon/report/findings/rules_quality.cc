@@ -1,7 +1,9 @@
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "daemon/base/str_cat.h"
+#include "daemon/capture/slowdown.h"
 #include "daemon/report/findings/rule_list.h"
 
 namespace profd::report {
@@ -12,6 +14,11 @@ const QualityCheck* Check(const Facts& facts, std::string_view name) {
     if (check.name == name) return &check;
   }
   return nullptr;
+}
+
+void Capitalize(std::string& sentence) {
+  if (sentence.empty() || sentence[0] < 'a' || sentence[0] > 'z') return;
+  sentence[0] = static_cast<char>(sentence[0] - 'a' + 'A');
 }
 
 RuleResult Judge(const Facts& facts, std::string_view name, double bound, FindingUnit unit,
@@ -26,9 +33,7 @@ RuleResult Judge(const Facts& facts, std::string_view name, double bound, Findin
   finding.threshold = bound;
   result.fired = check->value > bound;
   finding.measured = StrCat(check->sentence, ".");
-  if (!finding.measured.empty() && finding.measured[0] >= 'a' && finding.measured[0] <= 'z') {
-    finding.measured[0] = static_cast<char>(finding.measured[0] - 'a' + 'A');
-  }
+  Capitalize(finding.measured);
   finding.advice = advice;
   finding.severity = check->grade >= 'C' ? Severity::kWarning : Severity::kInfo;
   finding.confidence = Confidence::kHigh;
@@ -39,6 +44,28 @@ RuleResult Judge(const Facts& facts, std::string_view name, double bound, Findin
   evidence.detail = check->sentence;
   finding.evidence.push_back(std::move(evidence));
   return result;
+}
+
+// What the capture could have left out, the most expensive first.
+std::string LessRecordingAdvice(const Facts& facts) {
+  const CaptureRecord& record = *facts.record;
+  std::string less;
+  const auto add = [&less](std::string_view part) {
+    StrAppend(&less, less.empty() ? "" : ", ", part);
+  };
+  if (record.spec.torch.stacks || record.spec.torch.modules || record.torch.memory) {
+    add("no --with");
+  }
+  if (record.torch.operators == OperatorMode::kShapes) add("--ops names (no inputs of operators)");
+  if (record.gpu.outcome == GpuOutcome::kRecorded &&
+      (record.gpu.mode == GpuMode::kDefault || record.gpu.mode == GpuMode::kFull)) {
+    add("--gpu light (no CUDA calls, so no causes of idle time)");
+  }
+  return StrCat(
+      "Do not act on a host time that the slow-down may explain. For times closer to those of the "
+      "unrecorded program, record less: ",
+      less.empty() ? std::string("fewer ranges in each step") : StrCat("profctl trace with ", less),
+      ".");
 }
 
 }  // namespace
@@ -100,9 +127,18 @@ RuleResult QualityClock(const Facts& facts, const FindingThresholds&) {
 }
 
 RuleResult QualityPerturbation(const Facts& facts, const FindingThresholds& thresholds) {
-  return Judge(facts, "perturbation", thresholds.perturbation_share, FindingUnit::kShare,
-               "Record less (profctl trace --gpu light, --ops names): host-time percentages are "
-               "overstated.");
+  RuleResult result = Judge(facts, "perturbation", thresholds.perturbation_share,
+                            FindingUnit::kShare, LessRecordingAdvice(facts));
+  const CaptureRecord& record = *facts.record;
+  if (!result.fired || !record.slowdown.known) return result;
+  // A grade that is stored in a file keeps the words of the version that wrote it.
+  result.finding.measured =
+      StrCat(SlowdownClause(record.slowdown), ". Recording adds its time on the host: without it, ",
+             facts.has_gpu() ? "host times and the GPU's idle time are shorter, and GPU work takes "
+                               "as long."
+                             : "operators and the times between them are shorter.");
+  Capitalize(result.finding.measured);
+  return result;
 }
 
 }  // namespace profd::report

@@ -73,7 +73,28 @@ TEST_F(QualityRulesTest, RecordingThatSlowsStepsDownIsFound) {
   record.slowdown = {.known = true, .estimate = 0.3, .low = 0.04, .high = 0.6};
   EXPECT_THAT(Fired(), IsEmpty());
   record.slowdown.low = 0.2;
-  EXPECT_NEAR(Find("QUALITY_PERTURBATION").value, 0.2, 0.001);
+  record.slowdown.before_step_count = 43;
+  record.slowdown.during_step_count = 5;
+  record.slowdown.after_step_count = 20;
+  const Finding finding = Find("QUALITY_PERTURBATION");
+  EXPECT_NEAR(finding.value, 0.2, 0.001);
+  EXPECT_THAT(finding.measured,
+              HasSubstr("The 5 recorded steps took 30% longer than the 43 steps before and the 20 "
+                        "after the recording (at least 20%, at most 60%)"));
+  EXPECT_THAT(finding.advice, HasSubstr("fewer ranges in each step"));
+}
+
+TEST_F(QualityRulesTest, ASlowDownIsToBeLoweredByWhatWasRecorded) {
+  Healthy();
+  CaptureRecord& record = reader_.mutable_record();
+  record.slowdown = {.known = true, .estimate = 0.3, .low = 0.2, .high = 0.6};
+  record.torch.operators = OperatorMode::kShapes;
+  EXPECT_THAT(Find("QUALITY_PERTURBATION").advice, HasSubstr("--ops names"));
+  EXPECT_THAT(Find("QUALITY_PERTURBATION").advice, Not(HasSubstr("--gpu light")));
+  record.torch.operators = OperatorMode::kNames;
+  record.gpu.mode = GpuMode::kDefault;
+  EXPECT_THAT(Find("QUALITY_PERTURBATION").advice, Not(HasSubstr("--ops names")));
+  EXPECT_THAT(Find("QUALITY_PERTURBATION").advice, HasSubstr("--gpu light"));
 }
 
 TEST_F(QualityRulesTest, ClocksThatAreOffAreFound) {
