@@ -181,8 +181,11 @@ std::string RenderFindings(const report::FindingsReport& report, const FindingsV
   }
   if (shown > 1) {
     StrAppend(&text, "\n",
-              Paragraph("Savings are separate estimates. Findings that explain the same time "
-                        "overlap, so savings do not add up.",
+              Paragraph(report.bound == report::BoundBy::kCpuOnly
+                            ? "Savings are separate estimates of time that may be the same, so "
+                              "they do not add up."
+                            : "Savings of idle GPU time do not overlap. Other savings are separate "
+                              "estimates of time that may be the same, so they do not add up.",
                         0, style));
   }
   if (view.all) {

@@ -79,7 +79,7 @@ const table::Description<Finding>& FindingColumns() {
        {.key = "saving_ns_per_step",
         .title = "Saving",
         .doc = "Estimated wall time per step that the change saves; 0: none, or not estimated. "
-               "Savings of findings that explain the same time overlap",
+               "Idle time of the GPU is in one saving only; other savings may overlap",
         .unit = Unit::kNs}},
       {&Finding::confidence,
        {.key = "confidence", .title = "Confidence", .doc = "high, medium, or low"}},

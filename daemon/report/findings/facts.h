@@ -38,8 +38,9 @@ struct GapFacts {
   int64_t count = 0;
   int64_t p95_ns = 0;
   int64_t longest_ns = 0;
-  int64_t long_ns = 0;  // Sum of the gaps that GPU_GAP counts.
-  IdleParts parts;      // Of all idle time in the scope, also at its edges.
+  int64_t long_ns = 0;   // Sum of the gaps that GPU_GAP counts.
+  IdleParts long_parts;  // Of these gaps.
+  IdleParts parts;       // Of all idle time in the scope, also at its edges.
   // The part of parts.dispatch_ns in gaps that are not as long as GPU_GAP's shortest.
   int64_t dispatch_ns = 0;
   // Of it, by the innermost range around the launch; empty: outside any range.

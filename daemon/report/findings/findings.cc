@@ -10,6 +10,7 @@
 #include "daemon/base/table/description.h"
 #include "daemon/report/findings/facts.h"
 #include "daemon/report/findings/gather.h"
+#include "daemon/report/findings/idle_claims.h"
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/findings/verdict.h"
 
@@ -141,14 +142,28 @@ void PutSpecificFirst(const FindingPair& pair, std::vector<Finding>& findings) {
   if (general < specific) std::rotate(general, specific, specific + 1);
 }
 
+// Of findings that save nothing of their own, symptoms come last.
+void SortBySaving(std::vector<Finding>& findings) {
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    if (a.saving_ns_per_step != b.saving_ns_per_step || IsSymptom(a.rule) == IsSymptom(b.rule)) {
+      return std::tie(a.saving_ns_per_step, a.severity) >
+             std::tie(b.saving_ns_per_step, b.severity);
+    }
+    return IsSymptom(b.rule);
+  });
+}
+
 // By saving; but specific findings before general ones, and symptoms after the cause that explains
-// them.
-void OrderFindings(std::vector<Finding>& findings) {
-  const auto by_saving = [](const Finding& a, const Finding& b) {
-    return std::tie(a.saving_ns_per_step, a.severity) > std::tie(b.saving_ns_per_step, b.severity);
-  };
-  std::stable_sort(findings.begin(), findings.end(), by_saving);
+// them. Before all is what may end the run, and then what the verdict says to change first.
+void OrderFindings(const Facts& facts, std::vector<Finding>& findings) {
+  SortBySaving(findings);
   for (const FindingPair& pair : kFindingPairs) PutSpecificFirst(pair, findings);
+  PromiseIdleTimeOnce(facts, findings);
+  SortBySaving(findings);
+  for (FindingPair pair : kFindingPairs) {
+    pair.same_time = false;  // It is shared out by now.
+    PutSpecificFirst(pair, findings);
+  }
   const auto cause = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return !IsSymptom(finding.rule) && finding.confidence > Confidence::kLow;
   });
@@ -297,7 +312,7 @@ absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,
   facts.ranks = ranks;
   FindingsReport report;
   for (const Rule& rule : Rules()) Look(rule, facts, thresholds, report);
-  OrderFindings(report.findings);
+  OrderFindings(facts, report.findings);
   report.quality = facts.quality;
   report.step_count = facts.scope.has_steps ? facts.scope.count : 0;
   report.mean_step_ns = facts.scope.mean_ns;

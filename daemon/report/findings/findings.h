@@ -6,8 +6,9 @@
 //   skipped    rules that could not be checked, and the data that they need
 //   passed     rules that were checked and found nothing
 //
-// Savings are separate estimates of wall time per step. Findings that explain the same idle time
-// overlap, so savings must not be added up. A capture without steps counts as one step.
+// Savings are estimates of wall time per step. Idle time of the GPU is in the saving of one finding
+// only (idle_claims.h). Other savings may overlap (kernels that are both small and unfused), so
+// they must not be added up. A capture without steps counts as one step.
 //
 // Facts are gathered once (facts.h); a rule is a function over them (rules.h).
 //

@@ -35,6 +35,8 @@ class GapSweep {
 
   absl::StatusOr<GapFacts> Sweep(const TimeReport& time, int64_t mean_step_ns) {
     longest_lead_ns_ = std::min(mean_step_ns, kLongestLeadNs);
+    long_gap_ns_ = std::min(sources_.thresholds.gap_shortest_ns,
+                            sources_.thresholds.gap_p95_share * static_cast<double>(mean_step_ns));
     RETURN_IF_ERROR(ReadHostTimes(time));
     int64_t until_ns = std::numeric_limits<int64_t>::min();
     for (const Activity& activity : sources_.work.activities()) {
@@ -60,7 +62,7 @@ class GapSweep {
                                 : std::string(sources_.Name(paths[path].name))] += ns;
     }
     facts_.late_starts = Longest(late_starts_);
-    TakeLongest(mean_step_ns);
+    TakeLongest();
     const auto describe = [&](uint32_t call, uint32_t op, Evidence& evidence) {
       evidence.name = sources_.Name(call);
       if (op != 0) evidence.detail = StrCat("in ", sources_.Name(op));
@@ -167,6 +169,10 @@ class GapSweep {
     const int64_t counted_ns = parts.total_ns() - parts.profiler_ns;
     if (counted_ns <= 0) return;
     gaps_.push_back({start_ns, counted_ns, &next});
+    if (static_cast<double>(counted_ns) > long_gap_ns_) {
+      facts_.long_ns += counted_ns;
+      facts_.long_parts.Add(parts);
+    }
     if (parts.late_start_ns > 0) late_starts_.push_back({start_ns, parts.late_start_ns, &next});
     if (static_cast<double>(parts.dispatch_ns) < sources_.thresholds.gap_shortest_ns) {
       facts_.dispatch_ns += parts.dispatch_ns;
@@ -246,17 +252,11 @@ class GapSweep {
     return sources_.first_ids[op];
   }
 
-  void TakeLongest(int64_t mean_step_ns) {
+  void TakeLongest() {
     std::vector<int64_t> durations;
     for (const Gap& gap : gaps_) durations.push_back(gap.counted_ns);
     facts_.p95_ns = Percentile(durations, 95);
-    const double long_ns =
-        std::min(sources_.thresholds.gap_shortest_ns,
-                 sources_.thresholds.gap_p95_share * static_cast<double>(mean_step_ns));
-    for (const Gap& gap : gaps_) {
-      facts_.longest_ns = std::max(facts_.longest_ns, gap.counted_ns);
-      if (static_cast<double>(gap.counted_ns) > long_ns) facts_.long_ns += gap.counted_ns;
-    }
+    for (const Gap& gap : gaps_) facts_.longest_ns = std::max(facts_.longest_ns, gap.counted_ns);
     facts_.longest = Longest(gaps_);
   }
 
@@ -337,6 +337,7 @@ class GapSweep {
   absl::flat_hash_map<uint32_t, int64_t> dispatch_by_path_;
   int64_t lost_lead_ns_ = 0;  // See ChargeLostLead().
   int64_t longest_lead_ns_ = 0;
+  double long_gap_ns_ = 0;
   const GpuAttribution::Call* lost_by_ = nullptr;    // The last call that added to it.
   const GpuAttribution::Call* lost_most_ = nullptr;  // The one that most of it is due to.
   EvidenceSums after_sync_;

@@ -214,8 +214,8 @@ RuleResult GpuUnderused(const Facts& facts, const FindingThresholds& thresholds)
                             OfStep(facts, facts.sum.idle_ns), ".");
   finding.advice =
       "Give the GPU more work per step (a larger batch or sequence), or remove what it waits for: "
-      "see the findings on idle time, copies, and data loading. The saving is all idle time, which "
-      "is an upper bound.";
+      "see the findings on idle time, copies, and data loading. The saving is idle time that no "
+      "other finding counts, which is an upper bound.";
   finding.evidence = facts.gaps.idlest_parts;
   SetConfidence(facts, Confidence::kHigh, finding);
   return result;

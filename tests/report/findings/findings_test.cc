@@ -94,8 +94,8 @@ TEST_F(FindingsTest, FindingsComeBySavingAndSymptomsAfterTheirCause) {
   const FindingsReport report = Report();
   ASSERT_GT(report.findings.size(), 2u);
   EXPECT_EQ(report.findings[0].rule, "IDLE_HOST_WAIT");
-  EXPECT_EQ(report.findings[1].rule, "GPU_UNDERUSED");
-  for (size_t i = 2; i < report.findings.size(); ++i) {
+  EXPECT_THAT(Fired(), Contains("GPU_UNDERUSED"));
+  for (size_t i = 1; i < report.findings.size(); ++i) {
     EXPECT_GE(report.findings[i - 1].saving_ns_per_step, report.findings[i].saving_ns_per_step);
   }
   EXPECT_THAT(
@@ -134,7 +134,8 @@ TEST_F(FindingsTest, TheVerdictNamesTheCauseOfGapsInsteadOfTheGaps) {
   const FindingsReport report = Report();
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].rule, "INPUT_BOUND");
-  EXPECT_GT(Find("GPU_GAP").saving_ns_per_step, report.findings[0].saving_ns_per_step);
+  // What remains of four gaps of 4 ms in five steps.
+  EXPECT_NEAR(static_cast<double>(Find("GPU_GAP").saving_ns_per_step), 0.8e6, 1e5);
   EXPECT_THAT(report.verdict, HasSubstr("First change (INPUT_BOUND)"));
 }
 

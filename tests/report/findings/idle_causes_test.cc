@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/report/findings/rules.h"
 #include "proto/wire/event.h"
 #include "tests/report/findings/findings_fixture.h"
 
@@ -211,6 +212,75 @@ TEST_F(IdleCausesTest, ALeakComesFirstIfItFillsTheMemorySoon) {
   EXPECT_EQ(First(), "MEM_LEAK");
   EXPECT_THAT(Find("MEM_LEAK").measured, HasSubstr("22 GiB an hour; memory is full after"));
   EXPECT_EQ(Find("MEM_LEAK").severity, Severity::kCritical);
+}
+
+// Savings of one report that are idle time of the GPU, and that time.
+class PromisedOnceTest : public IdleCausesTest {
+ protected:
+  void ExpectNoTimeTwice() {
+    const FindingsReport report = Report();
+    int64_t promised_ns = 0;
+    std::string rules;
+    for (const Finding& finding : report.findings) {
+      const auto rule = std::ranges::find(Rules(), finding.rule, &Rule::id);
+      if (!rule->of_idle_time && finding.rule != "INPUT_BOUND") continue;
+      promised_ns += finding.saving_ns_per_step;
+      rules += finding.rule + " ";
+    }
+    const int64_t busy_ns = reader_busy_ns_ / std::max<int64_t>(report.step_count, 1);
+    EXPECT_GT(std::ranges::count(rules, ' '), 1) << rules;
+    EXPECT_LE(promised_ns, report.mean_step_ns - busy_ns + 10 * kUs) << rules;
+  }
+  // Each step: small kernels, each launched only when the one before it has ended.
+  void SmallKernels(int64_t start_ns, int count) {
+    Launch({.start_ns = start_ns,
+            .count = count,
+            .kernel_ns = 5 * kUs,
+            .gap_ns = 15 * kUs,
+            .lead_ns = 12 * kUs,
+            .call_ns = 10 * kUs});
+    reader_busy_ns_ += count * 5 * kUs;
+  }
+  int64_t reader_busy_ns_ = 0;
+};
+
+TEST_F(PromisedOnceTest, OfRemediesForLateLaunchesTheFirstHasTheTime) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) SmallKernels(step * kStepNs + 100 * kUs, 450);
+  EXPECT_THAT(Fired(), Contains("CUDA_GRAPH"));
+  EXPECT_THAT(Fired(), Contains("IDLE_HOST_WAIT"));
+  EXPECT_THAT(Fired(), Contains("GPU_UNDERUSED"));
+  ExpectNoTimeTwice();
+}
+
+TEST_F(PromisedOnceTest, LongGapsCountWhatTheirCausesDoNot) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    reader_.Range(main_, kLoader, at, at + 4 * kMs);
+    Operator("aten::mm", at + 7 * kMs, at + kStepNs);  // After 3 ms of Python.
+    Launch({.start_ns = at + 7'200 * kUs, .count = 28, .lead_ns = 100 * kUs});
+    reader_busy_ns_ += 2'800 * kUs;
+  }
+  EXPECT_THAT(Fired(), Contains("INPUT_BOUND"));
+  EXPECT_THAT(Fired(), Contains("HOST_BOUND"));
+  EXPECT_THAT(Fired(), Contains("GPU_GAP"));
+  EXPECT_THAT(Fired(), Contains("GPU_UNDERUSED"));
+  ExpectNoTimeTwice();
+  EXPECT_LT(Find("GPU_GAP").saving_ns_per_step, kMs);
+  EXPECT_EQ(First(), "INPUT_BOUND");
+}
+
+TEST_F(PromisedOnceTest, CausesInWhichOneIsNotSureCountToo) {
+  Steps(10);
+  for (int step = 0; step < 10; ++step) {
+    const int64_t at = step * kStepNs;
+    // Python in two steps, which another process may explain.
+    const int64_t python_ns = step == 3 || step == 7 ? 6 * kMs : 0;
+    Operator("aten::add", at, at + 10 * kUs);
+    Operator("aten::mm", at + python_ns, at + python_ns + 100 * kUs);
+    SmallKernels(at + 200 * kUs + python_ns, 150);
+  }
+  ExpectNoTimeTwice();
 }
 
 // ---- what is not known, and whose step it is ----
