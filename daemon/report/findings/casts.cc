@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/findings/advice.h"
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/findings/rule_list.h"
@@ -20,7 +21,10 @@ namespace {
 
 constexpr std::string_view kCast = "aten::_to_copy";
 // What a program calls to convert; who needs the other type is around it.
-constexpr std::string_view kAskedFor = "aten::to";
+bool IsAskedFor(std::string_view name) { return name == "aten::to" || name == "aten::type_as"; }
+bool IsBackward(std::string_view name) {
+  return name.starts_with("autograd::") || name.ends_with("Backward0");
+}
 // Of a step. A batch that is converted when it arrives is a few.
 constexpr int64_t kFewestCasts = 4;
 
@@ -29,7 +33,7 @@ class CastSums {
   CastSums(const FactSources& sources, CastFacts& facts) : sources_(sources), facts_(facts) {
     for (const std::string& name : sources.reader.names()) {
       is_cast_.push_back(name == kCast);
-      asks_.push_back(name == kAskedFor);
+      asks_.push_back(IsAskedFor(name));
       any_ = any_ || is_cast_.back();
     }
   }
@@ -106,6 +110,9 @@ class CastSums {
     const uint32_t id = around == kNobody ? kNobody : sources_.first_ids[around];
     facts_.count += count;
     facts_.total_ns += ns;
+    const std::string_view name = id == kNobody ? std::string_view() : sources_.Name(id);
+    if (name.starts_with("aten::")) facts_.in_operators_ns += ns;
+    if (IsBackward(name)) facts_.backward_ns += ns;
     counts_[id] += count;
     sums_.Add({.name = id, .duration_ns = ns, .start_ns = start_ns});
   }
@@ -118,6 +125,45 @@ class CastSums {
   absl::flat_hash_map<uint32_t, int64_t> counts_;  // By what is around.
   EvidenceSums sums_;
 };
+
+std::string CastAdvice(const Facts& facts) {
+  const CastFacts& casts = facts.casts;
+  if (2 * (casts.in_operators_ns + casts.backward_ns) < casts.total_ns) {
+    return "Convert once, and keep the result: look at the .to(), .float(), .half(), and "
+           ".type_as() "
+           "in the places below, and create tensors in the type that is needed. torch.compile "
+           "fuses conversions with their neighbors.";
+  }
+  if (KindOf(facts) == ProgramKind::kInference) {
+    return "Hold the weights in the type that the products need: model.to(torch.bfloat16) or "
+           "model.half(), instead of float32 weights under autocast, which converts them again in "
+           "each forward pass.";
+  }
+  return "Under autocast, each forward pass converts the float32 weights once and the inputs of "
+         "each product. The cache of autocast is on by default and is not the remedy. "
+         "torch.compile fuses conversions with their neighbors. Between products, avoid .float() "
+         "and operators that autocast runs in float32 (norms, softmax, losses). Weights held in "
+         "bfloat16 need no conversion (FSDP's MixedPrecision, or an optimizer that keeps float32 "
+         "copies), which changes the numerics. Conversions of weights cost the same for a larger "
+         "batch.";
+}
+
+// " Of it, 62% are in operators, as autocast converts their inputs, and 30% in the backward pass."
+std::string WhereCastsAre(const CastFacts& casts) {
+  const auto share = [&](int64_t ns) {
+    return PercentText(static_cast<double>(ns) / static_cast<double>(casts.total_ns));
+  };
+  std::string text;
+  if (casts.in_operators_ns > 0) {
+    StrAppend(&text, share(casts.in_operators_ns),
+              " is in operators, as autocast converts their inputs");
+  }
+  if (casts.backward_ns > 0) {
+    StrAppend(&text, text.empty() ? "" : ", and ", share(casts.backward_ns),
+              " is in the backward pass");
+  }
+  return text.empty() ? text : StrCat(" Of that time, ", text, ".");
+}
 
 }  // namespace
 
@@ -149,12 +195,9 @@ RuleResult Casts(const Facts& facts, const FindingThresholds& thresholds) {
       StrCat(facts.scope.has_steps ? "A step converts tensors " : "The program converts tensors ",
              CountText(facts.PerStep(count), "time"),
              " to another type or memory format, which takes ", TimeText(facts.PerStep(ns)), " (",
-             PercentText(finding.value), casts.of_gpu ? " of kernel time)." : " of the step).");
-  finding.advice =
-      "Convert once, and keep the result: hold weights in the type that the products need "
-      "(model.to(torch.bfloat16), or autocast with its cache), enter autocast once around the "
-      "whole forward pass, and keep what stands between products in one type instead of going "
-      "back to float32 each time. torch.compile fuses conversions with what follows.";
+             PercentText(finding.value), casts.of_gpu ? " of kernel time)." : " of the step).",
+             casts.total_ns > 0 ? WhereCastsAre(casts) : std::string());
+  finding.advice = CastAdvice(facts);
   finding.evidence = casts.around;
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = "the saving is all of them; some conversions may be needed";

@@ -125,6 +125,10 @@ struct CastFacts {
   bool of_gpu = false;
   int64_t count = 0;
   int64_t total_ns = 0;
+  // The part in operators that need another type, as autocast converts for them, and in the
+  // backward pass. The program asks for the rest: .to(), .float(), .type_as().
+  int64_t in_operators_ns = 0;
+  int64_t backward_ns = 0;
   std::vector<Evidence> around;  // By the operator or range that needs the other type.
 };
 

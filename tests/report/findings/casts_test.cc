@@ -71,6 +71,46 @@ TEST_F(CastsTest, TheirKernelsAreFoundWithWhoNeedsThem) {
   EXPECT_EQ(finding.evidence[0].count, 30 * kSteps);
 }
 
+TEST_F(CastsTest, InTrainingUnderAutocastItsCacheIsNotTheRemedy) {
+  CastsOnTheGpu(30);
+  reader_.Range(main_, "Optimizer.step#SGD.step", 5 * kStepNs - 10 * kUs, 5 * kStepNs - kUs);
+  const Finding finding = Find("CASTS");
+  EXPECT_THAT(finding.measured, HasSubstr("100% is in operators, as autocast converts"));
+  EXPECT_THAT(finding.advice, HasSubstr("cache of autocast is on by default"));
+  EXPECT_THAT(finding.advice, Not(HasSubstr("model.to(")));
+}
+
+TEST_F(CastsTest, WeightsOfInferenceAreToBeHeldInTheLowerType) {
+  CastsOnTheGpu(30);
+  EXPECT_THAT(Find("CASTS").advice, HasSubstr("model.to(torch.bfloat16)"));
+  EXPECT_THAT(Find("CASTS").advice, Not(HasSubstr("cache")));
+}
+
+TEST_F(CastsTest, ConversionsThatTheProgramAsksForAreToBeMadeOnce) {
+  Steps(kSteps);
+  for (int step = 0; step < kSteps; ++step) {
+    for (int i = 0; i < kStepNs / kEachNs; ++i) {
+      const int64_t start_ns = step * kStepNs + i * kEachNs;
+      const int64_t call_ns = start_ns - 200 * kUs;
+      if (i < 30) {
+        reader_.Range(main_, "my_loss", call_ns - 900, call_ns + 9'000)
+            .Range(main_, "aten::type_as", call_ns - 850, call_ns + 8'500)
+            .Range(main_, "aten::to", call_ns - 800, call_ns + 8'000)
+            .Range(main_, "aten::_to_copy", call_ns - 700, call_ns + 7'000);
+      }
+      Launch({.start_ns = start_ns,
+              .count = 1,
+              .kernel_ns = kEachNs,
+              .kernel = i < 30 ? kElementwise : kTensorKernel,
+              .op = i < 30 ? "aten::copy_" : "aten::mm"});
+    }
+  }
+  const Finding finding = Find("CASTS");
+  EXPECT_EQ(finding.evidence.at(0).name, "my_loss");
+  EXPECT_THAT(finding.measured, Not(HasSubstr("autocast")));
+  EXPECT_THAT(finding.advice, HasSubstr("look at the .to(), .float(), .half(), and .type_as()"));
+}
+
 TEST_F(CastsTest, KernelsLaunchedBeforeTheWindowAreLikeTheOthers) {
   CastsOnTheGpu(30, 1);
   const Finding finding = Find("CASTS");
