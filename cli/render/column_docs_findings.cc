@@ -66,9 +66,9 @@ constexpr ColumnDoc kDocs[] = {
     {kReport, "IDLE_KERNEL_WAIT", "Idle time between kernels that were launched in time", ""},
     {kReport, "IDLE_OTHER", "Idle time of the GPU that is neither of the two above", ""},
     {kReport, "HOST_BOUND",
-     "Time of the host outside all operators and ranges while the GPU is idle, or of the step "
-     "itself "
-     "without a GPU",
+     "Time in which the host runs no operator of the framework and no CUDA call, while the GPU is "
+     "idle; without a GPU, of the step. The program's own ranges count as operators only if there "
+     "are none",
      ""},
     {kReport, "CPU_CONTENTION", "Time in which the step's thread was ready to run and had no CPU",
      ""},

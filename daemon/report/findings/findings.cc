@@ -26,7 +26,7 @@ Severity SeverityOfSaving(const Facts& facts, int64_t saving_ns) {
 
 void AddFinding(const Rule& rule, const Facts& facts, Finding finding, FindingsReport& report) {
   finding.rule = rule.id;
-  finding.title = rule.title;
+  if (finding.title.empty()) finding.title = rule.title;
   // No saving exceeds the step, ...
   finding.saving_ns_per_step =
       std::clamp<int64_t>(finding.saving_ns_per_step, 0, std::max<int64_t>(facts.StepNs(), 0));

@@ -67,6 +67,7 @@ absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const Finding
                                      const FindingThresholds& thresholds) {
   HostFacts facts;
   facts.needs = time.host_needs;
+  facts.of_ranges = time.host_of_ranges;
   if (!facts.needs.empty()) {
     facts.outliers = OutliersOf(scope, thresholds, {});
     return facts;

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,6 +25,7 @@ namespace profd::report {
 
 struct HostFacts {
   std::string needs;           // Not empty: unknown for lack of this, and the rest is empty.
+  bool of_ranges = false;      // HostSplits::of_ranges
   std::vector<bool> outliers;  // OutliersOf() the scope; also if `needs` is set.
   HostSplit split;             // Sum over the steps of the scope; 0 without steps.
   int64_t usual_count = 0;     // Steps that are not outliers; without steps 1.
@@ -31,6 +33,8 @@ struct HostFacts {
   double median_share = 0;     // Of that in a step: the median of the steps.
   HostGapTable gaps;           // Of that.
 
+  // What the host is in or outside of: "operators" of a framework, else "ranges" of the program.
+  std::string_view Parts() const { return of_ranges ? "ranges" : "operators"; }
   int64_t PerUsualStep(int64_t ns) const { return usual_count <= 0 ? ns : ns / usual_count; }
 };
 // `explained`: GapFacts::explained, for the time that costs nothing or has another cause; nullptr:

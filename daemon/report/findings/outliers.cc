@@ -83,6 +83,7 @@ int64_t SumOfSelf(const OpTimes& times) {
 }
 
 constexpr std::string_view kOutsideOperators = "host time outside operators";
+constexpr std::string_view kOutsideRanges = "host time outside ranges";
 
 // A part of a step's time that the time report knows.
 struct Part {
@@ -134,9 +135,10 @@ class Explanation {
         const TimeStep* other = Find(time, scope_.stretches[i].step);
         if (other != nullptr) usual.push_back(part.time_ns(*other));
       }
-      Add(EvidenceKind::kStep, std::string(part.name),
-          Difference(part.time_ns(*slow), Median(usual)),
-          part.name == kOutsideOperators ? longest : "");
+      const bool outside = part.name == kOutsideOperators;
+      Add(EvidenceKind::kStep,
+          std::string(outside && time.host_of_ranges ? kOutsideRanges : part.name),
+          Difference(part.time_ns(*slow), Median(usual)), outside ? longest : "");
     }
     return absl::OkStatus();
   }

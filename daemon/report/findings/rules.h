@@ -20,8 +20,8 @@
 
 namespace profd::report {
 
-// The result of a rule. The engine sets `finding.rule` and `title`, and the severity if the rule
-// leaves it at kInfo.
+// The result of a rule. The engine sets `finding.rule`, `title` if it is empty, and the severity if
+// the rule leaves it at kInfo.
 struct RuleResult {
   std::string needs;  // Not empty: the rule could not be checked.
   bool fired = false;

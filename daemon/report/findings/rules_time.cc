@@ -369,11 +369,19 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
   finding.threshold = thresholds.host_outside_share;
   result.fired = finding.value > finding.threshold;
   finding.saving_ns_per_step = outside_ns;
+  if (host.of_ranges) finding.title = "The host is busy or waits outside ranges";
+  // Ranges of the program around operators say where it is, not what it does.
   finding.measured = StrCat(
-      "The host is outside operators for ", TimeText(outside_ns), " of ", StepWord(facts), " (",
-      PercentText(finding.value), ")", facts.has_gpu() ? " while the GPU is idle" : "",
-      ": it runs Python or other code without ranges, sleeps, or waits for something that was not "
-      "recorded.");
+      host.of_ranges ? "The host is outside all ranges of the program"
+                     : "The host runs no operator of the framework",
+      facts.calls.call_count > 0 ? (host.of_ranges ? " and all CUDA calls" : " and no CUDA call")
+                                 : "",
+      " for ", TimeText(outside_ns), " of ", StepWord(facts), " (", PercentText(finding.value), ")",
+      facts.has_gpu() ? " while the GPU is idle" : "",
+      host.of_ranges ? ": it runs code without a range, sleeps, or waits for something that was "
+                       "not recorded."
+                     : ": it runs Python or other code, inside or outside the program's own "
+                       "ranges, sleeps, or waits for something that was not recorded.");
   if (!gaps.rows.empty()) {
     const HostGapRow& largest = gaps.rows.front();
     StrAppend(&finding.measured, " The largest gap is ", PlaceOf(largest), ": ",
@@ -387,8 +395,9 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
   const bool has_places = gaps.long_ns > gaps.short_ns;
   if (!has_places) {
     StrAppend(&finding.measured, " ", CountText(gaps.short_count, "gap"), " shorter than ",
-              TimeText(kShortHostGapNs), " between operators add up to ",
-              TimeText(host.PerUsualStep(gaps.short_ns)), " of ", StepWord(facts), ".");
+              TimeText(kShortHostGapNs), " between ", host.Parts(), " add up to ",
+              TimeText(host.PerUsualStep(gaps.short_ns)), " of ", StepWord(facts),
+              facts.has_gpu() ? ", counted while the GPU is idle." : ".");
   }
   finding.advice =
       has_places
@@ -401,7 +410,7 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
     Evidence evidence;
     evidence.kind = EvidenceKind::kGap;
     evidence.name = PlaceOf(row);
-    evidence.detail = StrCat("host outside operators; median ", TimeText(row.median_ns),
+    evidence.detail = StrCat("host outside ", host.Parts(), "; median ", TimeText(row.median_ns),
                              ", longest ", TimeText(row.max_ns));
     evidence.count = row.count;
     evidence.duration_ns = row.total_ns;

@@ -98,13 +98,15 @@ std::string WhatLimits(const Facts& facts, BoundBy bound) {
 std::string WhereTheHostTimeGoes(const Facts& facts) {
   const HostFacts& host = facts.host;
   if (!host.needs.empty() || host.split.total_ns() <= 0) return {};
+  const std::string in = StrCat("in ", host.Parts());
+  const std::string outside = StrCat("on the host outside ", host.Parts());
   const std::array<std::pair<int64_t, std::string_view>, 7> parts = {
-      {{host.split.operators_ns, "in operators"},
+      {{host.split.operators_ns, in},
        {host.split.collectives_ns, "in collectives"},
        {host.split.data_loader_ns, "loading data"},
        {host.split.compile_ns, "compiling"},
        {host.split.gpu_wait_ns, "waiting for the GPU"},
-       {host.split.outside_ns, "on the host outside operators"},
+       {host.split.outside_ns, outside},
        {host.split.other_ns, "in the profiler"}}};
   std::string text;
   for (const auto& [ns, name] : parts) {

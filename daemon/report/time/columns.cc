@@ -139,7 +139,9 @@ const table::Description<TimeReport>& Totals() {
         {.key = "host_needs",
          .doc = "What is missing to say how the host spent the steps; empty: nothing"}},
        {Path<kGaps, &HostGapTable::long_ns>(),
-        NsColumn("long_gap_ns", "", "Time outside operators in gaps of 100 us or more")},
+        NsColumn("long_gap_ns", "",
+                 "Time outside operators in gaps of 100 us or more; of a program without a "
+                 "framework, outside its ranges")},
        {Path<kGaps, &HostGapTable::short_count>(),
         CountColumn("short_gap_count", "", "Shorter gaps")},
        {Path<kGaps, &HostGapTable::short_ns>(), NsColumn("short_gap_ns", "", "Time in them")}}));
@@ -189,7 +191,8 @@ const table::Description<TimeStep>& HostColumns() {
        NsColumn("gpu_wait_ns", "GPU wait", "In calls that wait for a GPU")},
       {Path<&TimeStep::host, &HostSplit::outside_ns>(),
        NsColumn("outside_ns", "Outside operators",
-                "In none of these: Python, or waiting unrecorded")},
+                "In none of these: Python, or waiting unrecorded. The program's own ranges count "
+                "as operators if no framework has any")},
       {Path<&TimeStep::host, &HostSplit::other_ns>(),
        NsColumn("other_ns", "Other", "The same, while the profiler itself worked")}};
   return columns;

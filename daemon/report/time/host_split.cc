@@ -194,6 +194,7 @@ class HostSplitter {
         record.torch.outcome == TorchOutcome::kUnknown) {
       return "operators (profctl trace --ops names)";
     }
+    result_.of_ranges = true;
     bool has_ranges = false;
     for (Thread& thread : threads_) {
       has_ranges |= !thread.ranges.empty();

@@ -64,6 +64,7 @@ struct HostGap {
 
 struct HostSplits {
   std::string needs;             // Not empty: unknown for lack of this, and the rest is empty.
+  bool of_ranges = false;        // There are no operators: the program's ranges count as such.
   std::vector<HostSplit> steps;  // By start.
   std::vector<HostGap> gaps;     // By start, from the first step or window to the last.
 };

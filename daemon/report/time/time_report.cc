@@ -327,6 +327,7 @@ class TimeSummary {
     ASSIGN_OR_RETURN(HostSplits host, SplitHostTime(reader_, attribution_, report_.host_collectives,
                                                     report_.compile.compiling, blocking_copies_));
     report_.host_needs = std::move(host.needs);
+    report_.host_of_ranges = host.of_ranges;
     report_.host_gaps = std::move(host.gaps);
     for (size_t i = 0; i < host.steps.size(); ++i) report_.steps[i].host = host.steps[i];
     IntervalSet counted;

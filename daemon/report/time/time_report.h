@@ -230,13 +230,15 @@ struct TimeReport {
   // Of the host, when nothing hid them (CollectiveTable::exposed_on_host).
   IntervalSet host_collectives;
   std::string host_needs;          // Not empty: the split of steps on the host is unknown.
+  bool host_of_ranges = false;     // HostSplits::of_ranges
   std::vector<HostGap> host_gaps;  // All of the training threads, by start.
   HostGapTable host_gap_table;     // Of them, the parts in steps; without steps, in windows.
 };
 
 absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& reader, const TimeOptions& options);
 
-// The report "time" of reports.h, and back: without `compile`, host_collectives, and host_gaps.
+// The report "time" of reports.h, and back: without `compile`, host_collectives,
+// host_of_ranges, and host_gaps.
 // DATA_LOSS: the parts do not fit together.
 table::Report ToReport(const TimeReport& time);
 absl::StatusOr<TimeReport> TimeFrom(const table::Report& report);

@@ -59,7 +59,7 @@ TEST_F(FindingOutliersTest, AnOutlierSaysWhatItHasMoreOfThanItsNeighbors) {
   const Finding finding = Find("STEP_OUTLIER");
   EXPECT_THAT(finding.measured,
               HasSubstr("Step 6 took 30 ms; its neighbors took 10 ms. It has more of: "
-                        "save_checkpoint (+15 ms), host time outside operators (+5 ms)."));
+                        "save_checkpoint (+15 ms), host time outside ranges (+5 ms)."));
   ASSERT_EQ(finding.evidence.size(), 3u);
   EXPECT_EQ(finding.evidence[1].name, "save_checkpoint");
   EXPECT_THAT(finding.evidence[1].detail, HasSubstr("1 calls instead of 0"));
@@ -94,7 +94,7 @@ TEST_F(FindingOutliersTest, HostTimeOutsideOperatorsNamesItsPlace) {
     at += kStepNs + extra_ns;
   }
   const Finding finding = Find("STEP_OUTLIER");
-  EXPECT_THAT(finding.measured, HasSubstr("more of: host time outside operators (+20 ms)."));
+  EXPECT_THAT(finding.measured, HasSubstr("more of: host time outside ranges (+20 ms)."));
   ASSERT_EQ(finding.evidence.size(), 2u);
   EXPECT_EQ(finding.evidence[1].detail,
             "more than in neighboring steps; 20 ms between forward and backward");

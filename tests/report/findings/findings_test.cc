@@ -166,8 +166,8 @@ TEST_F(FindingsTest, ACaptureWithoutAGpuSaysSo) {
   const FindingsReport report = Report();
   EXPECT_EQ(report.bound, BoundBy::kCpuOnly);
   EXPECT_THAT(report.verdict, HasSubstr("No GPU work was recorded"));
-  EXPECT_THAT(report.verdict, HasSubstr("(mean of 3 steps): 3.33% in operators, 96.7% on the host "
-                                        "outside operators."));
+  EXPECT_THAT(report.verdict, HasSubstr("(mean of 3 steps): 3.33% in ranges, 96.7% on the host "
+                                        "outside ranges."));
   EXPECT_THAT(NeedsOf("GPU_UNDERUSED"), HasSubstr("GPU work"));
 }
 

@@ -53,6 +53,35 @@ TEST_F(HostRulesTest, HostTimeOutsideOperatorsIsFoundWithItsPlaces) {
   EXPECT_THAT(Report().verdict, HasSubstr("First change (HOST_BOUND)"));
 }
 
+TEST_F(HostRulesTest, ItSaysWhatTheHostIsOutsideOf) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    reader_.Range(main_, "train_step", at, at + 9 * kMs)
+        .Operator(main_, "aten::linear", at, at + 2 * kMs)
+        .Operator(main_, "aten::relu", at + 8 * kMs, at + kStepNs);
+  }
+  const Finding finding = Find("HOST_BOUND");
+  EXPECT_EQ(finding.title, "The host is busy or waits outside operators");
+  EXPECT_THAT(finding.measured, HasSubstr("runs no operator of the framework for 6 ms"));
+  EXPECT_THAT(finding.measured, HasSubstr("inside or outside the program's own ranges"));
+  EXPECT_THAT(finding.evidence.at(0).name, HasSubstr("in train_step"));
+  EXPECT_THAT(Report().verdict, HasSubstr("40% in operators, 60% on the host outside operators"));
+}
+
+TEST_F(HostRulesTest, WithoutAFrameworkItIsOutsideTheProgramsRanges) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    reader_.Range(main_, "forward", at, at + 2 * kMs)
+        .Range(main_, "backward", at + 8 * kMs, at + kStepNs);
+  }
+  const Finding finding = Find("HOST_BOUND");
+  EXPECT_EQ(finding.title, "The host is busy or waits outside ranges");
+  EXPECT_THAT(finding.measured, HasSubstr("outside all ranges of the program for 6 ms"));
+  EXPECT_THAT(finding.measured, Not(HasSubstr("operator")));
+  EXPECT_THAT(finding.evidence.at(0).detail, HasSubstr("host outside ranges"));
+  EXPECT_THAT(Report().verdict, HasSubstr("40% in ranges, 60% on the host outside ranges"));
+}
+
 TEST_F(HostRulesTest, WithPythonStacksAGapHasTheLinesAroundIt) {
   const uint32_t step_line = reader_.Stack(0, "/home/me/train.py", 98, "step");
   const uint32_t caller = reader_.Stack(0, "/home/me/train.py", 100, "step");
