@@ -75,7 +75,9 @@ constexpr ColumnDoc kDocs[] = {
     {kReport, "SYNC_API", "Idle time of the GPU after calls that waited for it", ""},
     {kReport, "COPY_EXPOSED", "Time of copies that no kernel overlaps", ""},
     {kReport, "MEMCPY_PAGEABLE_ASYNC",
-     "Asynchronous copies from or to pageable memory, which block the host", ""},
+     "Copies from or to pageable memory with an asynchronous call of CUDA, which makes them "
+     "slower, and often blocking. PyTorch makes them for .to() and .cpu(), too, and waits",
+     ""},
     {kReport, "MEMCPY_SYNC", "Time in which the host waits for blocking copies", ""},
     {kReport, "H2D_BW_LOW", "Large copies that reach little of the link's bandwidth", ""},
     {kReport, "TC_UNUSED", "Matrix kernels that could use tensor cores and do not", ""},

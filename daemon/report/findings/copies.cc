@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "daemon/base/str_cat.h"
+#include "daemon/report/index/waiting_calls.h"
 
 namespace profd::report {
 namespace {
@@ -65,6 +67,7 @@ void CopyPass::Add(const GpuBatch& batch, size_t i, const GpuAttribution::Call* 
   if (static_cast<double>(bytes) >= sources_.thresholds.copy_smallest_bytes) {
     if (async && host_memory == kPageable) {
       if (direction == kDeviceToHost) facts_.pageable_to_host_ns += item.duration_ns;
+      if (call != nullptr && WaitsFor(*call)) facts_.pageable_waited_ns += item.duration_ns;
       AddPageable(item, bytes);
     }
     if (call != nullptr && IsCopyCall(api) && !async) {
@@ -81,6 +84,20 @@ void CopyPass::Add(const GpuBatch& batch, size_t i, const GpuAttribution::Call* 
     item.start_ns = batch.start_ns[i];
     AddPinned(item, bytes);
   }
+}
+
+// Whether the next call waits for the GPU, in the same operator if one is known: so does PyTorch
+// unless a copy is non_blocking. Calls come by thread, by start.
+bool CopyPass::WaitsFor(const GpuAttribution::Call& copy) const {
+  const std::span<const GpuAttribution::Call> calls = sources_.attribution.calls();
+  for (size_t i = static_cast<size_t>(&copy - calls.data()) + 1; i < calls.size(); ++i) {
+    const GpuAttribution::Call& next = calls[i];
+    if (next.thread != copy.thread) return false;
+    if (next.start_ns < copy.end_ns) continue;  // The driver's, inside of the runtime's.
+    return next.path == copy.path && next.range_start_ns == copy.range_start_ns &&
+           WaitsForGpu(sources_.Name(next.name));
+  }
+  return false;
 }
 
 void CopyPass::AddPageable(const EvidenceSums::Item& item, int64_t bytes) {

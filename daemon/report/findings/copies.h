@@ -20,6 +20,7 @@ class CopyPass {
   void Finish();
 
  private:
+  bool WaitsFor(const GpuAttribution::Call& copy) const;
   void AddPageable(const EvidenceSums::Item& item, int64_t bytes);
   void AddPinned(const EvidenceSums::Item& item, int64_t bytes);
 

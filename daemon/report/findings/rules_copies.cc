@@ -47,7 +47,39 @@ std::string KeepOnGpu(const Facts& facts) {
       "Keep results on the GPU, or reduce them there (a mean, an argmax) and copy less, or less "
       "often. What the host needs whole goes to pinned memory with ",
       KindOf(facts) == ProgramKind::kWithoutTorch ? "cudaMemcpyAsync()" : "non_blocking=True",
-      ", and is read later.");
+      ", and is read when that copy is done (after an event, or a step later).");
+}
+
+// Copies of pageable memory by what most of their time is: the direction, and whether the program
+// waits for them or launched them as asynchronous.
+struct PageableKind {
+  bool to_host = false;
+  bool waited = false;
+};
+PageableKind PageableKindOf(const CopyFacts& copies) {
+  return {.to_host = 2 * copies.pageable_to_host_ns > copies.pageable_ns,
+          .waited = 2 * copies.pageable_waited_ns > copies.pageable_ns};
+}
+
+std::string PageableAdvice(const Facts& facts, PageableKind kind) {
+  const bool torch = KindOf(facts) != ProgramKind::kWithoutTorch;
+  if (kind.to_host) {
+    std::string advice = KeepOnGpu(facts);
+    if (torch && !kind.waited) {
+      StrAppend(&advice,
+                " non_blocking=True alone does nothing: the memory that is copied to has to be "
+                "pinned (torch.empty(..., pin_memory=True)).");
+    }
+    return advice;
+  }
+  if (!torch) {
+    return "Pin the memory: cudaMallocHost(), or cudaHostRegister() for memory that exists.";
+  }
+  return kind.waited
+             ? "Pin the memory, and do not wait: DataLoader(pin_memory=True) or "
+               "tensor.pin_memory(), then .to(device, non_blocking=True)."
+             : "Pin the memory: DataLoader(pin_memory=True) or tensor.pin_memory(). Without "
+               "it, non_blocking=True has no effect.";
 }
 
 // Copies cost at most the time in which nothing overlapped them.
@@ -80,16 +112,27 @@ RuleResult MemcpyPageable(const Facts& facts, const FindingThresholds& threshold
   RuleResult result = CopyShare(facts, facts.copies.pageable_ns, thresholds.pageable_share);
   Finding& finding = result.finding;
   finding.saving_ns_per_step = AtMostExposed(facts, facts.copies.pageable_saving_ns);
-  finding.measured = StrCat("Asynchronous copies from or to pageable memory take ",
-                            TimeText(facts.PerStep(facts.copies.pageable_ns)), " a step (",
-                            PercentText(finding.value),
-                            "). CUDA stages them, so they are slower and not asynchronous.");
-  finding.advice =
-      2 * facts.copies.pageable_to_host_ns > facts.copies.pageable_ns ? KeepOnGpu(facts)
-      : KindOf(facts) == ProgramKind::kWithoutTorch
-          ? "Pin the memory: cudaMallocHost(), or cudaHostRegister() for memory that exists."
-          : "Pin the memory: DataLoader(pin_memory=True) or tensor.pin_memory(), then copy with "
-            "non_blocking=True.";
+  const PageableKind kind = PageableKindOf(facts.copies);
+  const std::string_view where = kind.to_host ? "to pageable memory" : "from pageable memory";
+  finding.title = kind.waited ? StrCat("The program waits for copies ", where)
+                  : facts.calls.call_count > 0
+                      ? StrCat("Asynchronous copies ", where, " are not asynchronous")
+                      : StrCat("Copies ", where, " are slow");  // Who waits is not known.
+  finding.measured = StrCat(
+      kind.waited || facts.calls.call_count == 0 ? "Copies "
+                                                 : "Copies that are asynchronous calls ",
+      where, " take ", TimeText(facts.PerStep(facts.copies.pageable_ns)),
+      facts.scope.has_steps ? " a step (" : " (", PercentText(finding.value), "). ",
+      kind.waited
+          ? StrCat("The program waits for each",
+                   KindOf(facts) == ProgramKind::kWithoutTorch
+                       ? ""
+                       : " (.to() or .cpu() without non_blocking=True)",
+                   ", and CUDA stages it, which is slower than with pinned memory.")
+          : std::string(
+                "CUDA stages them, which is slower than with pinned memory, and the call may "
+                "wait for the copy."));
+  finding.advice = PageableAdvice(facts, kind);
   finding.evidence = facts.copies.pageable;
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = facts.copies.link_gb_per_s > 0

@@ -1,0 +1,137 @@
+// Copies: which ones a program waits for, which use pageable memory, and how fast they are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/base/str_cat.h"
+#include "tests/report/findings/findings_fixture.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class CopiesRulesTest : public FindingsFixture {
+ protected:
+  // Each step: idle for `idle_ns`, then busy until its end, with launches far ahead.
+  void IdleFirst(int64_t idle_ns, int steps = 5) {
+    Steps(steps);
+    for (int step = 0; step < steps; ++step) {
+      Launch({.start_ns = step * kStepNs + idle_ns,
+              .count = static_cast<int>((kStepNs - idle_ns) / (100 * kUs))});
+    }
+  }
+};
+
+TEST_F(CopiesRulesTest, PageableCopiesAreFoundWithWhatPinnedMemoryWouldSave) {
+  IdleFirst(2 * kMs);
+  for (int step = 0; step < 5; ++step) {
+    Copy({.start_ns = step * kStepNs + 20 * kUs, .duration_ns = 1'900 * kUs, .bytes = 8 << 20});
+  }
+  const Finding finding = Find("MEMCPY_PAGEABLE_ASYNC");
+  EXPECT_NEAR(finding.value, 0.19, 0.01);
+  EXPECT_GT(finding.saving_ns_per_step, kMs);
+  ASSERT_FALSE(finding.evidence.empty());
+  EXPECT_EQ(finding.evidence[0].name, "Memcpy HtoD (Pageable -> Device)");
+  EXPECT_EQ(finding.evidence[0].bytes, 5 * (8 << 20));
+  EXPECT_THAT(Fired(), Contains("COPY_EXPOSED"));
+  EXPECT_THAT(Fired(), Not(Contains("MEMCPY_SYNC")));
+}
+
+TEST_F(CopiesRulesTest, AdviceOnCopiesGoesByTheirDirection) {
+  for (const bool async : {true, false}) {
+    for (const bool to_host : {true, false}) {
+      reader_ = FakeCaptureReader();
+      reader_.StepThread(reader_.AddThread(1, "main"));
+      reader_.mutable_record().start_unix_ns = 1;
+      Steps(5);
+      for (int step = 0; step < 5; ++step) {
+        Launch({.start_ns = step * kStepNs + 2 * kMs, .count = 80});
+        Copy({.start_ns = step * kStepNs + 20 * kUs,
+              .duration_ns = 1'900 * kUs,
+              .bytes = 8 << 20,
+              .async = async,
+              .to_host = to_host});
+      }
+      const Finding finding = Find(async ? "MEMCPY_PAGEABLE_ASYNC" : "MEMCPY_SYNC");
+      EXPECT_EQ(finding.advice.find("Keep results on the GPU") == 0, to_host) << finding.advice;
+    }
+  }
+}
+
+TEST_F(CopiesRulesTest, PageableCopiesSayTheirDirectionAndWhetherTheProgramWaits) {
+  for (const bool waited : {true, false}) {
+    for (const bool to_host : {true, false}) {
+      reader_ = FakeCaptureReader();
+      reader_.StepThread(reader_.AddThread(1, "main"));
+      reader_.mutable_record().start_unix_ns = 1;
+      Steps(5);
+      for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+        Launch({.start_ns = at + 2 * kMs, .count = 80});
+        // .cpu() or .to("cuda"), which PyTorch makes of an asynchronous copy and a wait.
+        reader_.Range(main_, "aten::copy_", at + 5 * kUs, at + 1'950 * kUs);
+        Copy({.start_ns = at + 20 * kUs,
+              .duration_ns = 1'900 * kUs,
+              .bytes = 8 << 20,
+              .to_host = to_host});
+        const int64_t wait_ns = waited ? at + 16 * kUs : at + 1'951 * kUs;
+        reader_.ApiCall(main_, "cudaStreamSynchronize", wait_ns,
+                        waited ? at + 1'945 * kUs : at + 1'959 * kUs, 0);
+      }
+      const Finding finding = Find("MEMCPY_PAGEABLE_ASYNC");
+      EXPECT_EQ(finding.title,
+                StrCat(waited ? "The program waits for copies " : "Asynchronous copies ",
+                       to_host ? "to" : "from", " pageable memory",
+                       waited ? "" : " are not asynchronous"));
+      EXPECT_EQ(finding.measured.find("that are asynchronous calls") == std::string::npos, waited);
+      EXPECT_EQ(finding.advice.find("Keep results on the GPU") == 0, to_host) << finding.advice;
+      EXPECT_EQ(finding.advice.find(".to(device, non_blocking=True)") != std::string::npos,
+                waited && !to_host)
+          << finding.advice;
+    }
+  }
+}
+
+TEST_F(CopiesRulesTest, PinnedCopiesAndSmallOnesAreNoFinding) {
+  Healthy();
+  for (int step = 0; step < 5; ++step) {
+    Copy({.start_ns = step * kStepNs + kMs,
+          .duration_ns = 200 * kUs,
+          .bytes = 10 << 20,
+          .pageable = false});
+    Copy({.start_ns = step * kStepNs + 3 * kMs, .duration_ns = 900 * kUs, .bytes = 4096});
+  }
+  EXPECT_THAT(Fired(), IsEmpty());
+}
+
+TEST_F(CopiesRulesTest, CopiesThatTheProgramWaitsForAreFound) {
+  IdleFirst(2 * kMs);
+  for (int step = 0; step < 5; ++step) {
+    Copy({.start_ns = step * kStepNs + 20 * kUs,
+          .duration_ns = 1'900 * kUs,
+          .bytes = 8 << 20,
+          .async = false});
+  }
+  EXPECT_NEAR(Find("MEMCPY_SYNC").value, 0.19, 0.01);
+  EXPECT_THAT(Fired(), Not(Contains("MEMCPY_PAGEABLE_ASYNC")));
+}
+
+TEST_F(CopiesRulesTest, LargeCopiesFarBelowTheLinkAreFound) {
+  Healthy();
+  Copy({.start_ns = kMs, .duration_ns = kMs, .bytes = 10 << 20, .pageable = false});  // 10 GB/s
+  EXPECT_NEAR(Find("H2D_BW_LOW").value, 0.166, 0.01);
+  thresholds_.link_gb_per_s = 12;
+  EXPECT_THAT(Fired(), IsEmpty());
+}
+
+TEST_F(CopiesRulesTest, WithoutTheLinksBandwidthNobodyKnowsIfCopiesAreSlow) {
+  Healthy();
+  Copy({.start_ns = kMs, .duration_ns = kMs, .bytes = 10 << 20, .pageable = false});
+  reader_.mutable_record().gpu.devices[0].compute_minor = 7;
+  EXPECT_THAT(NeedsOf("H2D_BW_LOW"), HasSubstr("copies.link_bandwidth"));
+}
+
+}  // namespace
+}  // namespace profd::report
