@@ -174,7 +174,9 @@ void OrderFindings(const Facts& facts, std::vector<Finding>& findings) {
              explained_ns < kExplainedSymptom * static_cast<double>(finding.saving_ns_per_step);
     });
   }
-  std::stable_partition(findings.begin(), findings.end(), EndsTheRun);
+  const auto fatal_end = std::stable_partition(findings.begin(), findings.end(), EndsTheRun);
+  const auto first = findings.begin() + (FirstChange(findings) - findings.cbegin());
+  if (first != findings.end() && first > fatal_end) std::rotate(fatal_end, first, first + 1);
 }
 
 }  // namespace

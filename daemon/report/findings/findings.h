@@ -2,7 +2,8 @@
 //
 //   verdict    one paragraph: where the time goes, what to change first, the estimated saving, and
 //              whether the numbers can be trusted
-//   findings   by estimated saving; symptoms after the cause that explains them
+//   findings   what may end the run, then what the verdict says to change first, then by estimated
+//              saving; symptoms after the cause that explains them
 //   skipped    rules that could not be checked, and the data that they need
 //   passed     rules that were checked and found nothing
 //
@@ -143,7 +144,7 @@ struct FindingsReport {
   // certainly make steps longer, or there is no GPU.
   int64_t unrecorded_step_ns = -1;
   int64_t unrecorded_idle_ns = -1;
-  std::vector<Finding> findings;  // Ordered by saving, severity, rule; see above.
+  std::vector<Finding> findings;  // In the order above.
   std::vector<SkippedRule> skipped;
   std::vector<PassedRule> passed;
 };

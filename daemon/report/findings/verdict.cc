@@ -170,29 +170,24 @@ std::string FirstSentence(std::string_view text) {
 
 bool IsWorthATry(const Finding& finding) { return finding.saving_ns_per_step > 0; }
 
-// Prefers a finding that names a cause, and is sure of it, to one that only measures how much time
-// is lost.
-std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& findings) {
-  const auto names_a_cause = [](const Finding& finding) {
-    return IsWorthATry(finding) && finding.confidence > Confidence::kLow &&
-           !IsSymptom(finding.rule);
-  };
-  if (!findings.empty() && EndsTheRun(findings.front()) &&
-      findings.front().severity == Severity::kCritical) {
-    return findings.begin();
+// What the list has before the first change, and what could save more but is not sure. Empty: there
+// is nothing, so the first change is the first finding.
+std::string WhatElse(const FindingsReport& report, std::vector<Finding>::const_iterator first) {
+  std::string text;
+  for (auto each = report.findings.begin(); each != first; ++each) {
+    if (each->severity == Severity::kCritical) continue;  // The verdict begins with it.
+    StrAppend(&text, " ", each->rule, " is listed before it, as it may end the run.");
   }
-  const auto cause = std::find_if(findings.begin(), findings.end(), names_a_cause);
-  const auto gaps = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
-    return IsWorthATry(finding) && finding.rule == "GPU_GAP";
+  if (!IsWorthATry(*first) || first->confidence == Confidence::kLow) return text;
+  const auto doubtful = std::find_if(first + 1, report.findings.end(), [&](const Finding& finding) {
+    return finding.confidence == Confidence::kLow &&
+           finding.saving_ns_per_step > first->saving_ns_per_step;
   });
-  if (gaps != findings.end()) {
-    const double explained_ns =
-        cause == findings.end() ? 0 : static_cast<double>(cause->saving_ns_per_step);
-    if (explained_ns < kExplainedSymptom * static_cast<double>(gaps->saving_ns_per_step))
-      return gaps;
-  }
-  if (cause != findings.end()) return cause;
-  return std::find_if(findings.begin(), findings.end(), IsWorthATry);
+  if (doubtful == report.findings.end()) return text;
+  StrAppend(&text, " ", doubtful->rule, " could save more (up to ",
+            TimeText(doubtful->saving_ns_per_step), report.step_count > 0 ? " a step" : "",
+            "), but only with low confidence: ", doubtful->confidence_reason, ".");
+  return text;
 }
 
 std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
@@ -226,7 +221,7 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
               facts.LooksIdlerThanItIs() ? " of an unrecorded step" : "", "), with ",
               ToString(first->confidence), " confidence.");
   }
-  return text;
+  return StrCat(text, WhatElse(report, first));
 }
 
 std::string WhetherToTrust(const Quality& quality) {
@@ -279,6 +274,29 @@ BoundBy BoundOf(const Facts& facts) {
   return std::max_element(losses.begin(), losses.end(),
                           [](const auto& a, const auto& b) { return a.first < b.first; })
       ->second;
+}
+
+std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& findings) {
+  const auto names_a_cause = [](const Finding& finding) {
+    return IsWorthATry(finding) && finding.confidence > Confidence::kLow &&
+           !IsSymptom(finding.rule);
+  };
+  if (!findings.empty() && EndsTheRun(findings.front()) &&
+      findings.front().severity == Severity::kCritical) {
+    return findings.begin();
+  }
+  const auto cause = std::find_if(findings.begin(), findings.end(), names_a_cause);
+  const auto gaps = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return IsWorthATry(finding) && finding.rule == "GPU_GAP";
+  });
+  if (gaps != findings.end()) {
+    const double explained_ns =
+        cause == findings.end() ? 0 : static_cast<double>(cause->saving_ns_per_step);
+    if (explained_ns < kExplainedSymptom * static_cast<double>(gaps->saving_ns_per_step))
+      return gaps;
+  }
+  if (cause != findings.end()) return cause;
+  return std::find_if(findings.begin(), findings.end(), IsWorthATry);
 }
 
 std::string WriteVerdict(const Facts& facts, const FindingsReport& report) {

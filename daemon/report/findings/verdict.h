@@ -4,6 +4,7 @@
 #define PROFD_DAEMON_REPORT_FINDINGS_VERDICT_H_
 
 #include <string>
+#include <vector>
 
 #include "daemon/report/findings/facts.h"
 #include "daemon/report/findings/findings.h"
@@ -11,6 +12,11 @@
 namespace profd::report {
 
 BoundBy BoundOf(const Facts& facts);
+
+// Returns what to change first; end() if no finding saves anything. Prefers a finding that names a
+// cause, and is sure of it, to one that only measures how much time is lost.
+std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& findings);
+
 // `report` must be complete except for its verdict.
 std::string WriteVerdict(const Facts& facts, const FindingsReport& report);
 

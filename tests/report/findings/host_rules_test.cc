@@ -120,6 +120,27 @@ TEST_F(HostRulesTest, HostTimeOfAFewStepsMayBeAnotherProcess) {
   EXPECT_THAT(Report().verdict, HasSubstr("with low confidence"));
 }
 
+TEST_F(HostRulesTest, TheFirstChangeIsTheFirstFindingAlsoIfAnotherIsLargerButNotSure) {
+  Steps(10);
+  for (int step = 0; step < 10; ++step) {
+    const int64_t begin = step * kStepNs;
+    const int64_t end = begin + kStepNs;
+    reader_.Range(main_, kLoader, begin, begin + 700 * kUs);
+    const int64_t python_ns = step == 3 || step == 7 ? 9 * kMs : 0;
+    reader_.Range(main_, "aten::linear", begin + 700 * kUs + python_ns, end,
+                  {.category = kOperator});
+  }
+  ASSERT_GT(Find("HOST_BOUND").saving_ns_per_step, Find("INPUT_BOUND").saving_ns_per_step);
+  ASSERT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
+  const FindingsReport report = Report();
+  EXPECT_THAT(report.verdict, HasSubstr("First change (INPUT_BOUND)"));
+  EXPECT_EQ(report.findings.at(0).rule, "INPUT_BOUND");
+  EXPECT_EQ(report.findings.at(1).rule, "HOST_BOUND");
+  EXPECT_THAT(report.verdict,
+              HasSubstr("HOST_BOUND could save more (up to 1.8 ms a step), but only with low "
+                        "confidence: most steps are below the threshold"));
+}
+
 // ---- the data loader's workers start again at each epoch ----
 
 class EpochStartTest : public FindingsFixture {
