@@ -62,6 +62,10 @@ std::string RenderSummary(const TimeReport& report, const Style& style) {
               style.Share(absl::StrFormat("%.2f%%", 100 * report.overlap)),
               " overlapped with compute\n");
   }
+  if (whole.gap_count > 0) {
+    StrAppend(&text, "Idle in ", FormatCountOf(whole.gap_count, "gap", "gaps"),
+              " between activities, ", FormatNs(whole.idle_ns), " in all\n");
+  }
   if (whole.host_only_ns > 0) {
     StrAppend(&text, "While idle, the GPU had nothing launched for ", FormatNs(whole.host_only_ns),
               ": only the host was at work\n");

@@ -44,7 +44,25 @@ const table::Description<FindingsReport>& TotalsColumns() {
       {Path<kQuality, &Quality::stored>(),
        {.key = "quality_stored", .doc = "Whether the grade was stored with the capture"}},
       {&Row::step_count,
-       {.key = "step_count", .doc = "Steps in averages; 0: the window counts as one"}},
+       {.key = "step_count",
+        .doc = "Steps in averages, the last ones of the capture; 0: there are no steps, and the "
+               "time from the GPU's first work to its last, or the window, counts as one"}},
+      {&Row::steps_of_gpu,
+       {.key = "steps_of_gpu",
+        .doc = "Whether these steps are from the GPU's first work for a step to that for the next, "
+               "not from mark to mark: the host runs ahead"}},
+      {&Row::idle_ns,
+       {.key = "idle_ns",
+        .doc = "Idle time of the GPU in these steps, summed: that of the same steps in `profctl "
+               "time`, unless they are the GPU's",
+        .unit = Unit::kNs,
+        .nullable = true}},
+      {&Row::gap_count,
+       {.key = "gap_count",
+        .doc = "Gaps of the GPU that begin in these steps, as in `profctl time`: times between two "
+               "activities in which no stream did anything",
+        .unit = Unit::kCount,
+        .nullable = true}},
       {&Row::mean_step_ns,
        {.key = "mean_step_ns", .doc = "Mean duration of these steps", .unit = Unit::kNs}},
       {&Row::unrecorded_step_ns,

@@ -35,8 +35,7 @@ namespace profd::report {
 
 // Times in which the device did nothing, in the steps that count.
 struct GapFacts {
-  int64_t count = 0;
-  int64_t p95_ns = 0;
+  int64_t p95_ns = 0;  // Of the gaps; their number is that of Facts::sum.
   int64_t longest_ns = 0;
   int64_t long_ns = 0;   // Sum of the gaps that GPU_GAP counts.
   IdleParts long_parts;  // Of these gaps.

@@ -318,6 +318,11 @@ absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,
   report.quality = facts.quality;
   report.step_count = facts.scope.has_steps ? facts.scope.count : 0;
   report.mean_step_ns = facts.scope.mean_ns;
+  report.steps_of_gpu = facts.scope.by_device;
+  if (facts.has_gpu()) {
+    report.idle_ns = facts.sum.idle_ns;
+    report.gap_count = facts.sum.gap_count;
+  }
   if (facts.unrecorded.known) {
     report.unrecorded_step_ns = facts.unrecorded.step_ns;
     report.unrecorded_idle_ns = facts.unrecorded.idle_ns;

@@ -140,6 +140,12 @@ struct FindingsReport {
   Quality quality;
   int64_t step_count = 0;    // Steps in averages; 0: no steps, the window counts as one.
   int64_t mean_step_ns = 0;  // Of these steps, or of the window.
+  // Steps that are not in averages are the first ones. `steps_of_gpu`: each lasts from the GPU's
+  // first work for it to that for the next step, not from mark to mark.
+  bool steps_of_gpu = false;
+  // Of the GPU in these steps, summed; -1: no GPU. As the time report has them (TimeBreakdown).
+  int64_t idle_ns = -1;
+  int64_t gap_count = -1;
   // A step without the recording, and the idle time of the GPU in it; -1: recording did not
   // certainly make steps longer, or there is no GPU.
   int64_t unrecorded_step_ns = -1;

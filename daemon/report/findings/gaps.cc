@@ -54,7 +54,6 @@ class GapSweep {
     }
     if (!busy_.empty()) AddEdge(until_ns, std::numeric_limits<int64_t>::max());
     for (const uint32_t thread : launchers_) facts_.waiting_call_count += waits_[thread].count;
-    facts_.count = static_cast<int64_t>(gaps_.size());
     for (const auto& [path, ns] : dispatch_by_path_) {
       const RangePaths& paths = sources_.attribution.paths();
       facts_.dispatch_by_op[path == RangePaths::kNone

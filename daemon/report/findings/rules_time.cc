@@ -238,7 +238,7 @@ RuleResult GpuGap(const Facts& facts, const FindingThresholds& thresholds) {
   finding.threshold = longest ? thresholds.gap_shortest_ns : thresholds.gap_p95_share;
   finding.saving_ns_per_step = facts.PerStep(facts.gaps.long_ns);
   finding.measured =
-      StrCat("The GPU has ", CountText(facts.gaps.count, "gap"), ": the longest is ",
+      StrCat("The GPU has ", CountText(facts.sum.gap_count, "gap"), ": the longest is ",
              TimeText(facts.gaps.longest_ns), ", the 95th percentile ", TimeText(facts.gaps.p95_ns),
              ". Long gaps add up to ", OfStep(facts, facts.gaps.long_ns), ".");
   finding.advice =

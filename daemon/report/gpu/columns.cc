@@ -555,6 +555,13 @@ const table::Description<IdleRow>& IdleColumns() {
         .formula = "Duration - Busy",
         .unit = Unit::kNs,
         .priority = 1}},
+      {&IdleRow::gap_count,
+       {.key = "gap_count",
+        .title = "Gaps",
+        .doc = "Gaps of the GPU that begin in it: times between two activities in which no stream "
+               "did anything. Time before the first and after the last work is idle, but no gap",
+        .unit = Unit::kCount,
+        .priority = 6}},
       HostWaitColumn<IdleRow>(),
       KernelWaitColumn<IdleRow>(),
       OtherIdleColumn<IdleRow>()};

@@ -137,6 +137,7 @@ std::optional<DeviceIdle::Gap> DeviceIdle::Add(const Activity& activity) {
     const int64_t start_ns = busy_.end_ns();
     const RecordedGap part = RecordedPartOf(start_ns, activity.start_ns, *holes_);
     gap = {CauseOf(part.last_start_ns, activity), Distance(part.last_start_ns, activity.start_ns)};
+    gap_starts_.push_back(part.last_start_ns);
     if (gap->cause == GapCause::kHostWait) host_wait_.Add(part.last_start_ns, activity.start_ns);
     if (gap->cause == GapCause::kKernelWait) {
       kernel_wait_.Add(part.last_start_ns, activity.start_ns);
@@ -187,6 +188,8 @@ void DeviceIdle::AddTo(IdleRow& row, int64_t begin_ns, int64_t end_ns) const {
   Grow(row.copy_ns, in(copies_));
   Grow(row.exposed_copy_ns, busy - kernels);
   Grow(row.idle_ns, duration - busy);
+  Grow(row.gap_count, static_cast<uint64_t>(std::ranges::lower_bound(gap_starts_, end_ns) -
+                                            std::ranges::lower_bound(gap_starts_, begin_ns)));
   Grow(row.host_wait_ns, host_wait);
   Grow(row.kernel_wait_ns, kernel_wait);
   Grow(row.other_ns, duration - busy - host_wait - kernel_wait);

@@ -2,7 +2,7 @@
 // work, and the causes of gaps, for a device and for a stream, as idle_table.h defines them.
 //
 // Threads: one.
-// Memory:  40 bytes per GPU row; 24 for each interval of a union.
+// Memory:  40 bytes per GPU row; 24 for each interval of a union; 8 per gap of a device.
 #ifndef PROFD_DAEMON_REPORT_GPU_DEVICE_WORK_H_
 #define PROFD_DAEMON_REPORT_GPU_DEVICE_WORK_H_
 
@@ -154,6 +154,7 @@ class DeviceIdle {
   IntervalSet copies_;
   IntervalSet host_wait_;  // Idle times by their cause.
   IntervalSet kernel_wait_;
+  std::vector<int64_t> gap_starts_;  // Ascending.
 };
 
 }  // namespace profd::report

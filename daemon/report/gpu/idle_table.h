@@ -34,6 +34,9 @@ struct IdleRow {
   int64_t copy_ns = 0;
   int64_t exposed_copy_ns = 0;  // While no kernel ran.
   int64_t idle_ns = 0;          // duration - busy
+  // Times between two activities in which no stream ran anything, by their begin. The time before
+  // the first and after the last activity is idle, but is not a gap.
+  int64_t gap_count = 0;
   // Idle time of the device (no stream ran anything) by the cause of each gap.
   int64_t host_wait_ns = 0;
   int64_t kernel_wait_ns = 0;

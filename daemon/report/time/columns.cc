@@ -47,7 +47,11 @@ std::vector<table::Field<Row>> WithBreakdown(std::vector<table::Field<Row>> fiel
       {Path<kBreakdown, &TimeBreakdown::busy_ns>(),
        NsColumn("busy_ns", "Busy", "Time in which the GPU did anything")},
       {Path<kBreakdown, &TimeBreakdown::idle_ns>(),
-       NsColumn("idle_ns", "Idle", "Time in which it did nothing")},
+       NsColumn("idle_ns", "Idle", "Time in which the GPU did nothing")},
+      {Path<kBreakdown, &TimeBreakdown::gap_count>(),
+       CountColumn("gap_count", "Gaps",
+                   "Gaps of the GPU that begin in it: times between two activities in which no "
+                   "stream did anything")},
       {Path<kBreakdown, &TimeBreakdown::compute_ns>(),
        NsColumn("compute_ns", "Compute", "Time in which a kernel ran that is not communication")},
       {Path<kBreakdown, &TimeBreakdown::communication_ns>(),

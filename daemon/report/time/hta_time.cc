@@ -199,6 +199,7 @@ class HtaReport {
       const int64_t since_ns = was_busy ? all.end_ns() : 0;
       if (all.Add(piece.start_ns, piece.end_ns) && was_busy) {
         AddGap(piece, since_ns, whole.idle_by_cause);
+        ++whole.gap_count;
       }
       if (piece.work == Work::kCompute) compute.Add(piece.start_ns, piece.end_ns);
       if (piece.work == Work::kCommunication) communication.Add(piece.start_ns, piece.end_ns);

@@ -363,6 +363,7 @@ TimeBreakdown BreakdownOf(const IdleRow& row) {
   return {.kernel_time_ns = row.duration_ns,
           .busy_ns = row.busy_ns,
           .idle_ns = row.idle_ns,
+          .gap_count = row.gap_count,
           .compute_ns = row.compute_ns,
           .communication_ns = row.communication_ns,
           .exposed_communication_ns = row.exposed_communication_ns,

@@ -58,6 +58,7 @@ struct TimeBreakdown {
   int64_t kernel_time_ns = 0;
   int64_t busy_ns = 0;  // Union over streams.
   int64_t idle_ns = 0;
+  int64_t gap_count = 0;   // As in IdleRow: gaps of the device that begin in it.
   int64_t compute_ns = 0;  // Union of kernels that are not communication, and of whole graphs.
   int64_t communication_ns = 0;
   int64_t exposed_communication_ns = 0;     // While no compute ran.

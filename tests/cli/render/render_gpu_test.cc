@@ -277,10 +277,10 @@ TEST(RenderIdleTest, StepsThenStreams) {
   EXPECT_THAT(
       Squeezed(RenderReport(report::ToReport(IdleOfOneDevice()), Style{})),
       ElementsAre("GPU Step Duration Busy Busy % Compute Comm Comm exposed Copies Copies exposed "
-                  "Idle Host wait Kernel wait Other",
+                  "Idle Gaps Host wait Kernel wait Other",
                   HasSubstr("---"), HasSubstr("1 all 200.000us 50.000us 25.00%"),
                   "1 7 100.000us 25.000us 25.00% 20.000us 4.000us 3.000us 2.000us 1.000us "
-                  "75.000us 60.000us 10.000us 5.000us",
+                  "75.000us 0 60.000us 10.000us 5.000us",
                   "", "GPU Stream Ran Busy Gaps Idle Host wait Kernel wait Other", HasSubstr("---"),
                   "1 7 4 20.000us 3 6.000us 1.000us 2.000us 3.000us"));
   EXPECT_THAT(RenderReport(FirstRow(report::ToReport(IdleOfOneDevice())), Style{}),
