@@ -1,4 +1,6 @@
-// --limit: how many rows of a table a command shows. 0 is all, which scripts get by default.
+// --limit: how many rows of a table a command shows, as text, with --json, and with --csv alike. 0
+// is all, which is the default with --json and --csv. A test goes through all commands
+// (tests/cli/limit_test.py).
 #ifndef PROFD_CLI_BASE_ROW_LIMIT_H_
 #define PROFD_CLI_BASE_ROW_LIMIT_H_
 

@@ -37,7 +37,7 @@ absl::StatusOr<HistoryQuery> ParseQuery(const ParsedFlags& flags, absl::Time now
   query.schedule = flags.Get("schedule").value_or("");
   ASSIGN_OR_RETURN(const std::optional<int64_t> pid, flags.Int("pid", 1, int64_t{1} << 32));
   query.pid = pid.value_or(0);
-  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 1, kMostPoints));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0, kMostPoints));
   query.limit = limit.value_or(0);
   return query;
 }
@@ -160,7 +160,8 @@ Command HistoryCommand() {
                  .completes = Completes::kPid},
                 {.name = "limit",
                  .value_name = "N",
-                 .help = "The newest N windows of each daemon (default, and most: 10000)"},
+                 .help = "At most N windows of each daemon, the newest; 0 is all, up to 10000 "
+                         "(default: all, also with --json and --csv)"},
                 {.name = "csv", .help = "Print all windows as CSV"}},
       .examples = {{"profctl history --step-time --since 30d", "Since when is it slow?"},
                    {"profctl history --op aten::addmm --measure self_device --csv",

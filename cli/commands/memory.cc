@@ -76,6 +76,7 @@ absl::StatusOr<int> RunMemory(Invocation& invocation) {
   if (csv) {
     WriteMemoryCsv(report, [&](std::string_view piece) { invocation.Print(piece); });
   } else if (invocation.json()) {
+    LimitMemoryRows(limit.value_or(0), report);
     JsonWriter json;
     WriteMemoryJson(source->view(), report, json);
     invocation.Print(json.TakeLine());
@@ -115,8 +116,8 @@ Command MemoryCommand() {
                          "its lowest and highest; 0 for all (default: all with --json and --csv)"},
                 {.name = "limit",
                  .value_name = "N",
-                 .help = "At most N rows of each table; 0 is all (default: 10); --json prints "
-                         "all"}},
+                 .help = "At most N rows of each table; 0 is all (default: 10, all with --json); "
+                         "for points over time, see --max-points"}},
       .examples = {{"profctl memory 01J9ZK", "The memory timeline"},
                    {"profctl memory run.profd --device cuda:0 --csv", "Its levels, to plot"},
                    {"profctl memory 01J9ZK --json --max-points 1000", "All of it, to plot"}},

@@ -279,7 +279,7 @@ Command OpsCommand() {
             .choices = SortChoices()},
            {.name = "limit",
             .value_name = "N",
-            .help = "At most N rows; 0 is all (default: 50; 100 with --torch; all with --json and "
+            .help = "At most N rows; 0 is all (default: 50, 100 with --torch, all with --json and "
                     "--csv)"},
            {.name = "group-by",
             .value_name = "WHAT",

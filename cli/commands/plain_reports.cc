@@ -115,7 +115,8 @@ Command CommandOf(const std::vector<Example>& examples) {
 
 // Help lives as long as the program, so it is not put together.
 std::string_view LimitHelp(int64_t rows_for_people) {
-  if (rows_for_people == 0) return "At most N rows of each table; 0 is all (default)";
+  if (rows_for_people == 0)
+    return "At most N rows of each table; 0 is all (default: all, also with --json)";
   if (rows_for_people == 20) {
     return "At most N rows of each table; 0 is all (default: 20, all with --json and --csv)";
   }

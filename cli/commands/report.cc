@@ -79,7 +79,7 @@ struct ReportOptions {
 absl::StatusOr<ReportOptions> ReadOptions(const Invocation& invocation) {
   ReportOptions options;
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit, invocation.flags().Int("limit", 0));
-  options.view = {.evidence_rows = limit.value_or(kEvidenceForPeople),
+  options.view = {.evidence_rows = limit.value_or(invocation.json() ? 0 : kEvidenceForPeople),
                   .all = invocation.flags().Has("all")};
   ASSIGN_OR_RETURN(options.thresholds_text, ReadThresholds(invocation.flags()));
   ASSIGN_OR_RETURN(options.thresholds, report::ParseFindingThresholds(options.thresholds_text));
@@ -109,6 +109,15 @@ absl::StatusOr<report::FindingsReport> FindingsOf(CaptureSource& source,
   return report::FindingsFrom(report);
 }
 
+// At most `rows` of each finding; 0: all.
+report::FindingsReport LimitEvidence(report::FindingsReport report, int64_t rows) {
+  for (report::Finding& finding : report.findings) {
+    const auto most = static_cast<size_t>(rows);
+    if (rows > 0 && finding.evidence.size() > most) finding.evidence.resize(most);
+  }
+  return report;
+}
+
 // `of`: nullptr: the capture was asked for by itself.
 void PrintFindings(Invocation& invocation, const CaptureSource& source,
                    const report::FindingsReport& findings, const FindingsView& shown,
@@ -119,7 +128,8 @@ void PrintFindings(Invocation& invocation, const CaptureSource& source,
     ReportedMember reported;
     if (of != nullptr) reported = {.set = &of->set, .member = static_cast<int64_t>(of->member)};
     JsonWriter json;
-    WriteFindingsJson(view, findings, of == nullptr ? nullptr : &reported, json);
+    WriteFindingsJson(view, LimitEvidence(findings, shown.evidence_rows),
+                      of == nullptr ? nullptr : &reported, json);
     invocation.Print(json.TakeLine());
     return;
   }
@@ -231,8 +241,8 @@ Command ReportCommand() {
                  .completes = Completes::kFile},
                 {.name = "limit",
                  .value_name = "N",
-                 .help = "Maximum number of evidence rows per finding; 0 for all (default: 3; all "
-                         "with --json)"},
+                 .help = "At most N rows of evidence per finding; 0 is all (default: 3, all with "
+                         "--json)"},
                 {.name = "all",
                  .help = "Show all findings, and the checks that passed or were skipped (always so "
                          "with --json and --html)"},

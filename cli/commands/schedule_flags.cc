@@ -259,7 +259,8 @@ std::vector<Flag> ScheduleFlags() {
       {.name = "deleted", .help = "list, status: also deleted ones"},
       {.name = "limit",
        .value_name = "N",
-       .help = "history: at most N windows of each node; 0 is all (default: 50)"},
+       .help = "history: at most N windows of each node; 0 is all (default: 50, all with "
+               "--json)"},
   };
 }
 

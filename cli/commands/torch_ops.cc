@@ -81,7 +81,9 @@ absl::StatusOr<TorchRequest> ParseTorchRequest(const Invocation& invocation,
     ASSIGN_OR_RETURN(wanted.text.sort_by, TorchSortKey(*sort));
   }
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
-  if (limit.has_value()) wanted.text.row_limit = *limit == 0 ? -1 : *limit;
+  if (limit.has_value() || invocation.json()) {
+    wanted.text.row_limit = limit.value_or(0) == 0 ? -1 : *limit;
+  }
   return wanted;
 }
 
@@ -94,7 +96,8 @@ void WriteTorchTableJson(const CaptureView& view, const report::TorchTable& tabl
   json.Field("self_device_total_ns", table.self_device_total_ns);
   json.Field("has_memory", table.has_memory);
   json.Key("rows").BeginArray();
-  for (const report::TorchRow& row : table.rows) {
+  for (const report::TorchRow* const each : ShownTorchRows(table, wanted.text)) {
+    const report::TorchRow& row = *each;
     json.BeginObject();
     json.Field("name", row.name);
     if (wanted.table.by_inputs) json.Field("shapes", row.shapes);

@@ -23,6 +23,9 @@ void WriteMemoryJson(const CaptureView& view, const report::MemoryReport& report
 // The samples of all devices, a row each, with a line of columns' names first; in pieces.
 void WriteMemoryCsv(const report::MemoryReport& report,
                     absl::FunctionRef<void(std::string_view)> print);
+// Leaves `limit` rows of each list; 0: all. Samples over time are not rows: --max-points thins
+// them.
+void LimitMemoryRows(int64_t limit, report::MemoryReport& report);
 
 }  // namespace profd::cli
 

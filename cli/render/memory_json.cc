@@ -8,6 +8,20 @@
 
 namespace profd::cli {
 
+void LimitMemoryRows(int64_t limit, report::MemoryReport& report) {
+  if (limit <= 0) return;
+  const auto cut = [most = static_cast<size_t>(limit)](auto&... lists) {
+    (lists.resize(std::min(lists.size(), most)), ...);
+  };
+  cut(report.out_of_memory);
+  for (report::DeviceMemoryReport& device : report.devices) {
+    report::DeviceMemory& memory = device.memory;
+    cut(memory.peak_by_category, memory.peak_by_op, memory.categories,
+        device.peak_older_by_category, device.peak_by_module, device.peak_by_lifetime,
+        device.peak_blocks, device.steps, device.growth.suspects_by_op);
+  }
+}
+
 void WriteMemoryJson(const CaptureView& view, const report::MemoryReport& report,
                      JsonWriter& json) {
   WriteReportJson(view, report::MemoryObject(), report, json);

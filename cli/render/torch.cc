@@ -260,6 +260,14 @@ const std::vector<std::string_view>& TorchSortKeys() {
   return keys;
 }
 
+std::vector<const TorchRow*> ShownTorchRows(const TorchTable& table,
+                                            const TorchTextOptions& options) {
+  std::vector<const TorchRow*> rows = Sorted(table, options.sort_by);
+  const auto most = static_cast<size_t>(std::max<int64_t>(options.row_limit, 0));
+  if (options.row_limit >= 0 && rows.size() > most) rows.resize(most);
+  return rows;
+}
+
 std::string RenderTorchTable(const TorchTable& table, const TorchTextOptions& options) {
   if (table.rows.empty()) return "";
   return TorchText(table, options).Render();

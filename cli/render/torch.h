@@ -27,7 +27,9 @@ struct TorchTextOptions {
 // torch's names of what rows can be sorted by, those with "cuda" too.
 const std::vector<std::string_view>& TorchSortKeys();
 
-// `sort_by` must be empty or one of TorchSortKeys().
+// `sort_by` must be empty or one of TorchSortKeys(), here and below.
+std::vector<const report::TorchRow*> ShownTorchRows(const report::TorchTable& table,
+                                                    const TorchTextOptions& options);
 std::string RenderTorchTable(const report::TorchTable& table, const TorchTextOptions& options);
 
 }  // namespace profd::cli
