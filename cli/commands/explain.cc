@@ -43,10 +43,15 @@ absl::Status NothingFound(const std::string& column, const std::string& table) {
   for (const ColumnDoc* doc : AllOf(table)) {
     if (doc->column.find('|') == std::string_view::npos) titles.insert(doc->column);
   }
+  for (const ColumnDoc& doc : KeyDocs()) {
+    if (table.empty() || IsOfTable(doc, table)) {
+      titles.insert(doc.column.substr(0, doc.column.find('|')));
+    }
+  }
   const std::vector<std::string_view> candidates(titles.begin(), titles.end());
   const std::string_view near = NearestMatch(column, candidates);
   return UsageError(StrCat(
-      "no column, finding, or grade is called '", ForDisplay(column, 80), "'",
+      "no column, JSON key, finding, or grade is called '", ForDisplay(column, 80), "'",
       near.empty() ? "; `profctl explain` lists them" : StrCat("; did you mean '", near, "'?")));
 }
 
@@ -96,17 +101,19 @@ absl::StatusOr<int> RunExplain(Invocation& invocation) {
 
 Command ExplainCommand() {
   return {.name = "explain",
-          .summary = "Explain a column, a finding, or a grade, and its formula",
+          .summary = "Explain a column, a key of --json, a finding, or a grade",
           .arguments = "[TERM]",
           .description =
               "Explains what a column means and how it is computed, for every table that has it, "
               "or a finding, verdict, or grade of `profctl report`; without an argument, all of "
-              "them. Case is ignored.",
+              "them. A key of --json can be given by itself or with the keys around it "
+              "(steps.busy_ns); `profctl schema` lists the keys of a command. Case is ignored.",
           .flags = {{.name = "table",
                      .value_name = "COMMAND",
-                     .help = "Only columns of the table that this command shows",
+                     .help = "Only columns and keys of what this command shows",
                      .completes = Completes::kCommand}},
           .examples = {{"profctl explain 'CUDA busy'", "What is CUDA busy"},
+                       {"profctl explain kernel_time_ns", "What is this key of --json"},
                        {"profctl explain HOST_BOUND", "What does this finding mean"},
                        {"profctl explain --table ops", "All columns of the operator table"}},
           .max_arguments = 1,

@@ -6,9 +6,8 @@
 #include "cli/base/errors.h"
 #include "cli/commands/command.h"
 #include "cli/commands/commands.h"
-#include "cli/render/findings.h"
 #include "cli/render/lists.h"
-#include "cli/render/report_tables.h"
+#include "cli/render/schemas.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -26,18 +25,8 @@ std::vector<std::string_view> Names() {
   return names;
 }
 
-void WriteSchemaOf(const report::ReportKind& kind, JsonWriter& json) {
-  if (kind.name == "findings") {
-    WriteFindingsSchema(json);
-  } else if (kind.json != nullptr) {
-    WriteReportSchema(kind.command, kind.json(), {}, json);
-  } else {
-    WriteReportSchema(kind.shape(), json);
-  }
-}
-
 // False: it has none.
-bool WriteSchemaOf(std::string_view name, JsonWriter& json) {
+bool WriteSchemaNamed(std::string_view name, JsonWriter& json) {
   const auto report = std::ranges::find(report::ReportKinds(), name, &report::ReportKind::command);
   if (report != report::ReportKinds().end() && !name.empty()) {
     WriteSchemaOf(*report, json);
@@ -62,12 +51,12 @@ absl::StatusOr<int> RunSchema(Invocation& invocation) {
   JsonWriter json;
   if (!invocation.arguments().empty()) {
     const std::string& name = invocation.arguments().front();
-    if (!WriteSchemaOf(name, json)) return NoSchema(name);
+    if (!WriteSchemaNamed(name, json)) return NoSchema(name);
   } else {
     json.BeginObject();
     for (const std::string_view name : Names()) {
       json.Key(name);
-      WriteSchemaOf(name, json);
+      WriteSchemaNamed(name, json);
     }
     json.EndObject();
   }

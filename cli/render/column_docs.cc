@@ -84,6 +84,17 @@ std::vector<const ColumnDoc*> FindColumnDocs(std::string_view column, std::strin
     if (!table.empty() && !IsOfTable(*doc, table)) continue;
     if (IsOneOf(column, doc->column, '|')) found.push_back(doc);
   }
+  const size_t titles = found.size();
+  for (const ColumnDoc& doc : KeyDocs()) {
+    if (!table.empty() && !IsOfTable(doc, table)) continue;
+    if (!IsOneOf(column, doc.column, '|')) continue;
+    // A column whose title is its key.
+    const bool repeats = std::any_of(
+        found.begin(), found.begin() + static_cast<ptrdiff_t>(titles), [&](const ColumnDoc* other) {
+          return other->definition == doc.definition && other->formula == doc.formula;
+        });
+    if (!repeats) found.push_back(&doc);
+  }
   return found;
 }
 

@@ -1,4 +1,5 @@
-// What every column of every table means, and every verdict, finding, and grade: `profctl explain`.
+// What every column of every table and every key of --json means, and every verdict, finding, and
+// grade: `profctl explain`.
 //
 // Columns of reports that are described where their rows are filled (daemon/base/table/column.h)
 // are here by themselves. Of the others: an entry in column_docs_reports.cc or
@@ -27,9 +28,13 @@ std::span<const ColumnDoc> FindingDocs();
 // Those of reports.h and lists.h.
 std::span<const ColumnDoc> DescribedColumnDocs();
 
+// Keys of the schemas of --json, each also with where it is: "steps.busy_ns".
+std::span<const ColumnDoc> KeyDocs();
+
+// All but KeyDocs(), of which `profctl schema` gives an overview.
 std::vector<const ColumnDoc*> AllColumnDocs();
 
-// Those of `column`, whatever its case; of `table` only, if not empty.
+// Those of `column`, a title or a key, whatever its case; of `table` only, if not empty.
 std::vector<const ColumnDoc*> FindColumnDocs(std::string_view column, std::string_view table = "");
 // Whether `doc` is of `table`.
 bool IsOfTable(const ColumnDoc& doc, std::string_view table);

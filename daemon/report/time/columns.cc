@@ -43,7 +43,9 @@ std::vector<table::Field<Row>> WithBreakdown(std::vector<table::Field<Row>> fiel
       {Path<kBreakdown, &TimeBreakdown::kernel_time_ns>(),
        NsColumn(
            "kernel_time_ns", "Kernel time",
-           "Of the whole, from the first work of the GPU to the last; of a step, its duration")},
+           "The time that busy and idle add up to, not a sum of kernels (that is kernel_ns). Of "
+           "the whole: from the start of the GPU's first work to the end of its last. Of a step: "
+           "its duration on the host, from mark to mark. Both without what was not recorded")},
       {Path<kBreakdown, &TimeBreakdown::busy_ns>(),
        NsColumn("busy_ns", "Busy", "Time in which the GPU did anything")},
       {Path<kBreakdown, &TimeBreakdown::idle_ns>(),
@@ -59,13 +61,15 @@ std::vector<table::Field<Row>> WithBreakdown(std::vector<table::Field<Row>> fiel
                 "Time in which a kernel of communication (NCCL, RCCL) ran")},
       {Path<kBreakdown, &TimeBreakdown::exposed_communication_ns>(),
        NsColumn("exposed_communication_ns", "Comm exposed",
-                "The part of it in which nothing was computed")},
+                "Time in which communication ran and nothing was computed")},
       {Path<kBreakdown, &TimeBreakdown::overlapped_communication_ns>(),
-       NsColumn("overlapped_communication_ns", "overlapped", "The rest of it")},
+       NsColumn("overlapped_communication_ns", "overlapped",
+                "Time in which communication ran while something was computed")},
       {Path<kBreakdown, &TimeBreakdown::copy_ns>(),
        NsColumn("copy_ns", "Copies", "Time in which a copy or memset ran")},
       {Path<kBreakdown, &TimeBreakdown::exposed_copy_ns>(),
-       NsColumn("exposed_copy_ns", "Copies exposed", "The part of it in which no kernel ran")},
+       NsColumn("exposed_copy_ns", "Copies exposed",
+                "Time in which a copy or memset ran and no kernel")},
       {Path<kBreakdown, &TimeBreakdown::host_only_ns>(),
        NsColumn("host_only_ns", "Host only",
                 "Idle time in which nothing was launched that had yet to run")},
@@ -76,7 +80,7 @@ std::vector<table::Field<Row>> WithBreakdown(std::vector<table::Field<Row>> fiel
        NsColumn("kernel_wait_ns", "Kernel wait",
                 "Other idle time in gaps below 30 us: the cost of launching")},
       {Path<kBreakdown, &TimeBreakdown::idle_by_cause, &IdleCauses::other_ns>(),
-       NsColumn("other_ns", "Other", "The rest of the idle time")}};
+       NsColumn("other_ns", "Other", "Idle time that is neither host wait nor kernel wait")}};
   fields.insert(fields.end(), breakdown.begin(), breakdown.end());
   fields.insert(fields.end(), more.begin(), more.end());
   return fields;
@@ -105,13 +109,14 @@ const table::Description<TimeReport>& Totals() {
        {Path<kLaunches, &Launches::count>(),
         CountColumn("launch_count", "", "Launches whose work is in the capture")},
        {Path<kLaunches, &Launches::call_ns>(),
-        NsColumn("launch_call_ns", "", "Time of the host in their calls")},
+        NsColumn("launch_call_ns", "", "Time of the host in the calls that launched work, summed")},
        {Path<kLaunches, &Launches::device_ns>(),
         NsColumn("launched_ns", "", "Time of the launched work, summed")},
        {Path<kLaunches, &Launches::delay_ns>(),
         NsColumn("launch_delay_ns", "", "Time from the end of the calls to the work, summed")},
        {Path<kLaunches, &Launches::median_delay_ns>(),
-        NsColumn("median_launch_delay_ns", "", "The median of these times")},
+        NsColumn("median_launch_delay_ns", "",
+                 "Median time from the end of a launching call to its work")},
        {Path<kLaunches, &Launches::shorter_than_call_count>(),
         CountColumn("shorter_than_call_count", "",
                     "Launches whose work took less time than their call")},
@@ -121,20 +126,23 @@ const table::Description<TimeReport>& Totals() {
         CountColumn("late_count", "", "Launches whose work began over 100 us after their call")},
        {Path<kLaunches, &Launches::kernel_count>(),
         CountColumn("kernel_count", "", "Kernels of the GPU, launched in the capture or not")},
-       {Path<kLaunches, &Launches::kernel_ns>(), NsColumn("kernel_ns", "", "Their time, summed")},
+       {Path<kLaunches, &Launches::kernel_ns>(),
+        NsColumn("kernel_ns", "",
+                 "Durations of the kernels of the GPU, summed: more than its busy time where they "
+                 "overlap")},
        {Path<kLaunches, &Launches::short_kernel_count>(),
         CountColumn("short_kernel_count", "", "Kernels below 10 us")},
        {Path<kLaunches, &Launches::short_kernel_ns>(),
-        NsColumn("short_kernel_ns", "", "Their time, summed")},
+        NsColumn("short_kernel_ns", "", "Durations of the kernels below 10 us, summed")},
        {Path<kLoader, &DataLoaderTime::count>(),
         CountColumn("data_loader_count", "", "Waits of the program for a batch of data")},
        {Path<kLoader, &DataLoaderTime::total_ns>(),
-        NsColumn("data_loader_ns", "", "Their time, summed")},
+        NsColumn("data_loader_ns", "", "Time of the program in waits for a batch, summed")},
        {Path<kLoader, &DataLoaderTime::max_ns>(),
-        NsColumn("data_loader_max_ns", "", "The longest")},
+        NsColumn("data_loader_max_ns", "", "The longest wait for a batch")},
        {Path<kLoader, &DataLoaderTime::in_steps_ns>(),
         NsColumn("data_loader_in_steps_ns", "",
-                 "The part of it that began in steps, on the thread of the steps")},
+                 "Time in waits for a batch that began in steps, on the thread of the steps")},
        {&TimeReport::compiled_region_count,
         CountColumn("compiled_region_count", "", "Regions of torch.compile that ran")},
        {&TimeReport::graph_break_count,
@@ -147,8 +155,10 @@ const table::Description<TimeReport>& Totals() {
                  "Time outside operators in gaps of 100 us or more; of a program without a "
                  "framework, outside its ranges")},
        {Path<kGaps, &HostGapTable::short_count>(),
-        CountColumn("short_gap_count", "", "Shorter gaps")},
-       {Path<kGaps, &HostGapTable::short_ns>(), NsColumn("short_gap_ns", "", "Time in them")}}));
+        CountColumn("short_gap_count", "",
+                    "Gaps of the host outside operators that are shorter than 100 us")},
+       {Path<kGaps, &HostGapTable::short_ns>(),
+        NsColumn("short_gap_ns", "", "Time in gaps of the host that are shorter than 100 us")}}));
   return columns;
 }
 
@@ -214,9 +224,9 @@ const table::Description<HostGapRow>& HostGapColumns() {
        {.key = "lines", .title = "Lines", .doc = "Lines of Python around it, where recorded"}},
       {&HostGapRow::count, CountColumn("count", "Count", "Number of gaps")},
       {&HostGapRow::step_count, CountColumn("step_count", "Steps", "Steps that have one")},
-      {&HostGapRow::total_ns, NsColumn("total_ns", "Total", "Their time, summed")},
-      {&HostGapRow::median_ns, NsColumn("median_ns", "Median", "The median of their times")},
-      {&HostGapRow::max_ns, NsColumn("max_ns", "Max", "The longest")},
+      {&HostGapRow::total_ns, NsColumn("total_ns", "Total", "Time in these gaps, summed")},
+      {&HostGapRow::median_ns, NsColumn("median_ns", "Median", "Median length of these gaps")},
+      {&HostGapRow::max_ns, NsColumn("max_ns", "Max", "The longest of these gaps")},
       {&HostGapRow::longest_start_ns,
        NsColumn("longest_start_ns", "Begin of the longest", "When the longest began")},
       {&HostGapRow::longest_step,
@@ -230,7 +240,7 @@ const table::Description<HostGapRow>& HostGapColumns() {
 const table::Description<TimeDevice>& DeviceColumns() {
   static const table::Description<TimeDevice> columns = {
       {&TimeDevice::number, {.key = "device", .title = "GPU", .doc = "A GPU that did anything"}},
-      {&TimeDevice::busy_ns, NsColumn("busy_ns", "Busy", "Time in which it did")}};
+      {&TimeDevice::busy_ns, NsColumn("busy_ns", "Busy", "Time in which this GPU did anything")}};
   return columns;
 }
 
@@ -257,7 +267,8 @@ const table::Description<LaunchingOpRow>& LaunchingOpColumns() {
         .doc = "The innermost range around the launches; empty: none"}},
       {&LaunchingOpRow::launch_count,
        CountColumn("launch_count", "Launches", "Number of launches")},
-      {&LaunchingOpRow::call_ns, NsColumn("call_ns", "Host", "Time of the host in their calls")},
+      {&LaunchingOpRow::call_ns,
+       NsColumn("call_ns", "Host", "Time of the host in these launching calls")},
       {&LaunchingOpRow::device_ns,
        NsColumn("device_ns", "GPU", "Time of the launched work, summed")},
       {&LaunchingOpRow::short_kernel_count,
@@ -282,12 +293,15 @@ const table::Description<QueueRow>& QueueColumns() {
       {&QueueRow::mean,
        PlainColumn("mean", "Mean", "Launched work that has not begun, on average")},
       {&QueueRow::standard_deviation,
-       PlainColumn("standard_deviation", "Std dev", "Its standard deviation")},
-      {&QueueRow::min, PlainColumn("min", "Min", "The least of it")},
-      {&QueueRow::p25, PlainColumn("p25", "25%", "Its first quartile")},
-      {&QueueRow::p50, PlainColumn("p50", "50%", "Its median")},
-      {&QueueRow::p75, PlainColumn("p75", "75%", "Its third quartile")},
-      {&QueueRow::max, PlainColumn("max", "Max", "The most of it")},
+       PlainColumn("standard_deviation", "Std dev",
+                   "Standard deviation of launched work that has not begun")},
+      {&QueueRow::min, PlainColumn("min", "Min", "Least launched work that has not begun")},
+      {&QueueRow::p25,
+       PlainColumn("p25", "25%", "First quartile of launched work that has not begun")},
+      {&QueueRow::p50, PlainColumn("p50", "50%", "Median of launched work that has not begun")},
+      {&QueueRow::p75,
+       PlainColumn("p75", "75%", "Third quartile of launched work that has not begun")},
+      {&QueueRow::max, PlainColumn("max", "Max", "Most launched work that has not begun")},
       {&QueueRow::full_ns, NsColumn("full_ns", "Full for",
                                     "Time in which the queue was full, so that launches waited")}};
   return columns;
@@ -308,9 +322,10 @@ const table::Description<CollectiveSumRow>& CollectiveSumColumns() {
         .unit = Unit::kBytes,
         .nullable = true}},
       {&CollectiveSumRow::count, CountColumn("count", "Count", "Number of collectives")},
-      {&CollectiveSumRow::total_ns, NsColumn("total_ns", "Total", "Their time, summed")},
-      {&CollectiveSumRow::min_ns, NsColumn("min_ns", "Min", "The shortest")},
-      {&CollectiveSumRow::max_ns, NsColumn("max_ns", "Max", "The longest")},
+      {&CollectiveSumRow::total_ns,
+       NsColumn("total_ns", "Total", "Durations of the collectives, summed")},
+      {&CollectiveSumRow::min_ns, NsColumn("min_ns", "Min", "The shortest collective")},
+      {&CollectiveSumRow::max_ns, NsColumn("max_ns", "Max", "The longest collective")},
       {&CollectiveSumRow::exposed_ns, NsColumn("exposed_ns", "Exposed", "Time that nothing hid")},
       {&CollectiveSumRow::algorithm_gb_per_s,
        {.key = "algorithm_gb_per_s",
@@ -338,8 +353,9 @@ const table::Description<SyncCallRow>& SyncCallColumns() {
       {&SyncCallRow::where,
        {.key = "where", .title = "In", .doc = "The innermost range around that; empty: none"}},
       {&SyncCallRow::count, CountColumn("count", "Count", "Number of calls")},
-      {&SyncCallRow::total_ns, NsColumn("total_ns", "Total", "Their time, summed")},
-      {&SyncCallRow::max_ns, NsColumn("max_ns", "Max", "The longest")},
+      {&SyncCallRow::total_ns,
+       NsColumn("total_ns", "Total", "Time of the host in these calls, summed")},
+      {&SyncCallRow::max_ns, NsColumn("max_ns", "Max", "The longest of these calls")},
       {&SyncCallRow::per_step,
        PlainColumn("per_step", "Per step", "Calls that began in steps, over the steps")}};
   return columns;

@@ -73,6 +73,45 @@ TEST(ColumnDocsTest, EveryDefinitionIsOfOneColumnOfACommand) {
   EXPECT_THAT(FindColumnDocs("self cuda", "idle"), IsEmpty());
 }
 
+// All keys of all objects that a schema describes.
+void AddKeys(const nlohmann::json& schema, std::set<std::string>& keys) {
+  if (schema.contains("properties")) {
+    for (const auto& [key, member] : schema.at("properties").items()) {
+      keys.insert(key);
+      AddKeys(member, keys);
+    }
+  }
+  if (schema.contains("items") && schema.at("items").is_object()) AddKeys(schema["items"], keys);
+  if (!schema.contains("prefixItems")) return;
+  for (const nlohmann::json& item : schema.at("prefixItems")) keys.insert(item.at("x-key"));
+}
+
+TEST(ColumnDocsTest, EveryKeyOfEverySchemaIsExplained) {
+  const nlohmann::json schemas = nlohmann::json::parse(RunProfctl({"schema"}, {}).out);
+  size_t seen = 0;
+  for (const auto& [name, schema] : schemas.items()) {
+    std::set<std::string> keys;
+    AddKeys(schema, keys);
+    seen += keys.size();
+    // schedule_list is of schedule; nodes and quotas are of node.
+    std::string command = name.substr(0, name.find('_'));
+    if (name == "nodes" || name == "quotas") command = "node";
+    for (const std::string& key : keys) {
+      EXPECT_FALSE(FindColumnDocs(key, command).empty()) << name << ": " << key;
+    }
+  }
+  EXPECT_GT(seen, 500);
+}
+
+TEST(ExplainTest, AKeyOfJsonMayHaveThoseAroundIt) {
+  const auto run = [](const std::string& term) { return RunProfctl({"explain", term}, {}); };
+  EXPECT_THAT(run("kernel_time_ns").out, AllOf(HasSubstr("kernel_time_ns"), HasSubstr("(time)"),
+                                               HasSubstr("not a sum of kernels")));
+  EXPECT_THAT(run("steps.kernel_time_ns").out, HasSubstr("its duration on the host"));
+  EXPECT_EQ(run("steps.kernel_tim_ns").exit_code, 2);
+  EXPECT_THAT(run("kernel_tim_ns").err, HasSubstr("did you mean 'kernel_time_ns'?"));
+}
+
 TEST(ExplainTest, SaysDefinitionAndFormula) {
   const auto run = [](const std::vector<std::string>& arguments) {
     return RunProfctl(arguments, {});
