@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "cli/captures/framework_steps.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 
@@ -51,6 +52,7 @@ absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set) {
         const table::Report report,
         source.Report({.report = "collectives", .options = {{"limit", StrCat(limit)}}}));
     ASSIGN_OR_RETURN(collectives.tables[member], report::CollectivesFrom(report));
+    if (!collectives.framework.known()) collectives.framework = FrameworkStepsOf(source);
     return absl::OkStatus();
   }));
   const std::vector<report::MatchedCollective> matches =

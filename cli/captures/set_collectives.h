@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/captures/capture_set.h"
+#include "daemon/report/index/step_labels.h"
 #include "daemon/report/ranks/clock_alignment.h"
 #include "daemon/report/ranks/collective_match.h"
 #include "daemon/report/ranks/collectives.h"
@@ -18,6 +19,8 @@ struct SetCollectives {
   // Of those whose times fit one collective on the aligned clocks.
   std::vector<report::MatchedCollective> matches;
   report::ClockAlignment clocks;
+  // Of the first member that has them: all ranks count the same steps.
+  report::FrameworkSteps framework;
 };
 // Of members that are not missing; the others' tables are empty.
 absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/captures/capture_source.h"
+#include "cli/captures/framework_steps.h"
 #include "cli/commands/command.h"
 #include "cli/render/capture.h"
 #include "daemon/base/status_macros.h"
@@ -82,8 +83,8 @@ absl::StatusOr<int> RunMemory(Invocation& invocation) {
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(RenderReportHeader(source->view(), invocation.style()));
-    invocation.Print(
-        RenderMemory(source->view(), report, limit.value_or(kSharesForPeople), invocation.style()));
+    invocation.Print(RenderMemory(source->view(), report, limit.value_or(kSharesForPeople),
+                                  invocation.style(), FrameworkStepsOf(*source)));
   }
   return 0;
 }

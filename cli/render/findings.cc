@@ -76,7 +76,11 @@ std::string EvidenceTable(std::span<const report::Evidence> rows, const Style& s
     if (durations) cells.push_back(row.duration_ns < 0 ? "-" : FormatNs(row.duration_ns));
     if (counts) cells.push_back(row.count < 0 ? "-" : FormatCount(row.count));
     if (bytes) cells.push_back(row.bytes < 0 ? "-" : FormatBytes(row.bytes));
-    if (steps) cells.push_back(row.step < 0 ? "-" : StrCat(row.step));
+    if (steps) {
+      cells.push_back(row.step < 0          ? std::string("-")
+                      : row.global_step < 0 ? StrCat(row.step)
+                                            : StrCat(row.step, " (global ", row.global_step, ")"));
+    }
     cells.push_back(row.detail);
     table.AddRow(std::move(cells));
   }

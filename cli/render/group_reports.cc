@@ -1,6 +1,7 @@
 #include "cli/render/group_reports.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -45,7 +46,15 @@ std::string_view SortKeyText(report::OpSort sort) {
   return "";
 }
 
-std::string StepOrWindow(int64_t step) { return step < 0 ? std::string("window") : StrCat(step); }
+// Of the step `step`, if the framework has a number for it.
+void WriteGlobalStep(const report::FrameworkSteps& framework, int64_t step, JsonWriter& json) {
+  json.Key("global_step");
+  if (const std::optional<int64_t> number = framework.GlobalStepOf(step)) {
+    json.Int(*number);
+  } else {
+    json.Null();
+  }
+}
 
 void NullableNs(std::string_view key, int64_t ns, JsonWriter& json) {
   json.Key(key);
@@ -58,7 +67,8 @@ void NullableNs(std::string_view key, int64_t ns, JsonWriter& json) {
 
 // What keeps the figures from meaning what they seem to.
 std::string Caveats(const ComparedSteps& compared) {
-  const auto& [steps, clocks] = compared;
+  const report::GroupSteps& steps = compared.steps;
+  const report::ClockAlignment& clocks = compared.clocks;
   std::string text;
   if (clocks.rejected_count > 0) {
     StrAppend(&text, FormatCount(clocks.rejected_count),
@@ -376,8 +386,9 @@ std::string RenderGroupSteps(const CaptureSet& set, const ComparedSteps& compare
              {.title = "Wait"}});
   for (const report::GroupStepRow& row : steps.rows) {
     const bool waited = row.longest_wait_ns > 0;
-    out.AddRow({StepOrWindow(row.step), FormatCount(row.member_count), FormatNs(row.min_ns),
-                FormatNs(row.median_ns), FormatNs(row.max_ns), LabelOf(set.members()[row.slowest]),
+    out.AddRow({row.step < 0 ? std::string("window") : compared.framework.NumberText(row.step),
+                FormatCount(row.member_count), FormatNs(row.min_ns), FormatNs(row.median_ns),
+                FormatNs(row.max_ns), LabelOf(set.members()[row.slowest]),
                 FormatNs(row.slowest_own_ns), FormatNs(row.median_own_ns),
                 waited ? LabelOf(set.members()[row.waited_most]) : std::string("-"),
                 waited ? FormatNs(row.longest_wait_ns) : std::string("-")});
@@ -396,6 +407,7 @@ void WriteGroupStepsJson(const CaptureSet& set, const ComparedSteps& compared, J
   for (const report::GroupStepRow& row : steps.rows) {
     json.BeginObject();
     json.Field("step", row.step);
+    WriteGlobalStep(compared.framework, row.step, json);
     json.Field("member_count", row.member_count);
     json.Field("min_ns", row.min_ns);
     json.Field("median_ns", row.median_ns);
@@ -508,6 +520,7 @@ void WriteStragglersJson(const CaptureSet& set, const ComparedSteps& compared, J
   for (const report::CollectiveBlame& blame : steps.blames) {
     json.BeginObject();
     json.Field("step", blame.step);
+    WriteGlobalStep(compared.framework, blame.step, json);
     json.Field("kind", ToString(blame.kind));
     json.Field("last", blame.last);
     json.Field("late_by_ns", blame.late_by_ns);

@@ -8,6 +8,7 @@
 #include "cli/captures/capture_set.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/table/object.h"
+#include "daemon/report/index/step_labels.h"
 #include "daemon/report/ranks/clock_alignment.h"
 #include "daemon/report/ranks/group_reports.h"
 
@@ -45,6 +46,7 @@ void WriteGroupOpsJson(const CaptureSet& set, const report::GroupOps& ops,
 struct ComparedSteps {
   const report::GroupSteps& steps;
   const report::ClockAlignment& clocks;
+  report::FrameworkSteps framework = {};
 };
 std::string RenderGroupSteps(const CaptureSet& set, const ComparedSteps& compared,
                              const Style& style);

@@ -19,6 +19,7 @@ namespace profd::cli {
 namespace {
 
 using report::DeviceMemoryReport;
+using report::FrameworkSteps;
 
 constexpr int kPlotRows = 10;
 constexpr int kWidestPlot = 100;
@@ -60,7 +61,7 @@ std::string RenderShares(std::string_view title, const std::vector<report::Memor
 }
 
 std::string RenderBlocks(const std::vector<report::MemoryBlock>& blocks, int64_t limit,
-                         const Style& style) {
+                         const Style& style, const FrameworkSteps& framework) {
   // One block after another says more than shares only where they differ in size and kind.
   if (blocks.empty()) return "";
   Table table(
@@ -75,7 +76,7 @@ std::string RenderBlocks(const std::vector<report::MemoryBlock>& blocks, int64_t
     ++shown;
     table.AddRow(
         {block.op, FormatBytes(block.bytes), block.category,
-         block.step < 0 ? "-" : StrCat(block.step),
+         block.step < 0 ? "-" : framework.NumberText(block.step),
          block.freed_ns < 0 ? "to the end" : FormatNs(block.freed_ns - block.allocated_ns)});
   }
   return StrCat("\n", table.Render(style), MoreRows(shown, blocks.size()));
@@ -106,7 +107,7 @@ std::string RenderCategories(const std::vector<report::MemoryCategoryUse>& categ
 }
 
 std::string RenderMemorySteps(const std::vector<report::MemoryStepRow>& steps, int64_t limit,
-                              const Style& style) {
+                              const Style& style, const FrameworkSteps& framework) {
   if (steps.empty()) return "";
   Table table({{.title = "Step"},
                {.title = "Start"},
@@ -119,9 +120,9 @@ std::string RenderMemorySteps(const std::vector<report::MemoryStepRow>& steps, i
   for (const report::MemoryStepRow& step : steps) {
     if (limit > 0 && shown == limit) break;
     ++shown;
-    table.AddRow({StrCat(step.step), FormatBytes(step.start_bytes), FormatBytes(step.peak_bytes),
-                  FormatBytes(step.end_bytes), FormatBytes(step.allocated_total_bytes),
-                  FormatCount(step.allocation_count),
+    table.AddRow({framework.NumberText(step.step), FormatBytes(step.start_bytes),
+                  FormatBytes(step.peak_bytes), FormatBytes(step.end_bytes),
+                  FormatBytes(step.allocated_total_bytes), FormatCount(step.allocation_count),
                   step.kept_bytes < 0 ? "-" : FormatBytes(step.kept_bytes)});
   }
   return StrCat("\n", table.Render(style), MoreRows(shown, steps.size()));
@@ -153,7 +154,8 @@ std::string RenderGrowth(const report::MemoryGrowth& growth, int64_t limit, cons
 }
 
 std::string RenderFailed(const CaptureView& view,
-                         const std::vector<report::FailedAllocation>& failures, int64_t limit) {
+                         const std::vector<report::FailedAllocation>& failures, int64_t limit,
+                         const FrameworkSteps& framework) {
   std::string text;
   int64_t shown = 0;
   for (const report::FailedAllocation& failed : failures) {
@@ -162,7 +164,7 @@ std::string RenderFailed(const CaptureView& view,
     StrAppend(&text, "Out of memory: ", FormatBytes(failed.asked.bytes), " on ",
               ForDisplay(failed.asked.device, 60), " at ", FormatNs(failed.asked.time_ns));
     if (const auto step = StepAt(view, failed.asked.time_ns)) {
-      StrAppend(&text, " (step ", *step, ")");
+      StrAppend(&text, framework.InStepText(*step));
     }
     if (!failed.op.empty()) StrAppend(&text, ", asked for in ", ForDisplay(failed.op, 120));
     if (failed.allocated_bytes >= 0) {
@@ -204,11 +206,14 @@ std::string RenderReserved(const DeviceMemoryReport& device) {
   return text;
 }
 
-std::string RenderDeviceFacts(const CaptureView& view, const DeviceMemoryReport& report) {
+std::string RenderDeviceFacts(const CaptureView& view, const DeviceMemoryReport& report,
+                              const FrameworkSteps& framework) {
   const report::DeviceMemory& device = report.memory;
   std::string text =
       StrCat("Peak ", FormatBytes(device.peak_bytes), " at ", FormatNs(device.peak_time_ns));
-  if (const auto step = StepAt(view, device.peak_time_ns)) StrAppend(&text, " (step ", *step, ")");
+  if (const auto step = StepAt(view, device.peak_time_ns)) {
+    StrAppend(&text, framework.InStepText(*step));
+  }
   if (report.capacity_bytes > 0 && !device.relative) {
     StrAppend(&text, ", ", FormatPercent(device.peak_bytes, report.capacity_bytes), " of ",
               FormatBytes(report.capacity_bytes));
@@ -238,7 +243,8 @@ std::string RenderDeviceFacts(const CaptureView& view, const DeviceMemoryReport&
   return text;
 }
 
-std::string RenderPeak(const DeviceMemoryReport& device, int64_t limit, const Style& style) {
+std::string RenderPeak(const DeviceMemoryReport& device, int64_t limit, const Style& style,
+                       const FrameworkSteps& framework) {
   int64_t whole = device.memory.peak_unknown_bytes;
   for (const report::MemoryShare& share : device.memory.peak_by_category) whole += share.bytes;
   const auto render = [&](std::string_view title, std::vector<report::MemoryShare> shares) {
@@ -257,11 +263,11 @@ std::string RenderPeak(const DeviceMemoryReport& device, int64_t limit, const St
       render("At the peak, by operator", device.memory.peak_by_op),
       render("At the peak, by module", device.peak_by_module),
       RenderShares("At the peak, by lifetime", device.peak_by_lifetime, whole, limit, style),
-      RenderBlocks(device.peak_blocks, limit, style));
+      RenderBlocks(device.peak_blocks, limit, style, framework));
 }
 
 std::string RenderDevice(const CaptureView& view, const DeviceMemoryReport& device, int64_t limit,
-                         const Style& style) {
+                         const Style& style, const FrameworkSteps& framework) {
   std::string text =
       StrCat(style.Paint(Colour::kBold, StrCat("Device ", ForDisplay(device.memory.device, 60),
                                                ": allocated memory over time")),
@@ -269,8 +275,9 @@ std::string RenderDevice(const CaptureView& view, const DeviceMemoryReport& devi
   const int width = style.width == 0 ? 80 : style.width;
   const int columns = std::clamp(width - kAxisWidth - 1, 16, kWidestPlot);
   StrAppend(&text, PlotMemory(device.samples, EndOfWindow(view), columns, kPlotRows, style));
-  StrAppend(&text, RenderDeviceFacts(view, device), RenderPeak(device, limit, style));
-  StrAppend(&text, RenderMemorySteps(device.steps, limit, style),
+  StrAppend(&text, RenderDeviceFacts(view, device, framework),
+            RenderPeak(device, limit, style, framework));
+  StrAppend(&text, RenderMemorySteps(device.steps, limit, style, framework),
             RenderGrowth(device.growth, limit, style));
   StrAppend(&text, RenderCategories(device.memory.categories, EndOfWindow(view), style));
   return text;
@@ -290,9 +297,9 @@ std::vector<const DeviceMemoryReport*> FullestFirst(
 }  // namespace
 
 std::string RenderMemory(const CaptureView& view, const report::MemoryReport& report, int64_t limit,
-                         const Style& terminal) {
+                         const Style& terminal, const FrameworkSteps& framework) {
   const Style style = StyleFor(view, terminal);
-  std::string text = RenderFailed(view, report.out_of_memory, limit);
+  std::string text = RenderFailed(view, report.out_of_memory, limit, framework);
   if (report.devices.empty()) {
     StrAppend(&text,
               "No memory events were recorded. Record those of PyTorch (profctl trace --with "
@@ -301,7 +308,8 @@ std::string RenderMemory(const CaptureView& view, const report::MemoryReport& re
     return text;
   }
   for (const DeviceMemoryReport* device : FullestFirst(report.devices)) {
-    StrAppend(&text, text.empty() ? "" : "\n", RenderDevice(view, *device, limit, style));
+    StrAppend(&text, text.empty() ? "" : "\n",
+              RenderDevice(view, *device, limit, style, framework));
   }
   return text;
 }

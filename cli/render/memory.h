@@ -10,15 +10,16 @@
 #include "cli/base/style.h"
 #include "cli/client/capture_view.h"
 #include "daemon/base/json_writer.h"
+#include "daemon/report/index/step_labels.h"
 #include "daemon/report/memory/memory_report.h"
 
 namespace profd::cli {
 
 // Allocations that failed; then per device, the one that held most first, a plot over time, the
 // peak and what was alive at it, what the allocator held back, and what steps did. `limit` rows of
-// each table; 0: all.
+// each table; 0: all. `framework` has names for steps.
 std::string RenderMemory(const CaptureView& view, const report::MemoryReport& report, int64_t limit,
-                         const Style& style);
+                         const Style& style, const report::FrameworkSteps& framework = {});
 void WriteMemoryJson(const CaptureView& view, const report::MemoryReport& report, JsonWriter& json);
 // The samples of all devices, a row each, with a line of columns' names first; in pieces.
 void WriteMemoryCsv(const report::MemoryReport& report,

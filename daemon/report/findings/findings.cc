@@ -43,6 +43,9 @@ void AddFinding(const Rule& rule, const Facts& facts, Finding finding, FindingsR
     finding.confidence = std::min(finding.confidence, Confidence::kMedium);
     StrAppend(&finding.confidence_reason, "; ", facts.gpu_doubt);
   }
+  for (Evidence& evidence : finding.evidence) {
+    evidence.global_step = facts.steps.framework.GlobalStepOf(evidence.step).value_or(-1);
+  }
   report.findings.push_back(std::move(finding));
 }
 

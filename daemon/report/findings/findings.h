@@ -81,6 +81,8 @@ struct Evidence {
   int64_t duration_ns = -1;  // Of one, or the sum over `count`.
   int64_t bytes = -1;
   int64_t step = -1;  // Its number.
+  // What the framework calls that step; -1: unknown. Set for all findings after their rules.
+  int64_t global_step = -1;
   int64_t device = -1;
   int64_t start_ns = kNoTime;  // The start of it, or of the longest one.
 

@@ -115,6 +115,8 @@ RuleResult OutOfMemorySeen(const Facts& facts, const FindingThresholds&) {
   finding.severity = Severity::kCritical;
   finding.measured = StrCat(
       "An allocation of ", SizeText(first.asked.bytes), " on ", first.asked.device, " failed",
+      first.step < 0 ? std::string()
+                     : StrCat(" in step ", facts.steps.framework.LongText(first.step)),
       first.allocated_bytes >= 0 ? StrCat(" with ", SizeText(first.allocated_bytes), " allocated")
                                  : std::string(),
       ".");

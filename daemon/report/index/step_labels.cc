@@ -70,6 +70,11 @@ std::string FrameworkSteps::NumberText(int64_t step) const {
   return global_step.has_value() ? StrCat(step, " (global step ", *global_step, ")") : StrCat(step);
 }
 
+std::string FrameworkSteps::InStepText(int64_t step) const {
+  return GlobalStepOf(step).has_value() ? StrCat(", step ", NumberText(step))
+                                        : StrCat(" (step ", step, ")");
+}
+
 std::string FrameworkSteps::LongText(int64_t step) const {
   if (!epoch_.has_value()) return NumberText(step);
   const std::optional<int64_t> global_step = GlobalStepOf(step);

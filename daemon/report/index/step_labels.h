@@ -44,10 +44,15 @@ class FrameworkSteps {
   // `source`: whose steps the capture counted.
   FrameworkSteps(std::span<const StepLabel> labels, StepSource source);
 
+  // Whether any step has a number of the framework, or an epoch.
+  bool known() const { return global_step_.has_value() || epoch_.has_value(); }
   std::optional<int64_t> GlobalStepOf(int64_t step) const;
 
   // "1034 (global step 21034)"; "1034" if that is not known.
   std::string NumberText(int64_t step) const;
+
+  // " (step 1034)" or ", step 1034 (global step 21034)", after what was in that step.
+  std::string InStepText(int64_t step) const;
 
   // "1034 (global step 21034, epoch 3 at step 1040)"; without "at step" if it is that step.
   std::string LongText(int64_t step) const;

@@ -17,6 +17,7 @@
 #include "daemon/report/findings/findings.h"
 #include "daemon/report/memory/memory_report.h"
 #include "daemon/report/time/time_report.h"
+#include "proto/wire/event.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {
@@ -58,6 +59,36 @@ absl::Status WriteCapture(const std::filesystem::path& directory, CaptureRecord&
   record = store::FinishedRecord(
       record, {.start_ns = 0, .end_ns = steps_at[2], .first_step = 7, .end_step = 9});
   if (gpu) record.gpu = {.outcome = GpuOutcome::kRecorded, .simulated = true};
+  return writer->Finish(record, 0);
+}
+
+// The same of a rank that PyTorch Lightning trains: its step 8 is the global step 1008.
+absl::Status WriteRank(const std::filesystem::path& directory, int rank) {
+  CaptureRecord record = store::NewRecord(TestId(20 + rank));
+  record.target.metadata["rank"] = StrCat(rank);
+  store::CaptureFileWriter::Options options;
+  options.directory = directory;
+  ASSIGN_OR_RETURN(const auto writer,
+                   store::CaptureFileWriter::Create(record, Clock::Real(), std::move(options)));
+  store::StepPattern pattern(1);
+  RETURN_IF_ERROR(store::IntroducePattern(pattern, 1, *writer));
+  RETURN_IF_ERROR(writer->AddName(900, "global_step"));
+  RETURN_IF_ERROR(writer->AddName(901, "step 8"));
+  RETURN_IF_ERROR(writer->Append(0, pattern.NextRanges()));
+  for (int64_t step = 0; step < 3; ++step) {
+    const StepRow mark = {.time_ns = step * pattern.now_ns() / 2, .step = 7 + step};
+    RETURN_IF_ERROR(writer->Append(0, mark));
+  }
+  const std::vector<NoteRow> notes = {{.time_ns = kNoNoteTime,
+                                       .kind = static_cast<uint16_t>(wire::NoteKind::kStepLabel),
+                                       .subject = 900,
+                                       .text = 901,
+                                       .value = 1008}};
+  RETURN_IF_ERROR(writer->Append(0, notes));
+  record = store::FinishedRecord(
+      record, {.start_ns = 0, .end_ns = pattern.now_ns(), .first_step = 7, .end_step = 9});
+  record.torch.note_count = 1;
+  record.torch.step_source = StepSource::kOptimizer;
   return writer->Finish(record, 0);
 }
 
@@ -128,6 +159,20 @@ TEST_F(FilesTest, AFileWithoutAFolderIsOneOfTheCurrentFolder) {
   EXPECT_EQ(ReadFile(whole_), profd_.file_bytes);
   EXPECT_EQ(exported.exit_code, 0) << exported.err;
   EXPECT_EQ(exported.out, "x.json\n");
+}
+
+TEST_F(FilesTest, StepsOfRanksHaveTheirFrameworksNumbers) {
+  std::vector<std::string> files;
+  for (int rank = 0; rank < 2; ++rank) {
+    const absl::Status written = WriteRank(folder_.path(), rank);
+    ASSERT_TRUE(written.ok()) << written;
+    files.push_back(Path(TestId(20 + rank) + ".profd"));
+  }
+  const RunResult text = Offline({"steps", files[0], files[1], "--group"});
+  EXPECT_THAT(text.out, HasSubstr("7 (global step 1007)")) << text.err;
+  const nlohmann::json json = OfflineJson({"steps", files[0], files[1], "--group"});
+  EXPECT_EQ(json["steps"][1]["step"], 8);
+  EXPECT_EQ(json["steps"][1]["global_step"], 1008);
 }
 
 TEST_F(FilesTest, AFileWhereNoneIsTakenIsToldWhereItIs) {

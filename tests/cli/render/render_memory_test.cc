@@ -177,6 +177,21 @@ TEST(RenderMemoryTest, FailedAllocationsComeFirstWithWhatTheDeviceHeld) {
   EXPECT_THAT(RenderedMemory(report, 1), HasSubstr("(1 more: --limit 0)"));
 }
 
+TEST(RenderMemoryTest, StepsHaveTheirFrameworksNumbers) {
+  report::MemoryReport report = MemoryOfOneDevice();
+  report.devices[0].steps = {{.step = 7}, {.step = 8}};
+  report.devices[0].peak_blocks = {{.bytes = 1, .step = 7, .op = "aten::mm"}};
+  report::FailedAllocation& failed = report.out_of_memory.emplace_back();
+  failed.asked.time_ns = 12'000'000;
+  failed.asked.device = "cuda:0";
+  const std::vector<report::StepLabel> labels = {{"global_step", 108, 8}};
+  const std::string text = RenderMemory(TwoStepsView(), report, 10, Style{},
+                                        report::FrameworkSteps(labels, StepSource::kOptimizer));
+  EXPECT_THAT(text, HasSubstr("at 12.000ms, step 8 (global step 108)\n"));
+  EXPECT_THAT(text, HasSubstr("\n7 (global step 107) "));
+  EXPECT_THAT(text, HasSubstr("\n8 (global step 108) "));
+}
+
 TEST(RenderMemoryTest, WithoutEventsItSaysHowToGetSome) {
   EXPECT_THAT(RenderedMemory({}),
               AllOf(HasSubstr("profd_alloc"), HasSubstr("profile_memory=True")));

@@ -546,6 +546,22 @@ TEST_F(FindingRulesTest, AnAllocationThatFailsIsFoundBeforeAllElse) {
   EXPECT_THAT(Report().verdict, HasSubstr("An allocation of 30 GiB"));
 }
 
+TEST_F(FindingRulesTest, AnAllocationThatFailsHasTheFrameworksNumberOfItsStep) {
+  Healthy();
+  AllocateMemory(int64_t{60} << 30, int64_t{61} << 30);
+  reader_.Note(main_, 2 * kStepNs + kMs, static_cast<uint16_t>(wire::NoteKind::kOutOfMemory),
+               "cuda:0", "", int64_t{30} << 30);
+  reader_.mutable_record().torch.step_source = StepSource::kOptimizer;
+  constexpr auto kStepLabel = static_cast<uint16_t>(wire::NoteKind::kStepLabel);
+  reader_.Note(main_, kNoNoteTime, kStepLabel, "global_step", "step 4", 1'004)
+      .Note(main_, kNoNoteTime, kStepLabel, "epoch", "step 4", 3);
+  const Finding finding = Find("OUT_OF_MEMORY");
+  EXPECT_THAT(finding.measured,
+              HasSubstr("failed in step 2 (global step 1002, epoch 3 at step 4)"));
+  EXPECT_EQ(finding.evidence.at(0).step, 2);
+  EXPECT_EQ(finding.evidence.at(0).global_step, 1'002);
+}
+
 TEST_F(FindingRulesTest, WithoutMemoryEventsNoMemoryRuleIsLookedAt) {
   Healthy();
   for (const std::string_view rule : {"MEM_NEAR_LIMIT", "MEM_FRAG", "MEM_LEAK", "OUT_OF_MEMORY"}) {
