@@ -99,7 +99,7 @@ constexpr std::array kFindingPairs = {
     FindingPair{"RECOMPILES", "HOST_BOUND"},
     FindingPair{"RECOMPILES", "STEP_OUTLIER", true},
     // Their advice is to compile, which the program tries to do.
-    FindingPair{"RECOMPILE_LIMIT", "HOST_BOUND"},
+    FindingPair{"RECOMPILE_LIMIT", "HOST_BOUND", true},
     FindingPair{"RECOMPILE_LIMIT", "IDLE_HOST_WAIT"},
     FindingPair{"RECOMPILE_LIMIT", "SMALL_KERNELS"},
     FindingPair{"RECOMPILE_LIMIT", "CUDA_GRAPH"},

@@ -25,12 +25,14 @@ struct Claim {
   std::string_view rule;
   std::array<IdlePart, 2> parts = {};  // In the order in which they are drawn from.
   Tier tier = Tier::kCause;
+  // False: some of the saving may be time in which the GPU works, so idle time does not limit it.
+  bool all_idle = true;
 };
 constexpr std::array kClaims = {
     Claim{"INPUT_BOUND", {&IdleParts::data_loader_ns}},
     Claim{"ALLOC_CHURN", {&IdleParts::allocator_ns}},
     Claim{"SYNC_API", {&IdleParts::waiting_calls_ns}},
-    Claim{"RECOMPILES", {&IdleParts::compile_ns}},
+    Claim{"RECOMPILES", {&IdleParts::compile_ns}, Tier::kCause, false},
     Claim{"COMM_BACKEND", {&IdleParts::collectives_ns}},
     Claim{"HOST_BOUND", {&IdleParts::outside_ns}},
     Claim{"IDLE_HOST_WAIT", {&IdleParts::dispatch_ns}},
@@ -40,7 +42,7 @@ constexpr std::array kClaims = {
     Claim{"SMALL_KERNELS", {&IdleParts::dispatch_ns, &IdleParts::kernel_wait_ns}},
     Claim{"TINY_KERNELS_OF_OP", {&IdleParts::dispatch_ns, &IdleParts::kernel_wait_ns}},
     Claim{"CUDA_GRAPH", {&IdleParts::dispatch_ns, &IdleParts::kernel_wait_ns}},
-    Claim{"STEP_OUTLIER", {}, Tier::kUnplaced},
+    Claim{"STEP_OUTLIER", {}, Tier::kUnplaced, false},
     Claim{"CPU_CONTENTION", {}, Tier::kUnplaced},
     Claim{"GPU_GAP", {}, Tier::kGaps},
     Claim{"IDLE_OTHER", {&IdleParts::other_ns}, Tier::kOther},
@@ -85,10 +87,10 @@ class Ledger {
       of_total = false;
     }
     const int64_t left_per_step_ns = std::max<int64_t>(left_ns, 0) / steps_;
-    if (!others.empty() && left_per_step_ns < finding.saving_ns_per_step) {
+    if (claim.all_idle && !others.empty() && left_per_step_ns < finding.saving_ns_per_step) {
       Lower(left_per_step_ns, others, of_total, finding);
     }
-    Take(claim, finding.saving_ns_per_step * steps_, finding.rule);
+    Take(claim, std::min(finding.saving_ns_per_step, left_per_step_ns) * steps_, finding.rule);
   }
 
  private:

@@ -283,6 +283,19 @@ TEST_F(PromisedOnceTest, CausesInWhichOneIsNotSureCountToo) {
   ExpectNoTimeTwice();
 }
 
+TEST_F(PromisedOnceTest, ASlowStepInWhichTheGpuWorksKeepsItsSaving) {
+  int64_t at = 0;
+  for (int step = 0; step < 10; ++step) {
+    const int64_t work_ns = step == 6 ? 30 * kMs : 8 * kMs;
+    reader_.Step(step, at, work_ns + kMs);
+    reader_.Range(main_, kLoader, at, at + kMs);  // The GPU is idle for 1 ms of each step.
+    Launch({.start_ns = at + kMs, .count = static_cast<int>(work_ns / (100 * kUs))});
+    at += work_ns + kMs;
+  }
+  EXPECT_NEAR(static_cast<double>(Find("INPUT_BOUND").saving_ns_per_step), 1e6, 1e5);
+  EXPECT_NEAR(static_cast<double>(Find("STEP_OUTLIER").saving_ns_per_step), 2.2e6, 1e5);
+}
+
 // ---- what is not known, and whose step it is ----
 
 TEST_F(IdleCausesTest, KernelsWithoutGridsDoNotTellHowTheyFillTheGpu) {
