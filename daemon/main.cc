@@ -289,6 +289,7 @@ absl::Status Daemon::Run() {
   };
   store_options.summarize_ops = report::OpsForCatalog;
   store_options.summarize_devices = report::DevicesForCatalog;
+  store_options.summarize_ranks = report::RanksForCatalog;
   store_options.check_events = report::CheckEventsForSeal;
   store_options.recover_in_background = true;
   store_options.ledger = &ledger_;

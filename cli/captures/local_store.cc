@@ -119,6 +119,7 @@ absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(Config config, bool
   options.min_free_percent = config.min_free_percent;
   options.summarize_ops = report::OpsForCatalog;
   options.summarize_devices = report::DevicesForCatalog;
+  options.summarize_ranks = report::RanksForCatalog;
   options.check_events = report::CheckEventsForSeal;
   options.owner = store::StoreOwner::kTool;
   absl::StatusOr<std::unique_ptr<store::CaptureStore>> store =

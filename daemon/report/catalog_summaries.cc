@@ -5,6 +5,8 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/ops/op_table.h"
+#include "daemon/report/ranks/collectives.h"
+#include "daemon/report/ranks/rank_summary.h"
 
 namespace profd::report {
 
@@ -37,6 +39,17 @@ absl::StatusOr<std::vector<store::DeviceSummaryRow>> DevicesForCatalog(
                     .exposed_communication_ns = row.exposed_communication_ns});
   }
   return rows;
+}
+
+absl::StatusOr<std::string> RanksForCatalog(store::CaptureReader& reader) {
+  ASSIGN_OR_RETURN(const CollectiveTable table, SummarizeCollectives(reader, 0));
+  return EncodeRankSummary(table);
+}
+
+absl::StatusOr<KeptCollectives> CollectivesFromCatalog(std::string_view summary) {
+  ASSIGN_OR_RETURN(const RankSummary kept, DecodeRankSummary(summary));
+  return KeptCollectives{.report = ToReport(kept.collectives),
+                         .left_out_step_count = kept.left_out_step_count};
 }
 
 }  // namespace profd::report

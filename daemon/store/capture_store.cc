@@ -311,9 +311,9 @@ void CaptureStore::UnpinBeyondLimit(const CaptureRecord& record) {
 }
 
 void CaptureStore::Summarize(SealedCapture& sealed) {
-  if (!options_.summarize_ops && !options_.summarize_devices) return;
+  if (!options_.summarize_ops && !options_.summarize_devices && !options_.summarize_ranks) return;
   const std::string& id = sealed.record.id;
-  const ScopedHeapLimit limit("the summary of operators and GPUs", kSummaryHeapBytes);
+  const ScopedHeapLimit limit("a summary of the capture", kSummaryHeapBytes);
   const auto reader = CaptureReader::Open(PathsOf(id).sealed);
   if (!reader.ok()) {
     if (!absl::IsNotFound(reader.status()))
@@ -338,10 +338,22 @@ void CaptureStore::Summarize(SealedCapture& sealed) {
       NoteNoSummary("GPUs", made.status(), sealed.record);
     }
   }
+  std::string ranks;
+  // History is of what ran here.
+  const bool is_of_group = !sealed.record.group_id.empty() && sealed.record.imported.source.empty();
+  if (options_.summarize_ranks && is_of_group) {
+    absl::StatusOr<std::string> made = options_.summarize_ranks(**reader);
+    if (made.ok()) {
+      ranks = *std::move(made);
+    } else {
+      NoteNoSummary("collectives", made.status(), sealed.record);
+    }
+  }
   absl::MutexLock lock(&mu_);
   const LedgerUpdate update(*this);
   absl::Status status = catalog_->PutSummaries(id, ops, sealed.steps);
   if (status.ok()) status = catalog_->PutDeviceSummaries(id, devices);
+  if (status.ok() && !ranks.empty()) status = catalog_->PutRankSummary(id, ranks);
   if (!status.ok()) LogError(StrCat("capture=", id, " catalog: ", status.ToString()));
 }
 

@@ -110,6 +110,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
     std::function<void(const AuditEntry&, bool written, bool repeated)> on_audit;
     OpSummarizer summarize_ops;          // See file/seal.h.
     DeviceSummarizer summarize_devices;  // The same for GPUs.
+    RankSummarizer summarize_ranks;      // The same for comparing the ranks of a group.
     EventChecker check_events;           // And for the grade, before the file is sealed.
     // Open() gives interrupted captures their final rows and leaves their files to a thread.
     bool recover_in_background = false;

@@ -212,6 +212,10 @@ class AccessTest : public RpcTest {
          [=, this] { return Ask(*me_->node, &Nodes::SetCapturesAllowed, allow); }},
         {"GetHistory", Verb::kRead,
          [=, this] { return Ask(*me_->reports, &Reports::GetHistory, history); }},
+        {"ListRankSummaries", Verb::kRead,
+         [=, this] {
+           return Ask(*me_->reports, &Reports::ListRankSummaries, v1::ListRankSummariesRequest());
+         }},
         {"CreateCaptureGroup", Verb::kCapture,
          [=, this] { return Ask(*me_->captures, &Captures::CreateCaptureGroup, group); }},
         {"GetCaptureGroup", Verb::kList,

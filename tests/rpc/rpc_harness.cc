@@ -136,6 +136,9 @@ RpcTest::RpcTest() : uid_(geteuid()) {
       [this](store::CaptureReader&) -> absl::StatusOr<std::vector<store::OpSummaryRow>> {
     return op_summaries_;
   };
+  store_options.summarize_ranks = [this](store::CaptureReader&) -> absl::StatusOr<std::string> {
+    return rank_summary_;
+  };
   auto store = store::CaptureStore::Open(std::move(store_options), clock_);
   EXPECT_THAT(store, IsOk());
   store_ = *std::move(store);
@@ -251,9 +254,10 @@ void AppendGpu(CaptureSink& sink) {
 }  // namespace
 
 CaptureRecord RpcTest::StoreCapture(int64_t owner_uid, int64_t ranges, const CaptureSpec& spec,
-                                    bool gpu) {
+                                    bool gpu, const std::string& group_id) {
   CaptureRecord record;
   record.id = NewUlid(clock_.Now());
+  record.group_id = group_id;
   record.spec = spec;
   record.requested_by_uid = owner_uid;
   record.target = TargetOf(4000, owner_uid);

@@ -142,7 +142,8 @@ class RpcTest : public testing::Test {
   // that begin in one step, and an allocation. With `gpu` also what a simulated GPU did: a kernel
   // "k" that an "op" launched, a copy of nobody's, and a wait.
   CaptureRecord StoreCapture(int64_t owner_uid, int64_t ranges = 100,
-                             const CaptureSpec& spec = {.steps = 1}, bool gpu = false);
+                             const CaptureSpec& spec = {.steps = 1}, bool gpu = false,
+                             const std::string& group_id = "");
   // A capture that ended with nothing.
   CaptureRecord StoreFailedCapture(int64_t owner_uid);
 
@@ -164,6 +165,7 @@ class RpcTest : public testing::Test {
   std::function<std::shared_ptr<const AccessRules>()> access_rules_;  // Unset: owners and root.
   std::string policy_error_;                       // Set it before calls: the server reads it.
   std::vector<store::OpSummaryRow> op_summaries_;  // Of captures stored from now on.
+  std::string rank_summary_;                       // Likewise, of those of groups.
   std::unique_ptr<ControlServer> server_;
   std::unique_ptr<Stubs> me_;  // A connection of this process.
 };

@@ -474,6 +474,50 @@ TEST_F(CaptureStoreTest, WhatGpusDidIsSummarizedWhereTheyWereRecorded) {
   EXPECT_EQ(summaries->devices[0].exposed_communication_ns, 100);
 }
 
+TEST_F(CaptureStoreTest, WhatComparesRanksIsKeptOfGroupsAndOutlivesTheEvents) {
+  int calls = 0;
+  summarize_ranks_ = [&calls](CaptureReader&) -> absl::StatusOr<std::string> {
+    if (++calls == 2) return OverBudget("the ranks", 17, 16, "collectives");
+    return std::string("r\0nks", 5);
+  };
+  Reopen();
+  const CaptureRecord alone = StoreCapture(1);
+  EXPECT_EQ(calls, 0);
+  CaptureRecord record = NewRecord(IdOf(2));
+  record.group_id = IdOf(100);
+  const CaptureRecord in_group = StoreCapture(record);
+  record.id = IdOf(3);
+  const CaptureRecord too_large = StoreCapture(record);
+
+  const SummaryParts parts = {.steps = false, .devices = false, .ops = false, .ranks = true};
+  ASSERT_THAT(store_->DeleteCapture(in_group.id), IsOk());
+  Reopen();
+  const auto kept = [&] {
+    std::map<std::string, std::string> ranks;
+    auto found = store_->ListSummaries({}, parts, 10, "");
+    EXPECT_THAT(found, IsOk());
+    for (const SummarizedCapture& capture : *found) {
+      ranks[capture.record.id] = capture.summaries.ranks;
+    }
+    return ranks;
+  };
+  EXPECT_EQ(kept(),
+            (std::map<std::string, std::string>{
+                {alone.id, ""}, {in_group.id, std::string("r\0nks", 5)}, {too_large.id, ""}}));
+  EXPECT_EQ(Get(too_large.id).error_message,
+            "left out: the ranks needs 17 collectives, the budget is 16 collectives");
+  // Who does not ask for it does not read it.
+  EXPECT_EQ(store_->GetSummaries(in_group.id)->ranks, "");
+
+  // It goes with its record.
+  ASSERT_THAT(store_->PurgeCaptures(absl::InfiniteFuture(), false,
+                                    [](const CaptureRecord&) { return true; }),
+              IsOk());
+  auto catalog = Database::Open(folder_ / "data" / "catalog.db", Database::Mode::kReadWrite);
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_THAT((*catalog)->QueryInt("SELECT count(*) FROM rank_summary"), IsOkAndHolds(0));
+}
+
 TEST_F(CaptureStoreTest, ASummaryOverItsBudgetIsLeftOutAndNamed) {
   summarize_ops_ = [](CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
     return OverBudget("the summary", 17, 16, "rows");

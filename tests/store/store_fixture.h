@@ -31,6 +31,7 @@ class StoreFixture : public testing::Test {
     options.max_records = max_records_;
     options.summarize_ops = summarize_ops_;
     options.summarize_devices = summarize_devices_;
+    options.summarize_ranks = summarize_ranks_;
     options.recover_in_background = recover_in_background_;
     options.ledger = &ledger_;
     options.measure_disk = [this](const std::filesystem::path&) { return disk_; };
@@ -111,6 +112,7 @@ class StoreFixture : public testing::Test {
   quota::Ledger ledger_{quota::Limits::ForMemory(int64_t{2} << 30), clock_};
   OpSummarizer summarize_ops_;
   DeviceSummarizer summarize_devices_;
+  RankSummarizer summarize_ranks_;
   bool recover_in_background_ = false;
   int64_t max_total_bytes_ = int64_t{1} << 30;
   std::function<void(const AuditEntry&, bool, bool)> on_audit_;

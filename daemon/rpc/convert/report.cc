@@ -5,7 +5,9 @@
 #include <variant>
 
 #include "absl/container/flat_hash_map.h"
+#include "daemon/base/status_macros.h"
 #include "daemon/base/text.h"
+#include "daemon/report/catalog_summaries.h"
 
 namespace profd::rpc {
 namespace {
@@ -79,6 +81,13 @@ void ReportToProto(const table::Report& report, v1::Report& message) {
   TableToProto(report.totals, *message.mutable_totals());
   for (const table::Table& table : report.tables) TableToProto(table, *message.add_tables());
   for (const std::string& note : report.notes) message.add_notes(ToValidUtf8(note));
+}
+
+absl::Status RankSummaryToProto(std::string_view summary, v1::RankSummary& message) {
+  ASSIGN_OR_RETURN(const report::KeptCollectives kept, report::CollectivesFromCatalog(summary));
+  ReportToProto(kept.report, *message.mutable_collectives());
+  message.set_left_out_step_count(kept.left_out_step_count);
+  return absl::OkStatus();
 }
 
 }  // namespace profd::rpc

@@ -1,5 +1,5 @@
-// ReportService: reports over stored captures, made by profd-report, one at a time. GetHistory
-// reads the catalog only and is answered by profd itself.
+// ReportService: reports over stored captures, made by profd-report, one at a time. GetHistory and
+// ListRankSummaries read the catalog only and are answered by profd itself.
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +12,7 @@
 #include "daemon/rpc/services/capture_lookup.h"
 #include "daemon/rpc/services/capture_report.h"
 #include "daemon/rpc/services/history.h"
+#include "daemon/rpc/services/rank_summaries.h"
 #include "daemon/rpc/services/report_call.h"
 #include "daemon/rpc/services/services.h"
 #include "profd/v1/reports.grpc.pb.h"
@@ -62,6 +63,12 @@ class ReportService final : public RpcService {
                [this](const CallInfo& info, const v1::GetHistoryRequest& request,
                       v1::GetHistoryResponse& response) {
                  return GetHistory(parts_.store, info, request, response);
+               });
+    ServeUnary(parts_.admission, parts_.admission.work(), service_,
+               &v1::ReportService::AsyncService::RequestListRankSummaries, Verb::kRead,
+               [this](const CallInfo& info, const v1::ListRankSummariesRequest& request,
+                      v1::ListRankSummariesResponse& response) {
+                 return ListRankSummaries(parts_.store, info, request, response);
                });
   }
 

@@ -301,7 +301,8 @@ absl::Status Catalog::Remove(const std::vector<StoredRecord>& records) {
          {"DELETE FROM captures WHERE id = ?1", "DELETE FROM capture_labels WHERE capture_id = ?1",
           "DELETE FROM op_summary WHERE capture_id = ?1",
           "DELETE FROM step_summary WHERE capture_id = ?1",
-          "DELETE FROM device_summary WHERE capture_id = ?1"}) {
+          "DELETE FROM device_summary WHERE capture_id = ?1",
+          "DELETE FROM rank_summary WHERE capture_id = ?1"}) {
       StatementLease remove = db_->Use(sql);
       RETURN_IF_ERROR(remove->BindText(1, record.id).Run());
     }

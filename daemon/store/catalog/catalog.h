@@ -106,6 +106,8 @@ class Catalog {
                             const std::vector<StepSummaryRow>& steps);
   absl::Status PutDeviceSummaries(std::string_view id,
                                   const std::vector<DeviceSummaryRow>& devices);
+  // After PutSummaries(), which counts the bytes of both.
+  absl::Status PutRankSummary(std::string_view id, std::string_view summary);
   absl::StatusOr<CaptureSummaries> GetSummaries(std::string_view id);
   // The same of an id that exists.
   absl::StatusOr<CaptureSummaries> ReadSummaries(std::string_view id, const SummaryParts& parts);
@@ -144,6 +146,7 @@ class Catalog {
   absl::Status ReadOps(std::string_view id, const SummaryParts& parts, CaptureSummaries& out);
   absl::Status ReadSteps(std::string_view id, CaptureSummaries& out);
   absl::Status ReadDevices(std::string_view id, CaptureSummaries& out);
+  absl::Status ReadRanks(std::string_view id, CaptureSummaries& out);
 
   // The rows of one kind and principal.
   struct AuditRing {

@@ -172,6 +172,11 @@ CREATE TABLE schedule_tombstones(
   delete_unix_ns INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX schedule_tombstones_by_principal ON schedule_tombstones(principal, delete_unix_ns);
 )sql"},
+    {5, R"sql(
+CREATE TABLE rank_summary(
+  capture_id TEXT PRIMARY KEY,
+  summary BLOB NOT NULL) WITHOUT ROWID;
+)sql"},
 };
 
 }  // namespace

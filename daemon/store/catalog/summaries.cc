@@ -17,6 +17,7 @@ absl::Status Catalog::PutSummaries(std::string_view id, const std::vector<OpSumm
   Transaction transaction(*db_);
   RETURN_IF_ERROR(transaction.status());
   for (const char* sql : {"DELETE FROM op_summary WHERE capture_id = ?1",
+                          "DELETE FROM rank_summary WHERE capture_id = ?1",
                           "DELETE FROM step_summary WHERE capture_id = ?1"}) {
     StatementLease remove = db_->Use(sql);
     RETURN_IF_ERROR(remove->BindText(1, id).Run());
@@ -59,6 +60,18 @@ absl::Status Catalog::PutDeviceSummaries(std::string_view id,
     put->Bind(5, row.communication_ns).Bind(6, row.exposed_communication_ns);
     RETURN_IF_ERROR(put->Run());
   }
+  return transaction.Commit();
+}
+
+absl::Status Catalog::PutRankSummary(std::string_view id, std::string_view summary) {
+  Transaction transaction(*db_);
+  RETURN_IF_ERROR(transaction.status());
+  StatementLease put =
+      db_->Use("INSERT OR REPLACE INTO rank_summary(capture_id, summary) VALUES(?1, ?2)");
+  RETURN_IF_ERROR(put->BindText(1, id).BindBlob(2, summary).Run());
+  StatementLease count =
+      db_->Use("UPDATE captures SET summary_bytes = summary_bytes + ?2 WHERE id = ?1");
+  RETURN_IF_ERROR(count->BindText(1, id).Bind(2, std::ssize(summary)).Run());
   return transaction.Commit();
 }
 
@@ -113,6 +126,14 @@ absl::Status Catalog::ReadDevices(std::string_view id, CaptureSummaries& out) {
   }
 }
 
+absl::Status Catalog::ReadRanks(std::string_view id, CaptureSummaries& out) {
+  StatementLease query = db_->Use("SELECT summary FROM rank_summary WHERE capture_id = ?1");
+  query->BindText(1, id);
+  ASSIGN_OR_RETURN(const bool row, query->Step());
+  if (row) out.ranks = query->Text(0);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CaptureSummaries> Catalog::ReadSummaries(std::string_view id,
                                                         const SummaryParts& parts) {
   CaptureSummaries summaries;
@@ -121,6 +142,7 @@ absl::StatusOr<CaptureSummaries> Catalog::ReadSummaries(std::string_view id,
   }
   if (parts.steps) RETURN_IF_ERROR(ReadSteps(id, summaries));
   if (parts.devices) RETURN_IF_ERROR(ReadDevices(id, summaries));
+  if (parts.ranks) RETURN_IF_ERROR(ReadRanks(id, summaries));
   return summaries;
 }
 

@@ -37,6 +37,7 @@ struct CaptureSummaries {
   std::vector<OpSummaryRow> ops;  // The largest by time on CPU or GPU, at most kMaxCatalogOps.
   std::vector<StepSummaryRow> steps;
   std::vector<DeviceSummaryRow> devices;  // Of captures that recorded a GPU.
+  std::string ranks;                      // As RankSummarizer made it; empty: none is kept.
 };
 
 // A capture and the summaries that outlive its events.
@@ -53,6 +54,7 @@ struct SummaryParts {
   // With `ops` false: the operator of this name, and the largest one, which shows whether any are
   // kept.
   std::string operator_name;
+  bool ranks = false;
 };
 
 // Rows of different kinds do not displace each other, nor those of different principals.

@@ -53,6 +53,10 @@ struct DeviceSummaryRow {
 using DeviceSummarizer =
     std::function<absl::StatusOr<std::vector<DeviceSummaryRow>>(CaptureReader&)>;
 
+// What comparing the ranks of a group needs of one capture, encoded
+// (daemon/report/ranks/rank_summary.h). Called for captures that belong to a group.
+using RankSummarizer = std::function<absl::StatusOr<std::string>(CaptureReader&)>;
+
 // What the grade needs of the events (daemon/report/findings/quality.h), for the seal. Called with
 // a file that is not sealed yet but has all of its events. After an error the grade is made without
 // them, and says so.
