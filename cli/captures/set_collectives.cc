@@ -15,31 +15,48 @@ namespace {
 constexpr int64_t kMostCollectivesInAll = 4'000'000;
 constexpr int64_t kFewestOfOne = 1'000;
 
-// By member; nullptr: it is missing.
-std::vector<const report::CollectiveTable*> TablesOf(const CaptureSet& set,
-                                                     const SetCollectives& collectives) {
-  std::vector<const report::CollectiveTable*> tables;
+// By member.
+std::vector<ComparedRank> RanksOf(const CaptureSet& set,
+                                  const std::vector<report::CollectiveTable>& tables) {
+  std::vector<ComparedRank> ranks;
+  ranks.reserve(tables.size());
   for (size_t i = 0; i < set.members().size(); ++i) {
-    tables.push_back(set.members()[i].missing.empty() ? &collectives.tables[i] : nullptr);
+    const CaptureSet::Member& member = set.members()[i];
+    ranks.push_back({.collectives = member.missing.empty() ? &tables[i] : nullptr,
+                     .start_unix_ns = member.view.record.start_unix_ns,
+                     .probe = member.probe,
+                     .host = report::ClockHostOf(member.view.record)});
   }
+  return ranks;
+}
+
+std::vector<const report::CollectiveTable*> TablesOf(std::span<const ComparedRank> ranks) {
+  std::vector<const report::CollectiveTable*> tables;
+  tables.reserve(ranks.size());
+  for (const ComparedRank& rank : ranks) tables.push_back(rank.collectives);
   return tables;
 }
 
-report::ClockAlignment AlignClocksOf(const CaptureSet& set,
-                                     const std::vector<report::CollectiveTable>& tables,
-                                     std::span<const report::MatchedCollective> matches) {
+}  // namespace
+
+MatchedRanks MatchRanks(std::span<const ComparedRank> ranks) {
+  const std::vector<report::MatchedCollective> matches = report::MatchCollectives(TablesOf(ranks));
   std::vector<report::ClockMember> members;
-  for (size_t i = 0; i < set.members().size(); ++i) {
-    const CaptureSet::Member& member = set.members()[i];
-    members.push_back({.start_unix_ns = member.view.record.start_unix_ns,
-                       .probe = member.probe,
-                       .collectives = &tables[i],
-                       .host = report::ClockHostOf(member.view.record)});
+  members.reserve(ranks.size());
+  for (const ComparedRank& rank : ranks) {
+    members.push_back({.start_unix_ns = rank.start_unix_ns,
+                       .probe = rank.probe,
+                       .collectives = rank.collectives,
+                       .host = rank.host});
   }
-  return report::AlignClocks(members, matches);
+  MatchedRanks matched = {.clocks = report::AlignClocks(members, matches)};
+  matched.matches = report::AcceptedMatches(matches, matched.clocks);
+  return matched;
 }
 
-}  // namespace
+report::GroupSteps CompareRanks(std::span<const ComparedRank> ranks, const MatchedRanks& matched) {
+  return report::CompareSteps(TablesOf(ranks), matched.matches);
+}
 
 absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set) {
   const auto count = static_cast<int64_t>(set.members().size());
@@ -55,15 +72,12 @@ absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set) {
     if (!collectives.framework.known()) collectives.framework = FrameworkStepsOf(source);
     return absl::OkStatus();
   }));
-  const std::vector<report::MatchedCollective> matches =
-      report::MatchCollectives(TablesOf(set, collectives));
-  collectives.clocks = AlignClocksOf(set, collectives.tables, matches);
-  collectives.matches = report::AcceptedMatches(matches, collectives.clocks);
+  collectives.matched = MatchRanks(RanksOf(set, collectives.tables));
   return collectives;
 }
 
 report::GroupSteps CompareStepsOf(const CaptureSet& set, const SetCollectives& collectives) {
-  return report::CompareSteps(TablesOf(set, collectives), collectives.matches);
+  return CompareRanks(RanksOf(set, collectives.tables), collectives.matched);
 }
 
 }  // namespace profd::cli

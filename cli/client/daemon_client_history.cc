@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "cli/client/daemon_client_impl.h"
+#include "cli/client/from_proto.h"
 #include "cli/client/history.h"
 #include "cli/client/proto_time.h"
 #include "cli/client/resource_names.h"
@@ -44,6 +45,19 @@ HistoryPoint HistoryPointOf(const v1::HistoryPoint& message) {
           .self_device_ns = message.self_device_ns()};
 }
 
+absl::StatusOr<RankSummaryView> RankSummaryOf(const v1::RankSummary& message) {
+  RankSummaryView summary = {.view = FromProto(message.capture()),
+                             .left_out_step_count = message.left_out_step_count()};
+  if (message.has_collectives()) {
+    ASSIGN_OR_RETURN(summary.collectives, FromProto(message.collectives()));
+  }
+  if (message.has_clock_bound_ns()) {
+    summary.clock_offset_ns = message.clock_offset_ns();
+    summary.clock_bound_ns = message.clock_bound_ns();
+  }
+  return summary;
+}
+
 }  // namespace
 
 absl::StatusOr<History> DaemonClient::GetHistory(const HistoryQuery& query) {
@@ -56,6 +70,31 @@ absl::StatusOr<History> DaemonClient::GetHistory(const HistoryQuery& query) {
     history.points.push_back(HistoryPointOf(point));
   }
   return history;
+}
+
+absl::StatusOr<RankSummaries> DaemonClient::ListRankSummaries(const HistoryQuery& query,
+                                                              int64_t most) {
+  v1::ListRankSummariesRequest request;
+  if (query.since > absl::UnixEpoch()) SetTime(query.since, *request.mutable_since());
+  if (query.until != absl::InfiniteFuture()) SetTime(query.until, *request.mutable_until());
+  request.set_job(query.job);
+  if (!query.schedule.empty()) request.set_schedule(ScheduleName(query.schedule));
+  RankSummaries all;
+  do {
+    ASSIGN_OR_RETURN(const v1::ListRankSummariesResponse response,
+                     impl_->Unary(*impl_->reports_, &v1::ReportService::Stub::ListRankSummaries,
+                                  request, kReportDeadline));
+    for (const v1::RankSummary& message : response.summaries()) {
+      if (std::ssize(all.captures) == most) {
+        all.is_cut = true;
+        return all;
+      }
+      ASSIGN_OR_RETURN(RankSummaryView summary, RankSummaryOf(message));
+      all.captures.push_back(std::move(summary));
+    }
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  return all;
 }
 
 }  // namespace profd::cli

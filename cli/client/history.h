@@ -1,15 +1,18 @@
-// How step times, or one operator's times, went over many captures: what is asked of a daemon, and
-// what it answers.
+// How step times, one operator's times, or the ranks of jobs went over many captures: what is asked
+// of a daemon, and what it answers.
 //
 // Threads: pure functions.
 #ifndef PROFD_CLI_CLIENT_HISTORY_H_
 #define PROFD_CLI_CLIENT_HISTORY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "cli/client/capture_view.h"
+#include "daemon/base/table/table.h"
 
 namespace profd::cli {
 
@@ -53,6 +56,20 @@ struct History {
 
 // All of several daemons' as one.
 History Merged(std::vector<History> parts);
+
+// What a daemon keeps of one rank in one window of its job, for comparing ranks. As RankSummary in
+// reports.proto.
+struct RankSummaryView {
+  CaptureView view;
+  std::optional<table::Report> collectives;  // nullopt: no summary is kept.
+  int64_t left_out_step_count = 0;
+  int64_t clock_offset_ns = 0;
+  int64_t clock_bound_ns = -1;  // -1: not measured.
+};
+struct RankSummaries {
+  std::vector<RankSummaryView> captures;  // Newest first.
+  bool is_cut = false;                    // There are older ones.
+};
 
 }  // namespace profd::cli
 

@@ -1,14 +1,17 @@
 #include "cli/client/history.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "cli/base/errors.h"
 #include "cli/base/when.h"
 #include "cli/captures/fleet.h"
+#include "cli/captures/rank_history.h"
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
 #include "cli/render/history.h"
+#include "cli/render/rank_history.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -18,12 +21,19 @@ namespace {
 
 constexpr int64_t kMostPoints = 10'000;
 constexpr absl::Duration kSinceDefault = absl::Hours(24 * 30);
+constexpr int64_t kMostRankCaptures = 20'000;  // Of all daemons together.
+constexpr int64_t kFewestRankCaptures = 500;
 
 absl::StatusOr<HistoryQuery> ParseQuery(const ParsedFlags& flags, absl::Time now) {
   HistoryQuery query;
   query.operator_name = flags.Get("op").value_or("");
-  if (flags.Has("step-time") == !query.operator_name.empty()) {
-    return UsageError("name what to follow: either --step-time or --op NAME");
+  const int subjects = (flags.Has("step-time") ? 1 : 0) + (query.operator_name.empty() ? 0 : 1) +
+                       (flags.Has("stragglers") ? 1 : 0);
+  if (subjects != 1) {
+    return UsageError("name what to follow: --step-time, --op NAME, or --stragglers");
+  }
+  if (flags.Has("stragglers") && (flags.Has("pid") || flags.Has("measure"))) {
+    return UsageError("--stragglers compares all ranks of a job: --pid and --measure do not apply");
   }
   query.since = now - kSinceDefault;
   if (const auto since = flags.Get("since")) {
@@ -77,13 +87,52 @@ absl::StatusOr<NodesHistory> AskNodes(Invocation& invocation, Fleet& fleet,
   return all;
 }
 
+// The newest captures that one daemon is asked for: all answers are joined in memory.
+int64_t CapturesPerDaemon(size_t daemons) {
+  return std::clamp<int64_t>(kMostRankCaptures / static_cast<int64_t>(std::max<size_t>(daemons, 1)),
+                             kFewestRankCaptures, kMostPoints);
+}
+
+absl::StatusOr<int> ShowRankHistory(Invocation& invocation, const HistoryQuery& query) {
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  std::vector<RankSummaries> parts(1);
+  std::vector<NodeOutcome> outcomes;
+  if (fleet.has_value()) {
+    ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
+    parts.resize(fleet->members().size());
+    const int64_t most = CapturesPerDaemon(parts.size());
+    outcomes = RunOnAll(invocation, *fleet, timeout,
+                        [&](size_t member, DaemonClient& daemon) -> absl::Status {
+                          ASSIGN_OR_RETURN(parts[member], daemon.ListRankSummaries(query, most));
+                          return absl::OkStatus();
+                        });
+  } else {
+    ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+    ASSIGN_OR_RETURN(parts.front(), daemon->ListRankSummaries(query, CapturesPerDaemon(1)));
+  }
+  const RankHistory history = JoinRankHistory(std::move(parts), query.limit);
+  if (invocation.json()) {
+    JsonWriter json;
+    WriteRankHistoryJson(history, fleet.has_value() ? &outcomes : nullptr, json);
+    invocation.Print(json.TakeLine());
+  } else if (invocation.flags().Has("csv")) {
+    invocation.Print(RankHistoryCsv(history));
+  } else {
+    invocation.Print(RenderRankHistory(history, invocation.style()));
+  }
+  if (!fleet.has_value()) return kExitDone;
+  invocation.Note(RenderNodeFailures(outcomes));
+  return ExitCodeOf(outcomes);
+}
+
 absl::StatusOr<int> RunHistory(Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
   ASSIGN_OR_RETURN(const HistoryQuery query, ParseQuery(flags, Clock::Real().Now()));
-  ASSIGN_OR_RETURN(const HistoryMeasure measure, ParseMeasure(flags, query));
   if (flags.Has("csv") && invocation.json()) {
     return UsageError("--csv and --json are mutually exclusive");
   }
+  if (flags.Has("stragglers")) return ShowRankHistory(invocation, query);
+  ASSIGN_OR_RETURN(const HistoryMeasure measure, ParseMeasure(flags, query));
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   History history;
   std::vector<NodeOutcome> outcomes;
@@ -120,17 +169,30 @@ absl::StatusOr<int> RunHistory(Invocation& invocation) {
 Command HistoryCommand() {
   return {
       .name = "history",
-      .summary = "Show how step times, or an operator's times, went over days",
+      .summary = "Show how step times, an operator's times, or stragglers went over days",
       .description =
-          "Follows step times or one operator over all captures that you may read, scheduled and "
+          "Follows step times, one operator, or the ranks of jobs over all captures that you may "
+          "read, scheduled and "
           "requested. One row per rank of a job, or per process, with its trend. The numbers come "
           "from summaries, which outlive a capture's events.\n\nEarly and Late are the medians of "
           "the first and last quarter of the windows; Change is from one to the other. A column of "
           "the trend is the same span of time in all rows, blank where there was no window. A "
-          "capture keeps the summaries of the 200 operators that took the most time.\n\nExit code: "
+          "capture keeps the summaries of the 200 operators that took the most time.\n\n"
+          "--stragglers compares the ranks of every group (`trace --job`, or a scheduled window of "
+          "a job) as `profctl stragglers GROUP` does. Each rank's capture keeps its steps and "
+          "collectives for that: the first whole steps that fit 8192 collectives and 1024 steps. "
+          "The table shows, per rank and node, in how many windows with a verdict the rank was "
+          "slow, and the trend of its score. Slow means a straggler or, of two ranks, the one that "
+          "the other waits for. Windows without a verdict, and captures without such a summary, "
+          "are counted with their reason. With --nodes, the ranks of all nodes are compared; "
+          "otherwise only those of one daemon. It reads the newest 10,000 captures of a daemon, "
+          "fewer with more than two nodes (20,000 in all, but at least 500 of each).\n\nExit "
+          "code: "
           "1 "
           "if no capture of that time has the operator of --op.",
       .flags = {{.name = "step-time", .help = "Follow the step time (median per window)"},
+                {.name = "stragglers",
+                 .help = "Follow the ranks of jobs: how often each was slow, and its score"},
                 {.name = "op",
                  .value_name = "NAME",
                  .help = "Follow this operator, range, or kernel-launching function; the full name "
@@ -160,12 +222,14 @@ Command HistoryCommand() {
                  .completes = Completes::kPid},
                 {.name = "limit",
                  .value_name = "N",
-                 .help = "At most N windows of each daemon, the newest; 0 is all, up to 10000 "
-                         "(default: all, also with --json and --csv)"},
+                 .help = "At most N windows of each daemon (with --stragglers: of all together), the "
+                         "newest; 0 is all, up to 10000 (default: all, also with --json and --csv)"},
                 {.name = "csv", .help = "Print all windows as CSV"}},
       .examples = {{"profctl history --step-time --since 30d", "Since when is it slow?"},
                    {"profctl history --op aten::addmm --measure self_device --csv",
-                    "One operator's GPU time, for a spreadsheet"}},
+                    "One operator's GPU time, for a spreadsheet"},
+                   {"profctl --nodes gpu[001-128] history --stragglers --job 88123",
+                    "Which rank slows the job, and since when?"}},
       .takes_nodes = true,
       .run = &RunHistory};
 }

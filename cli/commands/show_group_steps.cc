@@ -43,8 +43,9 @@ absl::StatusOr<int> ShowGroupSteps(
         StrCat("no step is in all of the captures (", StepsByMember(set, steps),
                "); capture the ranks together with `profctl trace --job`"));
   }
-  const ComparedSteps compared = {
-      .steps = steps, .clocks = collectives->clocks, .framework = collectives->framework};
+  const ComparedSteps compared = {.steps = steps,
+                                  .clocks = collectives->matched.clocks,
+                                  .framework = collectives->framework};
   if (invocation.json()) {
     JsonWriter json;
     write_json(set, compared, json);

@@ -9,6 +9,7 @@
 #include "cli/render/history.h"
 #include "cli/render/nodes.h"
 #include "cli/render/quotas.h"
+#include "cli/render/rank_history.h"
 #include "cli/render/schedules.h"
 #include "cli/render/targets.h"
 #include "daemon/base/str_cat.h"
@@ -16,7 +17,7 @@
 namespace profd::cli {
 
 std::span<const ListKind> ListKinds() {
-  static constexpr std::array<ListKind, 13> kKinds = {{
+  static constexpr std::array<ListKind, 14> kKinds = {{
       {"ps", "ps", &TargetColumns, &WriteTargetsSchema},
       {"captures", "captures", &CaptureColumns, &WriteCaptureListSchema},
       {"show", "show", &GroupColumns, &WriteCaptureSchema},
@@ -30,6 +31,7 @@ std::span<const ListKind> ListKinds() {
       {"schedule_history", "schedule", &WindowColumns, &WriteWindowListSchema},
       {"audit", "audit", &AuditColumns, &WriteAuditSchema},
       {"history", "history", nullptr, &WriteHistorySchema},
+      {"history_stragglers", "history", &RankHistoryColumns, &WriteRankHistorySchema},
   }};
   return kKinds;
 }
@@ -39,6 +41,7 @@ void WriteListSchema(const ListKind& kind, JsonWriter& json) {
   std::ranges::replace(words, '_', ' ');
   if (kind.name == "nodes") words = "--nodes NODES node";
   if (kind.name == "quotas") words = "node --quotas";
+  if (kind.name == "history_stragglers") words = "history --stragglers";
   json.BeginObject();
   json.Field("$schema", "https://json-schema.org/draft/2020-12/schema");
   json.Field("title", StrCat("profctl ", words, " --json"));

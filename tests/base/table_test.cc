@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
 #include "daemon/base/table/description.h"
@@ -150,6 +151,17 @@ TEST(TableJsonTest, NegativeNumbersAreKnownWhereTheyMayBe) {
               json);
   json.EndArray();
   EXPECT_EQ(json.TakeLine(), "[[-1,null],[2,2],[null,null]]\n");
+}
+
+TEST(TableJsonTest, ARealNumberThatMayBeNegativeIsUnknownAsNan) {
+  static const Description<double> columns = {
+      {[](const double& score) { return score; },
+       {.key = "score", .nullable = true, .may_be_negative = true}}};
+  Table table = columns.ToTable(
+      "", std::vector<double>{-1.5, std::numeric_limits<double>::quiet_NaN(), 2.5, 0.5});
+  EXPECT_EQ(ToCsv(table), "score\n-1.5\n\n2.5\n0.5\n");
+  ASSERT_THAT(Apply({.sort = "score"}, table), IsOk());
+  EXPECT_EQ(ToCsv(table), "score\n2.5\n0.5\n-1.5\n\n") << "what is not known is last";
 }
 
 TEST(TableJsonTest, ManyRowsAreAllWrittenAsArrays) {

@@ -234,6 +234,16 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     *response = fake_.history;
     return Answer(context, fake_.on_report);
   }
+  grpc::Status ListRankSummaries(grpc::ServerContext* context,
+                                 const v1::ListRankSummariesRequest* request,
+                                 v1::ListRankSummariesResponse* response) override {
+    {
+      const absl::MutexLock lock(&mu_);
+      rank_calls.push_back(*request);
+    }
+    *response = fake_.rank_summaries;
+    return Answer(context, fake_.on_report);
+  }
   grpc::Status ListSchedules(grpc::ServerContext*, const v1::ListSchedulesRequest* request,
                              v1::ListSchedulesResponse* response) override {
     const absl::MutexLock lock(&mu_);
@@ -278,6 +288,7 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
   std::vector<v1::GetReportRequest> report_calls;
   std::vector<v1::ExportTraceRequest> exports;
   std::vector<v1::GetHistoryRequest> history_calls;
+  std::vector<v1::ListRankSummariesRequest> rank_calls;
 
  private:
   v1::Capture Create(const std::string& target_name, const v1::CaptureSpec& spec,
@@ -399,6 +410,10 @@ std::vector<v1::ExportTraceRequest> FakeProfd::exports() {
 std::vector<v1::GetHistoryRequest> FakeProfd::history_calls() {
   const absl::MutexLock lock(&services_->mu_);
   return services_->history_calls;
+}
+std::vector<v1::ListRankSummariesRequest> FakeProfd::rank_calls() {
+  const absl::MutexLock lock(&services_->mu_);
+  return services_->rank_calls;
 }
 
 std::string TestId(int number) { return absl::StrFormat("01J0000000000000000000%04d", number); }

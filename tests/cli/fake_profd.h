@@ -70,6 +70,7 @@ class FakeProfd {
   std::map<std::string, table::Report, std::less<>> reports;
   void Set(table::Report report) { reports[report.name] = std::move(report); }
   v1::GetHistoryResponse history;
+  v1::ListRankSummariesResponse rank_summaries;
   std::string trace_bytes = "{\"traceEvents\": []}\n";
 
   std::string file_bytes;
@@ -87,6 +88,7 @@ class FakeProfd {
   std::vector<v1::GetReportRequest> report_calls();
   std::vector<v1::ExportTraceRequest> exports();
   std::vector<v1::GetHistoryRequest> history_calls();
+  std::vector<v1::ListRankSummariesRequest> rank_calls();
 
  private:
   class Services;

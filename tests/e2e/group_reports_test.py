@@ -122,6 +122,50 @@ class GroupReportsTest(ClusterTest):
         for_people = self.cluster_.ctl('stragglers', self.group)
         self.assertIn('1 straggler', for_people.out)
 
+    def test_the_history_of_ranks_outlives_the_events(self):
+        stragglers = self.report('stragglers', self.group)
+
+        def history():
+            answer = self.report('history', '--stragglers', '--job', JOB)
+            self.assertEqual([window['group'] for window in answer['windows']], [self.group])
+            return answer
+
+        def check(answer):
+            window, = answer['windows']
+            for key in ('verdict', 'reason', 'matched_count', 'rejected_count'):
+                self.assertEqual(window[key], stragglers[key], key)
+            self.assertEqual(window['common_step_count'], len(stragglers['common_steps']))
+            self.assertEqual(window['not_compared'], [])
+            self.assertEqual(window['left_out_step_count'], 0)
+            for kept, compared in zip(window['ranks'], stragglers['ranks'], strict=True):
+                member = stragglers['members'][compared.pop('member')]
+                self.assertEqual(kept.pop('capture'), member['id'])
+                self.assertEqual(kept.pop('slow'), compared['straggler'])
+                self.assertEqual(kept, compared)
+                compared['member'] = stragglers['members'].index(member)
+            slow = {row['rank']: (row['slow_count'], row['verdict_count'])
+                    for row in answer['ranks']}
+            self.assertEqual(slow, {rank: (int(rank == SLOW_RANK), 1) for rank in range(4)})
+
+        check(history())
+        # All that is kept of the captures now are their summaries.
+        for member in stragglers['members']:
+            deleted = self.cluster_.ctl('delete', member['id'])
+            self.assertEqual(deleted.status, DONE, deleted.err)
+        self.assertNotEqual(self.cluster_.ctl('stragglers', self.group).status, DONE)
+        check(history())
+        for_people = self.cluster_.ctl('history', '--stragglers')
+        self.assertIn('1 window, 1 with a verdict', for_people.out)
+        csv = self.cluster_.ctl('history', '--stragglers', '--csv')
+        self.assertEqual(len(csv.out.splitlines()), 1 + 4)
+        # A node that is down takes its rank along; the others are compared without it.
+        self.cluster_.nodes[0].kill()
+        answer = self.report('history', '--stragglers', status=PARTIAL)
+        window, = answer['windows']
+        self.assertEqual([row['rank'] for row in window['ranks']][0], SLOW_RANK)
+        self.assertEqual(window['compared_count'], 3)
+        self.assertEqual([node['ok'] for node in answer['nodes']], [False, True, True, True])
+
     def test_one_trace_holds_all_ranks_also_offline(self):
         path = self.folder / 'job.json'
         exported = self.report('export', self.group, '-o', path)

@@ -62,8 +62,8 @@ struct Column {
   std::string unknown_text =
       "-";                // What people see of a figure that is not known, or an empty text.
   bool nullable = false;  // A negative number means that the figure is not known: "-", null.
-  // Of a nullable integer: negative numbers are known, and only kUnknown is not. In JSON alone: not
-  // sent.
+  // Of a nullable number: negative numbers are known, and only kUnknown, or NaN of a real number,
+  // is not. In JSON alone: not sent.
   bool may_be_negative = false;
   static constexpr int64_t kUnknown = INT64_MIN;
   bool only_if_set = false;  // The text table omits it if every cell is empty, 0, or not known.

@@ -1,6 +1,7 @@
 #include "daemon/base/table/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -41,6 +42,9 @@ std::vector<size_t> Order(const Cells& cells) {
         using Value = typename std::decay_t<decltype(values)>::value_type;
         std::ranges::stable_sort(order, [&](size_t a, size_t b) {
           if constexpr (std::is_same_v<Value, std::string>) return values[a] < values[b];
+          if constexpr (std::is_same_v<Value, double>) {  // NaN, which is not known, comes last.
+            if (std::isnan(values[b])) return !std::isnan(values[a]);
+          }
           return values[b] < values[a];
         });
       },
@@ -118,7 +122,9 @@ bool IsUnknown(const Column& column, const Cells& cells, size_t row) {
   if (const auto* ints = std::get_if<std::vector<int64_t>>(&cells)) {
     return column.may_be_negative ? (*ints)[row] == Column::kUnknown : (*ints)[row] < 0;
   }
-  if (const auto* reals = std::get_if<std::vector<double>>(&cells)) return (*reals)[row] < 0;
+  if (const auto* reals = std::get_if<std::vector<double>>(&cells)) {
+    return column.may_be_negative ? std::isnan((*reals)[row]) : (*reals)[row] < 0;
+  }
   return false;
 }
 

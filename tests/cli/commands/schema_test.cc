@@ -19,9 +19,11 @@
 #include "daemon/report/index/step_table.h"
 #include "daemon/report/memory/memory_report.h"
 #include "daemon/report/ops/profile.h"
+#include "daemon/report/ranks/collectives.h"
 #include "daemon/report/reports.h"
 #include "daemon/report/time/compile_report.h"
 #include "daemon/report/time/time_report.h"
+#include "daemon/rpc/convert/report.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {
@@ -309,6 +311,28 @@ TEST_F(SchemaTest, TheListsOfADaemonKeepToTheirSchema) {
   EXPECT_THAT(Violations(RunJson({"node"}), SchemaOf("node"), "node"), IsEmpty());
   EXPECT_THAT(Violations(RunJson({"history", "--step-time"}), SchemaOf("history"), "history"),
               IsEmpty());
+}
+
+TEST_F(SchemaTest, AHistoryOfRanksKeepsToItsSchema) {
+  report::CollectiveTable table = {.communicators = {{.size = 2}}};
+  table.rows = {{.duration_ns = 9, .exposed_ns = 9, .sequence = 1, .step = 3}};
+  table.steps = {{.step = 3, .duration_ns = 90, .exposed_ns = 9}};
+  for (int i = 0; i < 4; ++i) {
+    v1::RankSummary& summary = *profd_.rank_summaries.add_summaries();
+    *summary.mutable_capture() = ACapture(TestId(i));
+    summary.mutable_capture()->set_group("groups/" + TestId(9'000));
+    (*summary.mutable_capture()->mutable_target()->mutable_metadata())["rank"] = StrCat(i);
+    if (i < 3) rpc::ReportToProto(report::ToReport(table), *summary.mutable_collectives());
+  }
+  const Json schema = SchemaOf("history_stragglers");
+  Json json = RunJson({"history", "--stragglers"});
+  EXPECT_THAT(Violations(json, schema, "history"), IsEmpty());
+  ASSERT_EQ(json["windows"][0]["ranks"].size(), 3U);
+  EXPECT_EQ(json["windows"][0]["not_compared"].size(), 1U);
+  EXPECT_TRUE(json["ranks"][0]["score"].is_null()) << "one step gives no verdict";
+  json["windows"][0]["ranks"][0]["score"] = "high";
+  json["windows"][0].erase("verdict");
+  EXPECT_THAT(Violations(json, schema, "history"), SizeIs(2));
 }
 
 TEST_F(SchemaTest, TheListsOfManyNodesKeepToTheirSchema) {

@@ -187,8 +187,8 @@ TEST_F(HistoryCommandTest, WrongUsageIsNamed) {
     EXPECT_THAT(result.err, HasSubstr(std::string(what)));
     EXPECT_EQ(result.out, "");
   };
-  wrong({}, "--step-time or --op");
-  wrong({"--step-time", "--op", "x"}, "--step-time or --op");
+  wrong({}, "--step-time, --op NAME, or --stragglers");
+  wrong({"--step-time", "--op", "x"}, "--step-time, --op NAME, or --stragglers");
   wrong({"--step-time", "--measure", "call"}, "--measure");
   wrong({"--op", "x", "--measure", "step"}, "measure");
   wrong({"--step-time", "--since", "yesterday"}, "--since");

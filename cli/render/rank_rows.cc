@@ -1,0 +1,125 @@
+#include "cli/render/rank_rows.h"
+
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "cli/base/object.h"
+
+namespace profd::cli {
+
+RankRow RankRowOf(const report::GroupSteps& steps, const report::RankScore& of) {
+  RankRow row = {.member = static_cast<int64_t>(of.member), .of = of};
+  if (steps.matched_count == 0) {
+    report::RankScore& figures = row.of;
+    figures.transfer_ns = figures.wait_ns = figures.caused_wait_ns = -1;
+    figures.last_count = figures.late_ns = -1;
+  }
+  if (steps.enough_ranks) row.score = of.score;
+  return row;
+}
+
+std::vector<table::Field<RankRow>> ComparedRankFields() {
+  using report::RankScore;
+  using table::Path;
+  using table::Unit;
+  return {
+      {&RankRow::rank,
+       {.key = "rank",
+        .doc = "Rank, from the program's metadata; -1: not known",
+        .priority = kOnlyInData}},
+      {[](const RankRow& row) { return row.rank < 0 ? std::string() : std::to_string(row.rank); },
+       {.title = "Rank", .doc = "Rank of the process in its job"}},
+      {&RankRow::node,
+       {.key = "node",
+        .title = "Node",
+        .doc = "Node of the rank",
+        .priority = 4,
+        .flexible = true}},
+      {&RankRow::pid,
+       {.key = "pid", .title = "PID", .doc = "Process ID of the rank", .priority = 2}},
+      {Path<&RankRow::of, &RankScore::step_count>(),
+       {.key = "step_count",
+        .title = "Steps",
+        .doc = "Number of compared steps",
+        .unit = Unit::kCount,
+        .priority = 3}},
+      {Path<&RankRow::of, &RankScore::duration_ns>(),
+       {.key = "duration_ns",
+        .title = "Step",
+        .doc = "Median duration of its steps",
+        .unit = Unit::kNs}},
+      {Path<&RankRow::of, &RankScore::own_ns>(),
+       {.key = "own_ns",
+        .title = "Own work",
+        .doc = "Time in which the rank neither waited in collectives nor transferred data for them",
+        .formula = "median over steps of duration - transfer - wait",
+        .unit = Unit::kNs}},
+      {Path<&RankRow::of, &RankScore::more_own_ns>(),
+       {.key = "more_own_ns",
+        .doc = "Own work beyond that of the other ranks",
+        .formula = "median over steps of own work - median of the other ranks",
+        .unit = Unit::kNs,
+        .priority = kOnlyInData}},
+      {Path<&RankRow::of, &RankScore::transfer_ns>(),
+       {.key = "transfer_ns",
+        .title = "Transfer",
+        .doc = "Time in collectives after all ranks had arrived; null: none were matched",
+        .unit = Unit::kNs,
+        .priority = 1,
+        .nullable = true}},
+      {Path<&RankRow::of, &RankScore::wait_ns>(),
+       {.key = "wait_ns",
+        .title = "Wait",
+        .doc = "Time in collectives before the last rank arrived; null: none were matched",
+        .unit = Unit::kNs,
+        .nullable = true}},
+      {Path<&RankRow::of, &RankScore::caused_wait_ns>(),
+       {.key = "caused_wait_ns",
+        .title = "Caused",
+        .doc = "How long the other ranks together waited for the rank, per step",
+        .unit = Unit::kNs,
+        .nullable = true}},
+      {Path<&RankRow::of, &RankScore::last_count>(),
+       {.key = "last_count",
+        .title = "Last",
+        .doc = "Number of matched collectives at which the rank arrived last",
+        .unit = Unit::kCount,
+        .nullable = true}},
+      {Path<&RankRow::of, &RankScore::late_ns>(),
+       {.key = "late_ns",
+        .doc = "Time between the arrival of the rank before it and its own at those, per step",
+        .unit = Unit::kNs,
+        .priority = kOnlyInData,
+        .nullable = true}},
+      {&RankRow::score,
+       {.key = "score",
+        .doc = "Modified z-score of its own work among the ranks; null: fewer than 3 ranks",
+        .formula = "0.6745 x (own work - median) / median absolute deviation, which counts as at "
+                   "least 1 % of a step",
+        .priority = kOnlyInData,
+        .nullable = true,
+        .may_be_negative = true}},
+      {[](const RankRow& row) {
+         return std::isnan(row.score) ? std::string() : absl::StrFormat("%.1f", row.score);
+       },
+       {.title = "Score",
+        .doc = "How far its own work stands out among the ranks, as a modified z-score; a "
+               "straggler has more than 3.5, step by step, and is the one that the others waited "
+               "for",
+        .formula = "0.6745 x (own work - median) / median absolute deviation, which counts as at "
+                   "least 1 % of a step",
+        .right = true}},
+      {Path<&RankRow::of, &RankScore::relative>(),
+       {.key = "relative",
+        .doc = "The least own work of any rank, relative to the rank's own work",
+        .formula = "least own work / own work",
+        .unit = Unit::kShare,
+        .priority = kOnlyInData}},
+      {Path<&RankRow::of, &RankScore::straggler>(),
+       {.key = "straggler",
+        .doc = "Whether the rank is a straggler",
+        .priority = kOnlyInData,
+        .highlight = true}}};
+}
+
+}  // namespace profd::cli
