@@ -22,6 +22,7 @@ Command CopiesCommand();
 Command SyncsCommand();
 Command IdleCommand();
 Command TimeCommand();
+Command CollectivesCommand();
 Command CompileCommand();
 Command ModulesCommand();
 Command ReportCommand();

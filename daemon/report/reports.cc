@@ -248,7 +248,6 @@ constexpr ReportKind kKinds[] = {
     {.name = "collectives",
      .doc = "Collective operations, and their share of each step",
      .limits_itself = true,
-     .command = "",
      .shape = &ShapeOf<CollectiveTable>,
      .make = &MakeCollectives},
 };

@@ -12,6 +12,7 @@
 #include "daemon/report/gpu/sync_table.h"
 #include "daemon/report/index/step_table.h"
 #include "daemon/report/ops/module_tree.h"
+#include "daemon/report/ranks/collectives.h"
 #include "daemon/report/time/compile_report.h"
 #include "tests/cli/cli_fixture.h"
 
@@ -393,6 +394,38 @@ TEST_F(CommandsTest, ReportsOnTorchComeFromTheDaemon) {
   EXPECT_EQ(compile["folded_event_count"], 1700);
   EXPECT_THAT(Run({"compile", "01J"}).out,
               AllOf(HasSubstr("train.py:19 in forward"), HasSubstr("builtin: print")));
+}
+
+// The report keeps the first collectives; the command sorts all of them before it limits them.
+TEST_F(CommandsTest, CollectivesAreSortedBeforeTheyAreLimited) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  EXPECT_THAT(Run({"collectives", "01J"}).out, HasSubstr("No collective operation was recorded"));
+  report::CollectiveTable table = {.communicators = {{.size = 3}}, .left_out_count = 2};
+  for (int64_t i = 0; i < 60; ++i) {
+    table.rows.push_back({.start_ns = 100 * i,
+                          .duration_ns = 9 + i,
+                          .sequence = i,
+                          .step = 7,
+                          .kind = report::CollectiveKind::kAllReduce});
+  }
+  table.steps = {{.step = 7, .duration_ns = 6'000, .exposed_ns = 40}};
+  profd_.Set(report::ToReport(table));
+  const auto longest = RunJson({"collectives", "01J", "--sort", "duration", "--limit", "2"});
+  ASSERT_EQ(longest["rows"].size(), 2U);
+  EXPECT_EQ(longest["rows"][0]["sequence"], 59);
+  EXPECT_EQ(longest["rows"][0]["kind"], "all_reduce");
+  EXPECT_EQ(longest["row_count"], 60);
+  EXPECT_EQ(longest["left_out_count"], 2);
+  EXPECT_EQ(longest["steps"][0]["exposed_ns"], 40);
+  for (const v1::GetReportRequest& call : profd_.report_calls())
+    EXPECT_TRUE(call.options().empty());
+  EXPECT_EQ(RunJson({"collectives", "01J"})["rows"].size(), 60U);
+  const std::string text = Run({"collectives", "01J"}).out;
+  EXPECT_THAT(text, AllOf(HasSubstr("all_reduce"), HasSubstr("(10 more rows: --limit 0)")));
+  const std::string csv = Run({"collectives", "01J", "--csv"}).out;
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 61);
+  EXPECT_EQ(Run({"collectives", "01J", "--csv", "--json"}).exit_code, 2);
+  EXPECT_EQ(Run({"collectives", "01J", "--sort", "colour"}).exit_code, 2);
 }
 
 TEST_F(CommandsTest, ReportsStateTheLossAboveTheNumbers) {
