@@ -29,8 +29,6 @@ struct MatchedRanks {
   // Of those whose times fit one collective on the aligned clocks.
   std::vector<report::MatchedCollective> matches;
   report::ClockAlignment clocks;
-  // Of the first member that has them: all ranks count the same steps.
-  report::FrameworkSteps framework;
 };
 // All comparisons of ranks use these two, so that they agree.
 MatchedRanks MatchRanks(std::span<const ComparedRank> ranks);
@@ -39,6 +37,8 @@ report::GroupSteps CompareRanks(std::span<const ComparedRank> ranks, const Match
 struct SetCollectives {
   std::vector<report::CollectiveTable> tables;  // By member.
   MatchedRanks matched;
+  // Of the first member that has them: all ranks count the same steps.
+  report::FrameworkSteps framework;
 };
 // Of members that are not missing; the others' tables are empty.
 absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set);

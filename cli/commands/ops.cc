@@ -159,10 +159,10 @@ std::optional<report::OpGroup> OpGroupOf(const OpsRequest& wanted) {
 absl::StatusOr<report::OpOptions> GroupOptions(const Invocation& invocation,
                                                const OpsRequest& wanted) {
   const ParsedFlags& flags = invocation.flags();
-  if (flags.Has("csv")) return UsageError("--csv of a group needs --group-by rank");
   report::OpOptions options;
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
-  options.limit = limit.value_or(invocation.json() ? 0 : kRowsForPeople);
+  const bool is_for_people = !invocation.json() && !flags.Has("csv");
+  options.limit = limit.value_or(is_for_people ? kRowsForPeople : 0);
   const report::OpGroup group = OpGroupOf(wanted).value_or(report::OpGroup::kName);
   if (group == report::OpGroup::kModule || group == report::OpGroup::kSource ||
       group == report::OpGroup::kStack || group == report::OpGroup::kThread) {
@@ -216,6 +216,9 @@ absl::StatusOr<int> ShowOpsOfGroup(Invocation& invocation, const OpsRequest& wan
     JsonWriter json;
     WriteGroupOpsJson(set, ops, options, json);
     invocation.Print(json.TakeLine());
+  } else if (invocation.flags().Has("csv")) {
+    invocation.Note(RenderSetHeader(set, invocation.error_style()));
+    invocation.Print(GroupOpsCsv(set, ops));
   } else {
     invocation.Print(RenderSetHeader(set, invocation.style()));
     invocation.Print(RenderGroupOps(set, ops, options, invocation.style()));

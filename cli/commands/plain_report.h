@@ -21,6 +21,7 @@ namespace profd::cli {
 std::vector<Flag> ReportFlags(std::string_view report, int64_t rows_for_people);
 // What --sort accepts, for help and completion.
 std::vector<std::string_view> SortChoicesOf(std::string_view report);
+std::vector<std::string_view> SortChoicesOf(const std::vector<table::Column>& columns);
 // Without --limit people see `rows_for_people` rows of a table, and scripts all.
 absl::StatusOr<report::ReportRequest> ParseReportRequest(const Invocation& invocation,
                                                          std::string_view report,

@@ -127,10 +127,13 @@ std::string_view LimitHelp(int64_t rows_for_people) {
 
 // The strings live as long as the program.
 std::vector<std::string_view> SortChoicesOf(std::string_view report) {
+  return SortChoicesOf(report::FindReportKind(report)->shape().tables.front().columns);
+}
+
+std::vector<std::string_view> SortChoicesOf(const std::vector<table::Column>& columns) {
   static auto* const keys = new std::vector<std::unique_ptr<std::string>>();
-  const table::Report shape = report::FindReportKind(report)->shape();
   std::vector<std::string_view> choices;
-  for (std::string& key : table::SortKeys(shape.tables.front().columns)) {
+  for (std::string& key : table::SortKeys(columns)) {
     keys->push_back(std::make_unique<std::string>(std::move(key)));
     choices.emplace_back(*keys->back());
   }

@@ -67,24 +67,24 @@ absl::StatusOr<int> RunSchema(Invocation& invocation) {
 }  // namespace
 
 Command SchemaCommand() {
-  return {
-      .name = "schema",
-      .summary = "Print the JSON Schema of a --json output",
-      .arguments = "[NAME]",
-      .description =
-          "Prints the JSON Schema (draft 2020-12) of what a report or a list prints with "
-          "--json: every field with its type, unit, meaning, and formula. NAME is the command, "
-          "`nodes` for `--nodes NODES node`, `quotas` for `node --quotas`, or `history_stragglers` "
-          "for `history --stragglers`. Without NAME it "
-          "prints an object with all schemas. They are made from the same descriptions as the "
-          "output.",
-      .examples = {{"profctl schema kernels", "What a script can rely on"},
-                   {"profctl schema schedule_list", "The same of `profctl schedule list`"}},
-      .max_arguments = 1,
-      .completes = Completes::kChoice,
-      .choices = Names(),
-      .uses_daemon = false,
-      .run = &RunSchema};
+  return {.name = "schema",
+          .summary = "Print the JSON Schema of a --json output",
+          .arguments = "[NAME]",
+          .description =
+              "Prints the JSON Schema (draft 2020-12) of what a report or a list prints with "
+              "--json: every field with its type, unit, meaning, and formula. NAME is the command, "
+              "`group_ops` and `group_steps` for `ops GROUP` and `steps GROUP`, `nodes` for "
+              "`--nodes NODES node`, `quotas` for `node --quotas`, or `history_stragglers` "
+              "for `history --stragglers`. Without NAME it "
+              "prints an object with all schemas. They are made from the same descriptions as the "
+              "output.",
+          .examples = {{"profctl schema kernels", "What a script can rely on"},
+                       {"profctl schema schedule_list", "The same of `profctl schedule list`"}},
+          .max_arguments = 1,
+          .completes = Completes::kChoice,
+          .choices = Names(),
+          .uses_daemon = false,
+          .run = &RunSchema};
 }
 
 }  // namespace profd::cli

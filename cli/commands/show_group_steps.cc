@@ -1,9 +1,14 @@
 #include "cli/commands/show_group_steps.h"
 
+#include <optional>
+
+#include "cli/base/errors.h"
 #include "cli/captures/set_collectives.h"
 #include "cli/render/group_reports.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/table/json.h"
+#include "daemon/base/text.h"
 
 namespace profd::cli {
 namespace {
@@ -28,31 +33,46 @@ std::string StepsByMember(const CaptureSet& set, const report::GroupSteps& steps
   return text;
 }
 
+absl::Status AsUsage(const absl::Status& status) {
+  return status.ok() ? status : UsageError(std::string(FromAbsl(status.message())));
+}
+
 }  // namespace
 
-absl::StatusOr<int> ShowGroupSteps(
-    Invocation& invocation, CaptureSet& set, bool needs_common_steps,
-    absl::FunctionRef<void(const CaptureSet&, const ComparedSteps&, JsonWriter&)> write_json,
-    absl::FunctionRef<std::string(const CaptureSet&, const ComparedSteps&, const Style&)> render) {
+absl::StatusOr<int> ShowGroupSteps(Invocation& invocation, CaptureSet& set,
+                                   const GroupStepsCommand& command) {
+  const ParsedFlags& flags = invocation.flags();
+  if (invocation.json() && flags.Has("csv")) return UsageError("--csv does not go with --json");
+  table::ViewOptions view = {.sort = flags.Get("sort").value_or("")};
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
+  view.limit = limit.value_or(0);
+  // Before the work: a sort key that does not exist costs nothing.
+  table::Table rows = command.rows(set, {}, {});
+  RETURN_IF_ERROR(AsUsage(table::Apply(view, rows)));
+
   const absl::StatusOr<SetCollectives> collectives = ReadCollectives(set);
   invocation.Note(RenderMissing(set));
   RETURN_IF_ERROR(collectives.status());
   const report::GroupSteps steps = CompareStepsOf(set, *collectives);
-  if (needs_common_steps && steps.common_steps.empty() && !steps.rows.empty()) {
+  if (command.needs_common_steps && steps.common_steps.empty() && !steps.rows.empty()) {
     return absl::FailedPreconditionError(
         StrCat("no step is in all of the captures (", StepsByMember(set, steps),
                "); capture the ranks together with `profctl trace --job`"));
   }
-  const ComparedSteps compared = {.steps = steps,
-                                  .clocks = collectives->matched.clocks,
-                                  .framework = collectives->framework};
+  const ComparedSteps compared = {
+      .steps = steps, .clocks = collectives->matched.clocks, .framework = collectives->framework};
+  rows = command.rows(set, steps, compared.framework);
+  RETURN_IF_ERROR(table::Apply(view, rows));
   if (invocation.json()) {
     JsonWriter json;
-    write_json(set, compared, json);
+    command.write_json(set, compared, rows, json);
     invocation.Print(json.TakeLine());
+  } else if (flags.Has("csv")) {
+    invocation.Note(RenderSetHeader(set, invocation.error_style()));
+    invocation.Print(table::ToCsv(rows));
   } else {
     invocation.Print(RenderSetHeader(set, invocation.style()));
-    invocation.Print(render(set, compared, invocation.style()));
+    invocation.Print(command.render(set, compared, rows, invocation.style()));
   }
   return ExitCodeOf(set);
 }

@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "cli/base/style.h"
 #include "cli/captures/capture_set.h"
@@ -13,16 +12,27 @@
 #include "cli/commands/command.h"
 #include "cli/render/group_reports.h"
 #include "daemon/base/json_writer.h"
+#include "daemon/base/table/table.h"
+#include "daemon/report/index/step_labels.h"
 #include "daemon/report/ranks/group_reports.h"
 
 namespace profd::cli {
 
-// The exit code: 4 where members are missing, which stderr names. `needs_common_steps`:
-// FAILED_PRECONDITION if no step is in all captures.
-absl::StatusOr<int> ShowGroupSteps(
-    Invocation& invocation, CaptureSet& set, bool needs_common_steps,
-    absl::FunctionRef<void(const CaptureSet&, const ComparedSteps&, JsonWriter&)> write_json,
-    absl::FunctionRef<std::string(const CaptureSet&, const ComparedSteps&, const Style&)> render);
+// What differs between the two.
+struct GroupStepsCommand {
+  bool needs_common_steps = false;  // FAILED_PRECONDITION if no step is in all captures.
+  table::Table (*rows)(const CaptureSet& set, const report::GroupSteps& steps,
+                       const report::FrameworkSteps& framework);
+  void (*write_json)(const CaptureSet& set, const ComparedSteps& compared, const table::Table& rows,
+                     JsonWriter& json);
+  std::string (*render)(const CaptureSet& set, const ComparedSteps& compared,
+                        const table::Table& rows, const Style& style);
+};
+
+// Shows the rows as --sort, --limit, --csv, and --json say. The exit code: 4 where members are
+// missing, which stderr names.
+absl::StatusOr<int> ShowGroupSteps(Invocation& invocation, CaptureSet& set,
+                                   const GroupStepsCommand& command);
 
 }  // namespace profd::cli
 

@@ -1,11 +1,13 @@
+#include <algorithm>
+
 #include "cli/captures/capture_set.h"
 #include "cli/captures/one_run.h"
 #include "cli/commands/command.h"
 #include "cli/commands/plain_report.h"
 #include "cli/commands/show_group_steps.h"
+#include "cli/render/group_objects.h"
 #include "cli/render/group_reports.h"
 #include "daemon/base/status_macros.h"
-#include "daemon/base/str_cat.h"
 
 namespace profd::cli {
 namespace {
@@ -21,17 +23,18 @@ absl::StatusOr<int> ShowStepsOfOne(Invocation& invocation, CaptureSource& source
 absl::StatusOr<int> RunSteps(Invocation& invocation) {
   ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
   if (!set.is_group()) return ShowStepsOfOne(invocation, set.Only());
-  for (const std::string_view flag : {"sort", "limit", "csv"}) {
-    if (invocation.flags().Has(flag)) {
-      return UsageError(StrCat("--", flag, " is for one capture, not for a group"));
-    }
-  }
-  return ShowGroupSteps(invocation, set, /*needs_common_steps=*/false, &WriteGroupStepsJson,
-                        &RenderGroupSteps);
+  return ShowGroupSteps(
+      invocation, set,
+      {.rows = &GroupStepsTable, .write_json = &WriteGroupStepsJson, .render = &RenderGroupSteps});
 }
 
 std::vector<Flag> StepsFlags() {
   std::vector<Flag> flags = ReportFlags("steps", /*rows_for_people=*/0);
+  // A group has columns of its own.
+  const auto sort = std::ranges::find(flags, "sort", &Flag::name);
+  for (const std::string_view key : SortChoicesOf(GroupStepTextColumns())) {
+    if (std::ranges::find(sort->choices, key) == sort->choices.end()) sort->choices.push_back(key);
+  }
   flags.push_back(ForceGroupFlag());
   return flags;
 }

@@ -9,12 +9,14 @@
 #include "absl/strings/str_format.h"
 #include "cli/base/errors.h"
 #include "cli/base/object.h"
-#include "cli/base/table.h"
 #include "cli/captures/find_group.h"
 #include "cli/captures/group_start.h"
 #include "cli/render/capture.h"
+#include "cli/render/group_objects.h"
 #include "cli/render/group_view.h"
+#include "cli/render/report_tables.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/table/json.h"
 #include "daemon/base/text.h"
 #include "daemon/base/units.h"
 
@@ -44,25 +46,6 @@ std::string_view SortKeyText(report::OpSort sort) {
       return "CUDA busy";
   }
   return "";
-}
-
-// Of the step `step`, if the framework has a number for it.
-void WriteGlobalStep(const report::FrameworkSteps& framework, int64_t step, JsonWriter& json) {
-  json.Key("global_step");
-  if (const std::optional<int64_t> number = framework.GlobalStepOf(step)) {
-    json.Int(*number);
-  } else {
-    json.Null();
-  }
-}
-
-void NullableNs(std::string_view key, int64_t ns, JsonWriter& json) {
-  json.Key(key);
-  if (ns < 0) {
-    json.Null();
-  } else {
-    json.Int(ns);
-  }
 }
 
 // What keeps the figures from meaning what they seem to.
@@ -242,24 +225,8 @@ int ExitCodeOf(const CaptureSet& set) {
 }
 
 void WriteClockJson(const report::ClockAlignment& alignment, JsonWriter& json) {
-  json.Key("clock").BeginObject();
-  NullableNs("residual_ns", alignment.residual_p50_ns, json);
-  NullableNs("residual_p99_ns", alignment.residual_p99_ns, json);
-  NullableNs("spread_ns", alignment.spread_p50_ns, json);
-  NullableNs("spread_p99_ns", alignment.spread_p99_ns, json);
-  json.Field("collectives", alignment.collective_count);
-  json.Field("rejected_count", alignment.rejected_count);
-  json.Field("largest_rejected_shift_ns", alignment.largest_shift_ns);
-  json.Key("members").BeginArray();
-  for (const report::AlignedClock& clock : alignment.members) {
-    json.BeginObject();
-    json.Field("basis", ToString(clock.basis));
-    json.Field("offset_ns", clock.offset_ns);
-    json.Field("drift_ppm", clock.drift * 1e6);
-    NullableNs("error_ns", clock.error_ns, json);
-    json.EndObject();
-  }
-  json.EndArray().EndObject();
+  json.Key("clock");
+  ClockObject().Write(alignment, json);
 }
 
 std::string RenderClock(const report::ClockAlignment& alignment) {
@@ -303,39 +270,14 @@ std::string RenderClock(const report::ClockAlignment& alignment) {
 
 std::string RenderGroupOps(const CaptureSet& set, const report::GroupOps& ops,
                            const report::OpOptions& options, const Style& style) {
-  std::vector<Column> columns = {{.title = "Name", .right = false, .flexible = true}};
-  if (options.by_step) columns.push_back({.title = "Step"});
-  if (options.by_inputs) {
-    columns.push_back({.title = "Input shapes", .right = false, .drop_order = 2});
+  table::Table rows = GroupOpObject().columns().ToTable("rows", OpViewsOf(set, ops));
+  rows.row_count = ops.row_count;
+  for (table::Column& column : rows.columns) {
+    if (column.key != "min" && column.key != "median" && column.key != "max") continue;
+    column.unit = IsTime(options.sort) ? table::Unit::kNs : table::Unit::kCount;
   }
-  for (const Column& column :
-       {Column{.title = "Min"}, Column{.title = "Median"}, Column{.title = "Max"},
-        Column{.title = "Max/median", .drop_order = 3}, Column{.title = "Slowest", .right = false},
-        Column{.title = "Ranks", .drop_order = 4}, Column{.title = "Calls", .drop_order = 1}}) {
-    columns.push_back(column);
-  }
-  Table out(std::move(columns));
-  const auto figure = [&](int64_t value) {
-    return IsTime(options.sort) ? FormatNs(value) : FormatCount(value);
-  };
-  for (const report::GroupOpRow& row : ops.rows) {
-    std::vector<std::string> cells = {row.name};
-    if (options.by_step) cells.push_back(row.step < 0 ? std::string("-") : StrCat(row.step));
-    if (options.by_inputs) cells.push_back(row.dims.empty() ? "-" : row.dims);
-    for (const int64_t value : {row.min, row.median, row.max}) cells.push_back(figure(value));
-    cells.push_back(row.median > 0 ? absl::StrFormat("%.2f", static_cast<double>(row.max) /
-                                                                 static_cast<double>(row.median))
-                                   : "-");
-    cells.push_back(LabelOf(set.members()[row.slowest]));
-    cells.push_back(FormatCount(row.member_count));
-    cells.push_back(FormatCount(row.median_calls));
-    out.AddRow(std::move(cells));
-  }
-  std::string text = out.Render(style);
+  std::string text = RenderTable(rows, style);
   if (ops.row_count == 0) text += "No ranges were recorded.\n";
-  if (const auto shown = static_cast<int64_t>(ops.rows.size()); shown < ops.row_count) {
-    StrAppend(&text, "(", FormatCount(ops.row_count - shown), " more: --limit 0)\n");
-  }
   StrAppend(&text, "Over ranks: ", SortKeyText(options.sort),
             " of each; one that did not run it counts as 0.\n");
   return text;
@@ -343,198 +285,58 @@ std::string RenderGroupOps(const CaptureSet& set, const report::GroupOps& ops,
 
 void WriteGroupOpsJson(const CaptureSet& set, const report::GroupOps& ops,
                        const report::OpOptions& options, JsonWriter& json) {
+  const std::vector<GroupOpView> rows = OpViewsOf(set, ops);
+  const report::OpSort figure =
+      options.sort == report::OpSort::kName ? report::OpSort::kSelfCpu : options.sort;
   json.BeginObject();
   WriteMembersJson(set, json);
-  json.Field("figure", ToString(options.sort == report::OpSort::kName ? report::OpSort::kSelfCpu
-                                                                      : options.sort));
-  json.Field("row_count", ops.row_count);
-  json.Key("rows").BeginArray();
-  for (const report::GroupOpRow& row : ops.rows) {
-    json.BeginObject();
-    json.Field("name", row.name);
-    if (options.by_step) json.Field("step", row.step);
-    if (options.by_inputs) {
-      json.Field("dims", row.dims);
-      json.Field("types", row.types);
-    }
-    json.Field("member_count", row.member_count);
-    json.Field("median_calls", row.median_calls);
-    json.Field("min", row.min);
-    json.Field("median", row.median);
-    json.Field("max", row.max);
-    json.Field("slowest", row.slowest);
-    json.Key("by_member").BeginArray();
-    for (const int64_t value : row.figures) json.Int(value);
-    json.EndArray().EndObject();
-  }
-  json.EndArray().EndObject();
+  GroupOpsObject().WriteFields(
+      {.figure = std::string(ToString(figure)), .row_count = ops.row_count, .rows = rows}, json);
+  json.EndObject();
 }
 
-std::string RenderGroupSteps(const CaptureSet& set, const ComparedSteps& compared,
-                             const Style& style) {
-  const report::GroupSteps& steps = compared.steps;
-  if (steps.rows.empty()) return "No step was covered by any rank.\n";
-  Table out({{.title = "Step"},
-             {.title = "Ranks", .drop_order = 3},
-             {.title = "Min", .drop_order = 2},
-             {.title = "Median"},
-             {.title = "Max"},
-             {.title = "Slow", .right = false},
-             {.title = "Own work"},
-             {.title = "Median own", .drop_order = 1},
-             {.title = "Waited", .right = false},
-             {.title = "Wait"}});
-  for (const report::GroupStepRow& row : steps.rows) {
-    const bool waited = row.longest_wait_ns > 0;
-    out.AddRow({row.step < 0 ? std::string("window") : compared.framework.NumberText(row.step),
-                FormatCount(row.member_count), FormatNs(row.min_ns), FormatNs(row.median_ns),
-                FormatNs(row.max_ns), LabelOf(set.members()[row.slowest]),
-                FormatNs(row.slowest_own_ns), FormatNs(row.median_own_ns),
-                waited ? LabelOf(set.members()[row.waited_most]) : std::string("-"),
-                waited ? FormatNs(row.longest_wait_ns) : std::string("-")});
-  }
-  return StrCat(out.Render(style), Caveats(compared));
+std::string GroupOpsCsv(const CaptureSet& set, const report::GroupOps& ops) {
+  return table::ToCsv(GroupOpObject().columns().ToTable("rows", OpViewsOf(set, ops)));
 }
 
-void WriteGroupStepsJson(const CaptureSet& set, const ComparedSteps& compared, JsonWriter& json) {
-  const report::GroupSteps& steps = compared.steps;
+table::Table GroupStepsTable(const CaptureSet& set, const report::GroupSteps& steps,
+                             const report::FrameworkSteps& framework) {
+  return GroupStepColumns().ToTable("steps", StepViewsOf(set, steps, framework));
+}
+
+std::string RenderGroupSteps(const CaptureSet& /*set*/, const ComparedSteps& compared,
+                             const table::Table& rows, const Style& style) {
+  if (compared.steps.rows.empty()) return "No step was covered by any rank.\n";
+  return StrCat(RenderTable(rows, style), Caveats(compared));
+}
+
+void WriteGroupStepsJson(const CaptureSet& set, const ComparedSteps& compared,
+                         const table::Table& rows, JsonWriter& json) {
   json.BeginObject();
   WriteMembersJson(set, json);
-  json.Field("has_collectives", steps.has_collectives);
-  json.Field("matched_count", steps.matched_count);
-  json.Field("rejected_count", compared.clocks.rejected_count);
-  json.Key("steps").BeginArray();
-  for (const report::GroupStepRow& row : steps.rows) {
-    json.BeginObject();
-    json.Field("step", row.step);
-    WriteGlobalStep(compared.framework, row.step, json);
-    json.Field("member_count", row.member_count);
-    json.Field("min_ns", row.min_ns);
-    json.Field("median_ns", row.median_ns);
-    json.Field("max_ns", row.max_ns);
-    json.Field("slowest", row.slowest);
-    json.Field("slowest_own_ns", row.slowest_own_ns);
-    json.Field("median_own_ns", row.median_own_ns);
-    json.Field("waited_most", row.waited_most);
-    json.Field("longest_wait_ns", row.longest_wait_ns);
-    json.EndObject();
-  }
-  json.EndArray();
-  json.Key("by_member").BeginArray();
-  for (const std::vector<report::RankStep>& of_member : steps.members) {
-    json.BeginArray();
-    for (const report::RankStep& step : of_member) {
-      json.BeginObject();
-      json.Field("step", step.step);
-      json.Field("duration_ns", step.duration_ns);
-      json.Field("own_ns", step.own_ns);
-      json.Field("transfer_ns", step.transfer_ns);
-      json.Field("wait_ns", step.wait_ns);
-      json.EndObject();
-    }
-    json.EndArray();
-  }
-  json.EndArray().EndObject();
+  GroupStepsObject().WriteFields({.compared = compared, .rows = rows}, json);
+  json.EndObject();
+}
+
+table::Table StragglersTable(const CaptureSet& set, const report::GroupSteps& steps,
+                             const report::FrameworkSteps& /*framework*/) {
+  return StragglerColumns().ToTable("ranks", RankRowsOf(set, steps));
 }
 
 std::string RenderStragglers(const CaptureSet& set, const ComparedSteps& compared,
-                             const Style& style) {
+                             const table::Table& rows, const Style& style) {
   const report::GroupSteps& steps = compared.steps;
   if (steps.ranking.empty()) return "No step was covered by any rank.\n";
-  Table out({{.title = "Rank", .right = false},
-             {.title = "Node", .right = false, .flexible = true, .drop_order = 4},
-             {.title = "PID", .drop_order = 2},
-             {.title = "Steps", .drop_order = 3},
-             {.title = "Step"},
-             {.title = "Own work"},
-             {.title = "Transfer", .drop_order = 1},
-             {.title = "Wait"},
-             {.title = "Caused"},
-             {.title = "Last"},
-             {.title = "Score"},
-             {.title = "", .right = false}});
-  const auto if_matched = [&](std::string text) {
-    return steps.matched_count > 0 ? std::move(text) : std::string("-");
-  };
-  for (const report::RankScore& rank : steps.ranking) {
-    const CaptureSet::Member& member = set.members()[rank.member];
-    out.AddRow(
-        {member.rank >= 0 ? StrCat(member.rank) : std::string("-"), member.node, StrCat(member.pid),
-         FormatCount(rank.step_count), FormatNs(rank.duration_ns), FormatNs(rank.own_ns),
-         if_matched(FormatNs(rank.transfer_ns)), if_matched(FormatNs(rank.wait_ns)),
-         if_matched(FormatNs(rank.caused_wait_ns)), if_matched(FormatCount(rank.last_count)),
-         steps.enough_ranks ? absl::StrFormat("%.1f", rank.score) : "-",
-         rank.straggler ? "straggler" : ""},
-        rank.straggler ? Colour::kYellow : Colour::kNone);
-  }
-  return StrCat(out.Render(style), VerdictText(set, steps), LeftOutSteps(steps), Caveats(compared));
+  return StrCat(RenderTable(rows, style), VerdictText(set, steps), LeftOutSteps(steps),
+                Caveats(compared));
 }
 
-void WriteStragglersJson(const CaptureSet& set, const ComparedSteps& compared, JsonWriter& json) {
-  const report::GroupSteps& steps = compared.steps;
+void WriteStragglersJson(const CaptureSet& set, const ComparedSteps& compared,
+                         const table::Table& rows, JsonWriter& json) {
   json.BeginObject();
   WriteMembersJson(set, json);
-  json.Field("has_collectives", steps.has_collectives);
-  json.Field("matched_count", steps.matched_count);
-  json.Field("rejected_count", compared.clocks.rejected_count);
-  json.Field("threshold", report::kStragglerScore);
-  json.Field("verdict", ToString(steps.verdict));
-  json.Field("reason", ToString(steps.reason));
-  json.Field("reason_text", TextOf(steps.reason));
-  json.Key("common_steps").BeginArray();
-  for (const int64_t step : steps.common_steps) json.Int(step);
-  json.EndArray();
-  WriteClockJson(compared.clocks, json);
-  json.Key("ranks").BeginArray();
-  for (const report::RankScore& rank : steps.ranking) {
-    const CaptureSet::Member& member = set.members()[rank.member];
-    json.BeginObject();
-    json.Field("member", rank.member);
-    json.Field("rank", member.rank);
-    json.Field("node", member.node);
-    json.Field("pid", member.pid);
-    json.Field("step_count", rank.step_count);
-    json.Field("duration_ns", rank.duration_ns);
-    json.Field("own_ns", rank.own_ns);
-    json.Field("more_own_ns", rank.more_own_ns);
-    const auto if_matched = [&](std::string_view key, int64_t value) {
-      json.Key(key);
-      steps.matched_count > 0 ? json.Int(value) : json.Null();
-    };
-    if_matched("transfer_ns", rank.transfer_ns);
-    if_matched("wait_ns", rank.wait_ns);
-    if_matched("caused_wait_ns", rank.caused_wait_ns);
-    if_matched("last_count", rank.last_count);
-    if_matched("late_ns", rank.late_ns);
-    json.Key("score");
-    if (steps.enough_ranks) {
-      json.Double(rank.score);
-    } else {
-      json.Null();
-    }
-    json.Field("relative", rank.relative);
-    json.Field("straggler", rank.straggler);
-    json.EndObject();
-  }
-  json.EndArray().Key("collectives").BeginArray();
-  for (const report::CollectiveBlame& blame : steps.blames) {
-    json.BeginObject();
-    json.Field("step", blame.step);
-    WriteGlobalStep(compared.framework, blame.step, json);
-    json.Field("kind", ToString(blame.kind));
-    json.Field("last", blame.last);
-    json.Field("late_by_ns", blame.late_by_ns);
-    json.Field("caused_wait_ns", blame.total_wait_ns);
-    json.Key("waits").BeginArray();
-    for (const report::CollectiveBlame::Wait& wait : blame.waits) {
-      json.BeginObject();
-      json.Field("member", wait.member);
-      json.Field("wait_ns", wait.wait_ns);
-      json.EndObject();
-    }
-    json.EndArray().EndObject();
-  }
-  json.EndArray().EndObject();
+  StragglersObject().WriteFields({.compared = compared, .ranks = rows}, json);
+  json.EndObject();
 }
 
 }  // namespace profd::cli

@@ -8,6 +8,7 @@
 #include "cli/captures/capture_set.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/table/object.h"
+#include "daemon/base/table/table.h"
 #include "daemon/report/index/step_labels.h"
 #include "daemon/report/ranks/clock_alignment.h"
 #include "daemon/report/ranks/group_reports.h"
@@ -30,9 +31,7 @@ std::string RenderMissing(const CaptureSet& set);
 // kExitPartial if a member is missing.
 int ExitCodeOf(const CaptureSet& set);
 
-// "clock": {"residual_ns","residual_p99_ns","spread_ns","spread_p99_ns","collectives",
-// "rejected_count","largest_rejected_shift_ns",
-// "members": [{"basis","offset_ns","drift_ppm","error_ns"}]}; null where nothing is known.
+// "clock": as ClockObject() (group_objects.h).
 void WriteClockJson(const report::ClockAlignment& alignment, JsonWriter& json);
 // How far clocks may be off, in a sentence.
 std::string RenderClock(const report::ClockAlignment& alignment);
@@ -41,6 +40,7 @@ std::string RenderGroupOps(const CaptureSet& set, const report::GroupOps& ops,
                            const report::OpOptions& options, const Style& style);
 void WriteGroupOpsJson(const CaptureSet& set, const report::GroupOps& ops,
                        const report::OpOptions& options, JsonWriter& json);
+std::string GroupOpsCsv(const CaptureSet& set, const report::GroupOps& ops);
 
 // Steps that were compared, and the clocks on which their collectives were matched.
 struct ComparedSteps {
@@ -48,13 +48,23 @@ struct ComparedSteps {
   const report::ClockAlignment& clocks;
   report::FrameworkSteps framework = {};
 };
+
+// The rows of `steps`, and of `stragglers`, of a group. Callers sort and limit them, and pass them
+// to the other functions.
+table::Table GroupStepsTable(const CaptureSet& set, const report::GroupSteps& steps,
+                             const report::FrameworkSteps& framework);
+table::Table StragglersTable(const CaptureSet& set, const report::GroupSteps& steps,
+                             const report::FrameworkSteps& framework);
+
 std::string RenderGroupSteps(const CaptureSet& set, const ComparedSteps& compared,
-                             const Style& style);
-void WriteGroupStepsJson(const CaptureSet& set, const ComparedSteps& compared, JsonWriter& json);
+                             const table::Table& rows, const Style& style);
+void WriteGroupStepsJson(const CaptureSet& set, const ComparedSteps& compared,
+                         const table::Table& rows, JsonWriter& json);
 
 std::string RenderStragglers(const CaptureSet& set, const ComparedSteps& compared,
-                             const Style& style);
-void WriteStragglersJson(const CaptureSet& set, const ComparedSteps& compared, JsonWriter& json);
+                             const table::Table& rows, const Style& style);
+void WriteStragglersJson(const CaptureSet& set, const ComparedSteps& compared,
+                         const table::Table& rows, JsonWriter& json);
 
 }  // namespace profd::cli
 

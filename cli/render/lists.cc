@@ -6,6 +6,7 @@
 
 #include "cli/render/audit.h"
 #include "cli/render/capture.h"
+#include "cli/render/group_objects.h"
 #include "cli/render/history.h"
 #include "cli/render/nodes.h"
 #include "cli/render/quotas.h"
@@ -17,7 +18,7 @@
 namespace profd::cli {
 
 std::span<const ListKind> ListKinds() {
-  static constexpr std::array<ListKind, 14> kKinds = {{
+  static constexpr std::array<ListKind, 17> kKinds = {{
       {"ps", "ps", &TargetColumns, &WriteTargetsSchema},
       {"captures", "captures", &CaptureColumns, &WriteCaptureListSchema},
       {"show", "show", &GroupColumns, &WriteCaptureSchema},
@@ -32,6 +33,9 @@ std::span<const ListKind> ListKinds() {
       {"audit", "audit", &AuditColumns, &WriteAuditSchema},
       {"history", "history", nullptr, &WriteHistorySchema},
       {"history_stragglers", "history", &RankHistoryColumns, &WriteRankHistorySchema},
+      {"stragglers", "stragglers", &StragglerTextColumns, &WriteStragglersSchema},
+      {"group_ops", "ops", &GroupOpTextColumns, &WriteGroupOpsSchema},
+      {"group_steps", "steps", &GroupStepTextColumns, &WriteGroupStepsSchema},
   }};
   return kKinds;
 }
@@ -42,6 +46,8 @@ void WriteListSchema(const ListKind& kind, JsonWriter& json) {
   if (kind.name == "nodes") words = "--nodes NODES node";
   if (kind.name == "quotas") words = "node --quotas";
   if (kind.name == "history_stragglers") words = "history --stragglers";
+  if (kind.name == "group_ops") words = "ops GROUP";
+  if (kind.name == "group_steps") words = "steps GROUP";
   json.BeginObject();
   json.Field("$schema", "https://json-schema.org/draft/2020-12/schema");
   json.Field("title", StrCat("profctl ", words, " --json"));

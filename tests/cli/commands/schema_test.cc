@@ -335,6 +335,89 @@ TEST_F(SchemaTest, AHistoryOfRanksKeepsToItsSchema) {
   EXPECT_THAT(Violations(json, schema, "history"), SizeIs(2));
 }
 
+// Three ranks on one daemon, which have all of the fake's reports.
+class GroupSchemaTest : public SchemaTest {
+ protected:
+  GroupSchemaTest() {
+    for (int rank = 0; rank < 3; ++rank) {
+      v1::Capture capture = ACapture(TestId(10 + rank));
+      capture.set_group(group_);
+      capture.mutable_target()->set_pid(100 + rank);
+      (*capture.mutable_target()->mutable_metadata())["rank"] = StrCat(rank);
+      profd_.captures[TestId(10 + rank)] = capture;
+    }
+    report::CollectiveTable table = {.communicators = {{.size = 3}}};
+    for (int64_t step = 0; step < 4; ++step) {
+      table.rows.push_back({.start_ns = 100 * step,
+                            .duration_ns = 9,
+                            .exposed_ns = 9,
+                            .sequence = step,
+                            .step = step,
+                            .kind = report::CollectiveKind::kAllReduce});
+      table.steps.push_back({.step = step, .duration_ns = 100 + 10 * step, .exposed_ns = 9});
+    }
+    profd_.Set(report::ToReport(table));
+    report::OpProfile ops = {.self_cpu_total_ns = 5};
+    ops.rows.resize(2);
+    ops.rows[0].name = "aten::mm";
+    ops.rows[0].self_cpu_ns = 7;
+    ops.rows[1].name = "aten::add";
+    profd_.Set(report::ToReport(ops));
+  }
+  const std::string group_ = "groups/" + TestId(7'000);
+};
+
+TEST_F(GroupSchemaTest, ComparedRanksKeepToTheirSchema) {
+  Json stragglers = RunJson({"stragglers", group_});
+  EXPECT_THAT(Violations(stragglers, SchemaOf("stragglers"), "stragglers"), IsEmpty());
+  EXPECT_EQ(stragglers["verdict"], "none");
+  EXPECT_EQ(stragglers["matched_count"], 4);
+  EXPECT_EQ(stragglers["ranks"].size(), 3U);
+  EXPECT_EQ(stragglers["collectives"].size(), 4U);
+  EXPECT_EQ(stragglers["clock"]["members"].size(), 3U);
+  const Json steps = RunJson({"steps", group_});
+  EXPECT_THAT(Violations(steps, SchemaOf("group_steps"), "steps"), IsEmpty());
+  EXPECT_EQ(steps["steps"].size(), 4U);
+  EXPECT_EQ(steps["by_member"][2][3]["duration_ns"], 130);
+  const Json ops = RunJson({"ops", group_});
+  EXPECT_THAT(Violations(ops, SchemaOf("group_ops"), "ops"), IsEmpty());
+  EXPECT_EQ(ops["rows"][0]["by_member"], Json::array({7, 7, 7}));
+  EXPECT_EQ(ops["rows"][0]["slowest_rank"], "0");
+
+  stragglers["ranks"][0]["score"] = "high";
+  stragglers["collectives"][0]["waits"][0].erase("member");
+  stragglers.erase("clock");
+  EXPECT_THAT(Violations(stragglers, SchemaOf("stragglers"), "stragglers"), SizeIs(3));
+}
+
+TEST_F(GroupSchemaTest, TablesOfAGroupAreSortedAndPrintedAsCsv) {
+  const Json by_rank = RunJson({"stragglers", group_, "--sort", "pid", "--limit", "2"});
+  ASSERT_EQ(by_rank["ranks"].size(), 2U);
+  EXPECT_EQ(by_rank["ranks"][0]["rank"], 2);
+  EXPECT_EQ(by_rank["ranks"][1]["rank"], 1);
+  const RunResult csv = Run({"stragglers", group_, "--csv", "--sort", "rank"});
+  EXPECT_THAT(csv.out,
+              HasSubstr("member,rank,node,pid,step_count,duration_ns,own_ns,more_own_ns,"));
+  EXPECT_EQ(std::count(csv.out.begin(), csv.out.end(), '\n'), 4);
+  EXPECT_THAT(csv.err, HasSubstr("3 of 3 ranks")) << "the header does not disturb a spreadsheet";
+
+  EXPECT_EQ(RunJson({"steps", group_, "--sort", "max"})["steps"][0]["step"], 3);
+  EXPECT_THAT(Run({"steps", group_, "--csv"}).out, HasSubstr("step,member_count,min_ns,"));
+  for (const std::string command : {"stragglers", "steps"}) {
+    EXPECT_EQ(Run({command, group_, "--sort", "colour"}).exit_code, 2);
+    EXPECT_EQ(Run({command, group_, "--csv", "--json"}).exit_code, 2);
+  }
+  EXPECT_EQ(Run({"steps", group_, "--sort", "vs_median"}).exit_code, 2)
+      << "a column of one capture";
+}
+
+TEST_F(GroupSchemaTest, ExplainKnowsTheColumnsOfGroups) {
+  EXPECT_THAT(Run({"explain", "Caused", "--table", "stragglers"}).out, HasSubstr("waited for"));
+  EXPECT_THAT(Run({"explain", "Max/median", "--table", "ops"}).out, HasSubstr("Max / Median"));
+  EXPECT_THAT(Run({"explain", "Waited", "--table", "steps"}).out, HasSubstr("longest"));
+  EXPECT_THAT(Run({"explain", "Slow", "--table", "history"}).out, HasSubstr("straggler"));
+}
+
 TEST_F(SchemaTest, TheListsOfManyNodesKeepToTheirSchema) {
   profd_.targets = {ATarget(4711)};
   profd_.newest_first = {TestId(1)};
