@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/synchronization/mutex.h"
 #include "cli/captures/framework_steps.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -64,12 +65,20 @@ absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set) {
                                    kFewestOfOne, report::kMostCollectives);
   SetCollectives collectives;
   collectives.tables.resize(set.members().size());
+  absl::Mutex mutex;  // Nodes answer at the same time.
   RETURN_IF_ERROR(set.ForEach([&](size_t member, CaptureSource& source) -> absl::Status {
     ASSIGN_OR_RETURN(
         const table::Report report,
         source.Report({.report = "collectives", .options = {{"limit", StrCat(limit)}}}));
     ASSIGN_OR_RETURN(collectives.tables[member], report::CollectivesFrom(report));
-    if (!collectives.framework.known()) collectives.framework = FrameworkStepsOf(source);
+    const auto is_known = [&] {
+      const absl::MutexLock lock(&mutex);
+      return collectives.framework.known();
+    };
+    if (is_known()) return absl::OkStatus();
+    report::FrameworkSteps framework = FrameworkStepsOf(source);
+    const absl::MutexLock lock(&mutex);
+    if (!collectives.framework.known()) collectives.framework = std::move(framework);
     return absl::OkStatus();
   }));
   collectives.matched = MatchRanks(RanksOf(set, collectives.tables));

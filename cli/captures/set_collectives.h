@@ -37,7 +37,7 @@ report::GroupSteps CompareRanks(std::span<const ComparedRank> ranks, const Match
 struct SetCollectives {
   std::vector<report::CollectiveTable> tables;  // By member.
   MatchedRanks matched;
-  // Of the first member that has them: all ranks count the same steps.
+  // Of a member that has them: all ranks count the same steps.
   report::FrameworkSteps framework;
 };
 // Of members that are not missing; the others' tables are empty.

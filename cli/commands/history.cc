@@ -222,8 +222,9 @@ Command HistoryCommand() {
                  .completes = Completes::kPid},
                 {.name = "limit",
                  .value_name = "N",
-                 .help = "At most N windows of each daemon (with --stragglers: of all together), the "
-                         "newest; 0 is all, up to 10000 (default: all, also with --json and --csv)"},
+                 .help =
+                     "At most N windows of each daemon (with --stragglers: of all together), the "
+                     "newest; 0 is all, up to 10000 (default: all, also with --json and --csv)"},
                 {.name = "csv", .help = "Print all windows as CSV"}},
       .examples = {{"profctl history --step-time --since 30d", "Since when is it slow?"},
                    {"profctl history --op aten::addmm --measure self_device --csv",

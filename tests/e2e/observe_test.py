@@ -138,7 +138,7 @@ class HistoryTest(harness.EndToEndTest):
 
     def test_what_is_not_there_is_said(self):
         self.assertIn('No window', self.history('--step-time', '--since', '1h').out)
-        self.assertIn('either', self.history(status=USAGE).err)
+        self.assertIn('--op NAME, or --stragglers', self.history(status=USAGE).err)
         self.assertIn('--until', self.history('--step-time', '--since', '1h', '--until', '2h',
                                               status=USAGE).err)
 
