@@ -17,8 +17,9 @@ TRACES = {
     'gpu': SOURCE / 'tests' / 'data' / 'alexnet_train.json.gz',
     'cpu': SOURCE / 'tests' / 'export' / 'chrome' / 'torch_step.json.gz',
 }
-# They ask a daemon: tests/cli/commands, tests/cli/captures, and tests/cli/render test their limits.
-OF_DAEMONS = {'audit', 'captures', 'history', 'schedule'}
+# They ask a daemon, or compare several captures: tests/cli/commands, tests/cli/captures,
+# tests/cli/render, and tests/e2e test their limits.
+OF_MORE_THAN_A_FILE = {'audit', 'captures', 'history', 'schedule', 'stragglers'}
 # Flags of which each makes another table.
 VARIANTS = {'ops': [[], ['--torch=2.6'], ['--group-by', 'input_shape']]}
 # Lists that are no tables: parts of a report that are there once, and samples of a curve.
@@ -70,7 +71,7 @@ class LimitTest(unittest.TestCase):
                 self.assertTrue(re.search(r'\(default: .*all,? (also )?with --json', text), text)
 
     def test_json_is_limited_as_text_is(self):
-        for command in sorted(set(self.helps) - OF_DAEMONS):
+        for command in sorted(set(self.helps) - OF_MORE_THAN_A_FILE):
             longest = 0
             for flags in VARIANTS.get(command, [[]]):
                 for capture in self.captures:
@@ -86,7 +87,8 @@ class LimitTest(unittest.TestCase):
                                 self.assertEqual(length, 1, name)
                         longest = max([longest] + [n for name, n in whole if name not in without])
             with self.subTest(command=command):
-                if command not in ('compile', 'modules', 'steps', 'syncs'):  # Little of it is in these traces.
+                # Little of these is in the traces.
+                if command not in ('collectives', 'compile', 'modules', 'steps', 'syncs'):
                     self.assertGreater(longest, 1, 'nothing was there to be limited')
 
 
