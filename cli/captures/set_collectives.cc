@@ -76,9 +76,9 @@ absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set) {
       return collectives.framework.known();
     };
     if (is_known()) return absl::OkStatus();
-    report::FrameworkSteps framework = FrameworkStepsOf(source);
+    const report::FrameworkSteps framework = FrameworkStepsOf(source);
     const absl::MutexLock lock(&mutex);
-    if (!collectives.framework.known()) collectives.framework = std::move(framework);
+    if (!collectives.framework.known()) collectives.framework = framework;
     return absl::OkStatus();
   }));
   collectives.matched = MatchRanks(RanksOf(set, collectives.tables));
