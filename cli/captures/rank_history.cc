@@ -4,6 +4,8 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -14,12 +16,9 @@
 namespace profd::cli {
 namespace {
 
-// The captures of a group are created by one command, or in one scheduled window.
-constexpr absl::Duration kGroupSlack = absl::Minutes(1);
-
 constexpr std::string_view kNoSummary =
     "no summary for comparing ranks is kept: the capture is older than these summaries, or making "
-    "it failed";
+    "it failed, or it is damaged";
 
 std::string WhyNotCompared(const CaptureView& view) {
   const CaptureRecord& record = view.record;
@@ -117,11 +116,14 @@ bool RankWindow::IsSlow(const report::RankScore& rank) const {
 RankHistory JoinRankHistory(std::vector<RankSummaries> of_daemons, int64_t limit) {
   RankHistory history;
   std::map<std::string, std::vector<RankSummaryView>> groups;
+  std::set<std::string> seen;
   absl::Time cut = absl::InfinitePast();
   for (RankSummaries& of_daemon : of_daemons) {
     history.has_more |= of_daemon.is_cut;
     cut = std::max(cut, CutOf(of_daemon));
     for (RankSummaryView& summary : of_daemon.captures) {
+      // A daemon that has two names in the list of nodes answers twice.
+      if (!seen.insert(summary.view.record.id).second) continue;
       groups[summary.view.record.group_id].push_back(std::move(summary));
     }
   }

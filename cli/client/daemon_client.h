@@ -128,9 +128,10 @@ struct CaptureFilter {
   bool include_deleted = false;
 };
 
-struct History;        // cli/client/history.h
-struct HistoryQuery;   // cli/client/history.h
-struct RankSummaries;  // cli/client/history.h
+struct History;            // cli/client/history.h
+struct HistoryQuery;       // cli/client/history.h
+struct RankSummaries;      // cli/client/history.h
+struct RankSummaryLimits;  // cli/client/history.h
 
 // A group as one daemon knows it: all members as far as it was told, and its own captures.
 struct GroupView {
@@ -242,7 +243,8 @@ class DaemonClient {
   // In daemon_client_history.cc.
   absl::StatusOr<History> GetHistory(const HistoryQuery& query);
   // At most `most` captures of groups, the newest; of `query` the times, job, and schedule count.
-  absl::StatusOr<RankSummaries> ListRankSummaries(const HistoryQuery& query, int64_t most);
+  absl::StatusOr<RankSummaries> ListRankSummaries(const HistoryQuery& query,
+                                                  const RankSummaryLimits& limits);
 
   // Reached over the network, and not through a socket of this machine's.
   bool is_remote() const;

@@ -1,4 +1,7 @@
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/client/daemon_client_impl.h"
 #include "cli/client/from_proto.h"
@@ -58,6 +61,36 @@ absl::StatusOr<RankSummaryView> RankSummaryOf(const v1::RankSummary& message) {
   return summary;
 }
 
+int64_t RowsOf(const RankSummaryView& summary) {
+  if (!summary.collectives.has_value()) return 0;
+  int64_t rows = 0;
+  for (const table::Table& table : summary.collectives->tables) rows += std::ssize(table);
+  return rows;
+}
+
+// Whether the newest groups that a caller wants have been seen whole, going from new to old.
+class EnoughGroups {
+ public:
+  // 0: it wants all.
+  explicit EnoughGroups(int64_t wanted) : wanted_(static_cast<size_t>(wanted)) {}
+
+  // Whether no capture of theirs comes from `record` on.
+  bool AreWholeBefore(const CaptureRecord& record) {
+    if (wanted_ == 0) return false;
+    // Twice: captures this close to the last one are left out when all answers are joined.
+    if (times_.size() >= wanted_ && times_[wanted_ - 1] > record.create_time + 2 * kGroupSlack) {
+      return true;
+    }
+    if (groups_.insert(record.group_id).second) times_.push_back(record.create_time);
+    return false;
+  }
+
+ private:
+  size_t wanted_;
+  std::set<std::string> groups_;
+  std::vector<absl::Time> times_;  // When each group's first capture was seen: its newest.
+};
+
 }  // namespace
 
 absl::StatusOr<History> DaemonClient::GetHistory(const HistoryQuery& query) {
@@ -73,23 +106,27 @@ absl::StatusOr<History> DaemonClient::GetHistory(const HistoryQuery& query) {
 }
 
 absl::StatusOr<RankSummaries> DaemonClient::ListRankSummaries(const HistoryQuery& query,
-                                                              int64_t most) {
+                                                              const RankSummaryLimits& limits) {
   v1::ListRankSummariesRequest request;
   if (query.since > absl::UnixEpoch()) SetTime(query.since, *request.mutable_since());
   if (query.until != absl::InfiniteFuture()) SetTime(query.until, *request.mutable_until());
   request.set_job(query.job);
   if (!query.schedule.empty()) request.set_schedule(ScheduleName(query.schedule));
   RankSummaries all;
+  int64_t rows = 0;
+  EnoughGroups enough(query.limit);
   do {
     ASSIGN_OR_RETURN(const v1::ListRankSummariesResponse response,
                      impl_->Unary(*impl_->reports_, &v1::ReportService::Stub::ListRankSummaries,
                                   request, kReportDeadline));
     for (const v1::RankSummary& message : response.summaries()) {
-      if (std::ssize(all.captures) == most) {
+      ASSIGN_OR_RETURN(RankSummaryView summary, RankSummaryOf(message));
+      if (std::ssize(all.captures) == limits.captures || rows > limits.rows ||
+          enough.AreWholeBefore(summary.view.record)) {
         all.is_cut = true;
         return all;
       }
-      ASSIGN_OR_RETURN(RankSummaryView summary, RankSummaryOf(message));
+      rows += RowsOf(summary);
       all.captures.push_back(std::move(summary));
     }
     request.set_page_token(response.next_page_token());

@@ -66,6 +66,14 @@ struct RankSummaryView {
   int64_t clock_offset_ns = 0;
   int64_t clock_bound_ns = -1;  // -1: not measured.
 };
+// The captures of a group are created by one command, or in one scheduled window.
+inline constexpr absl::Duration kGroupSlack = absl::Minutes(1);
+
+// Of one daemon's answers, which are joined in memory.
+struct RankSummaryLimits {
+  int64_t captures = 0;
+  int64_t rows = 0;  // Steps and collectives: some 90 bytes each.
+};
 struct RankSummaries {
   std::vector<RankSummaryView> captures;  // Newest first.
   bool is_cut = false;                    // There are older ones.

@@ -25,11 +25,13 @@ absl::StatusOr<int> RunCollectives(Invocation& invocation) {
                    OpenCaptureSource(invocation, invocation.arguments().front()));
   ASSIGN_OR_RETURN(table::Report report, source->Report({.report = "collectives"}));
   for (table::Table& rows : report.tables) {
+    if (rows.key == "communicators") continue;  // Collectives name them by their position.
     RETURN_IF_ERROR(table::Apply(view, rows));
-    view.sort.clear();  // The others have columns of their own.
+    view.sort.clear();  // Steps have columns of their own.
   }
   if (is_for_people && !report.tables.empty() && report.tables.front().row_count == 0) {
-    report.notes.emplace_back("No collective operation was recorded.");
+    invocation.Print("No collective operation was recorded.\n");
+    return 0;
   }
   PrintReport(invocation, source->view(), report);
   return 0;
@@ -49,7 +51,7 @@ Command CollectivesCommand() {
               "GROUP --json` has the collectives of several ranks, matched, with the waits that "
               "the last rank caused.",
           .flags = ReportFlags("collectives", kRowsForPeople),
-          .examples = {{"profctl collectives 01J9ZK --sort exposed_ns",
+          .examples = {{"profctl collectives 01J9ZK --sort exposed",
                         "Which collectives hold up compute"},
                        {"profctl collectives run.profd --csv", "All of them, for a spreadsheet"}},
           .min_arguments = 1,

@@ -23,6 +23,8 @@ constexpr int64_t kMostPoints = 10'000;
 constexpr absl::Duration kSinceDefault = absl::Hours(24 * 30);
 constexpr int64_t kMostRankCaptures = 20'000;  // Of all daemons together.
 constexpr int64_t kFewestRankCaptures = 500;
+constexpr int64_t kMostRankRows = 4'000'000;
+constexpr int64_t kFewestRankRows = 100'000;
 
 absl::StatusOr<HistoryQuery> ParseQuery(const ParsedFlags& flags, absl::Time now) {
   HistoryQuery query;
@@ -87,10 +89,12 @@ absl::StatusOr<NodesHistory> AskNodes(Invocation& invocation, Fleet& fleet,
   return all;
 }
 
-// The newest captures that one daemon is asked for: all answers are joined in memory.
-int64_t CapturesPerDaemon(size_t daemons) {
-  return std::clamp<int64_t>(kMostRankCaptures / static_cast<int64_t>(std::max<size_t>(daemons, 1)),
-                             kFewestRankCaptures, kMostPoints);
+// What one daemon is asked for, the newest first: all answers are joined in memory.
+RankSummaryLimits LimitsPerDaemon(size_t daemons) {
+  const auto count = static_cast<int64_t>(std::max<size_t>(daemons, 1));
+  return {
+      .captures = std::clamp<int64_t>(kMostRankCaptures / count, kFewestRankCaptures, kMostPoints),
+      .rows = std::max(kMostRankRows / count, kFewestRankRows)};
 }
 
 absl::StatusOr<int> ShowRankHistory(Invocation& invocation, const HistoryQuery& query) {
@@ -100,15 +104,15 @@ absl::StatusOr<int> ShowRankHistory(Invocation& invocation, const HistoryQuery& 
   if (fleet.has_value()) {
     ASSIGN_OR_RETURN(const absl::Duration timeout, NodeTimeoutOf(invocation));
     parts.resize(fleet->members().size());
-    const int64_t most = CapturesPerDaemon(parts.size());
+    const RankSummaryLimits limits = LimitsPerDaemon(parts.size());
     outcomes = RunOnAll(invocation, *fleet, timeout,
                         [&](size_t member, DaemonClient& daemon) -> absl::Status {
-                          ASSIGN_OR_RETURN(parts[member], daemon.ListRankSummaries(query, most));
+                          ASSIGN_OR_RETURN(parts[member], daemon.ListRankSummaries(query, limits));
                           return absl::OkStatus();
                         });
   } else {
     ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-    ASSIGN_OR_RETURN(parts.front(), daemon->ListRankSummaries(query, CapturesPerDaemon(1)));
+    ASSIGN_OR_RETURN(parts.front(), daemon->ListRankSummaries(query, LimitsPerDaemon(1)));
   }
   const RankHistory history = JoinRankHistory(std::move(parts), query.limit);
   if (invocation.json()) {
@@ -190,42 +194,43 @@ Command HistoryCommand() {
           "code: "
           "1 "
           "if no capture of that time has the operator of --op.",
-      .flags = {{.name = "step-time", .help = "Follow the step time (median per window)"},
-                {.name = "stragglers",
-                 .help = "Follow the ranks of jobs: how often each was slow, and its score"},
-                {.name = "op",
-                 .value_name = "NAME",
-                 .help = "Follow this operator, range, or kernel-launching function; the full name "
-                         "as `profctl ops` shows it"},
-                {.name = "measure",
-                 .value_name = "KEY",
-                 .help = "With --op: what to follow, per step: self_cpu (default), cpu_total, or "
-                         "self_device; or call, the mean call",
-                 .completes = Completes::kChoice,
-                 .choices = {"self_cpu", "cpu_total", "self_device", "call"}},
-                {.name = "since",
-                 .value_name = "WHEN",
-                 .help = "From then on: an age (90s, 2h, 3d) or a time (2026-11-20, "
-                         "2026-11-20T10:00:00Z); "
-                         "default: 30d"},
-                {.name = "until", .value_name = "WHEN", .help = "Up to then (default: now)"},
-                {.name = "job",
-                 .value_name = "JOB",
-                 .help = "Only this job. Without --nodes, asks the job's Slurm nodes"},
-                {.name = "schedule",
-                 .value_name = "ID",
-                 .help = "Only windows that this schedule made",
-                 .completes = Completes::kSchedule},
-                {.name = "pid",
-                 .value_name = "PID",
-                 .help = "Only windows of this process",
-                 .completes = Completes::kPid},
-                {.name = "limit",
-                 .value_name = "N",
-                 .help =
-                     "At most N windows of each daemon (with --stragglers: of all together), the "
-                     "newest; 0 is all, up to 10000 (default: all, also with --json and --csv)"},
-                {.name = "csv", .help = "Print all windows as CSV"}},
+      .flags =
+          {{.name = "step-time", .help = "Follow the step time (median per window)"},
+           {.name = "stragglers",
+            .help = "Follow the ranks of jobs: how often each was slow, and its score"},
+           {.name = "op",
+            .value_name = "NAME",
+            .help = "Follow this operator, range, or kernel-launching function; the full name "
+                    "as `profctl ops` shows it"},
+           {.name = "measure",
+            .value_name = "KEY",
+            .help = "With --op: what to follow, per step: self_cpu (default), cpu_total, or "
+                    "self_device; or call, the mean call",
+            .completes = Completes::kChoice,
+            .choices = {"self_cpu", "cpu_total", "self_device", "call"}},
+           {.name = "since",
+            .value_name = "WHEN",
+            .help = "From then on: an age (90s, 2h, 3d) or a time (2026-11-20, "
+                    "2026-11-20T10:00:00Z); "
+                    "default: 30d"},
+           {.name = "until", .value_name = "WHEN", .help = "Up to then (default: now)"},
+           {.name = "job",
+            .value_name = "JOB",
+            .help = "Only this job. Without --nodes, asks the job's Slurm nodes"},
+           {.name = "schedule",
+            .value_name = "ID",
+            .help = "Only windows that this schedule made",
+            .completes = Completes::kSchedule},
+           {.name = "pid",
+            .value_name = "PID",
+            .help = "Only windows of this process",
+            .completes = Completes::kPid},
+           {.name = "limit",
+            .value_name = "N",
+            .help = "At most N windows of each daemon, the newest; with --stragglers, of all "
+                    "together. 0 is "
+                    "all (default: all, also with --json and --csv). A daemon sends at most 10000"},
+           {.name = "csv", .help = "Print all windows as CSV"}},
       .examples = {{"profctl history --step-time --since 30d", "Since when is it slow?"},
                    {"profctl history --op aten::addmm --measure self_device --csv",
                     "One operator's GPU time, for a spreadsheet"},

@@ -100,6 +100,8 @@ class SchemaKeys {
   }
 
   void Keep(const std::string& path, KeyDoc doc) {
+    if (doc.definition.empty())
+      doc.definition = "A list or an object, whose keys are explained apart";
     const auto same = std::ranges::find_if(docs_, [&](const KeyDoc& other) {
       return other.key == doc.key && other.definition == doc.definition &&
              other.formula == doc.formula;

@@ -449,7 +449,9 @@ std::string RenderIncomplete(const RankHistory& history) {
               ", only the first steps of a rank fit its summary; later steps are not compared.\n");
   }
   if (history.left_out_count > 0 || history.has_more) {
-    StrAppend(&text, "(older windows are left out: ask for a shorter time, or a job)\n");
+    StrAppend(&text,
+              "Older windows are left out; a shorter time (--since), a job, or a larger "
+              "--limit shows more of them.\n");
   }
   return text;
 }
@@ -458,7 +460,9 @@ std::string RenderIncomplete(const RankHistory& history) {
 
 std::string RenderRankHistory(const RankHistory& history, const Style& style) {
   if (history.windows.empty()) {
-    return StrCat("No window of a group that you may read is kept of that time.\n",
+    const bool has_some = history.left_out_count > 0 || history.has_more;
+    return StrCat(has_some ? "No window of that time is whole in what the daemons sent.\n"
+                           : "No window of a group that you may read is kept of that time.\n",
                   RenderIncomplete(history));
   }
   const auto count = std::ssize(history.windows);

@@ -24,6 +24,7 @@ OF_MORE_THAN_A_FILE = {'audit', 'captures', 'history', 'schedule', 'stragglers'}
 VARIANTS = {'ops': [[], ['--torch=2.6'], ['--group-by', 'input_shape']]}
 # Lists that are no tables: parts of a report that are there once, and samples of a curve.
 NO_ROWS = {
+    'collectives': {'communicators'},
     'report': {'findings', 'quality_checks', 'skipped', 'passed'},
     'memory': {'devices', 'samples'},
 }

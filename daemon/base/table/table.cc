@@ -170,6 +170,7 @@ absl::Status Apply(const ViewOptions& options, Table& table) {
 std::vector<std::string> SortKeys(const std::vector<Column>& columns) {
   std::vector<std::string> keys;
   for (size_t i = 0; i < columns.size(); ++i) {
+    if (columns[i].key.empty()) continue;  // Only in text.
     const std::string_view bare = WithoutUnit(columns[i].key);
     keys.emplace_back(ColumnNamed(columns, bare) == i ? bare : columns[i].key);
   }

@@ -160,26 +160,32 @@ class SummaryReader {
   size_t next_ = 0;
 };
 
-absl::Status TooManyCollectives(const CollectiveTable& collectives) {
-  return OverBudget("a summary for comparing ranks", std::ssize(collectives.rows),
-                    kMostSummaryCollectives, "collectives per step");
+absl::Status TooManyCollectives(size_t count, std::string_view unit) {
+  return OverBudget("a summary for comparing ranks", static_cast<int64_t>(count),
+                    kMostSummaryCollectives, unit);
 }
 
 // The numbers of the first whole steps that fit.
 absl::StatusOr<std::set<int64_t>> StepsThatFit(const CollectiveTable& collectives) {
+  // Windows may repeat the number of a step.
   std::map<int64_t, size_t> rows_of;
+  std::map<int64_t, size_t> step_rows_of;
   for (const CollectiveRow& row : collectives.rows) ++rows_of[row.step];
+  for (const StepWorkRow& row : collectives.steps) ++step_rows_of[row.step];
   std::set<int64_t> steps;
   size_t rows = 0;
+  size_t step_rows = 0;
   for (const StepWorkRow& step : collectives.steps) {
-    if (step.step < 0) return TooManyCollectives(collectives);
+    if (step.step < 0) {
+      return TooManyCollectives(collectives.rows.size(), "collectives outside of steps");
+    }
     if (steps.contains(step.step)) continue;
-    const auto found = rows_of.find(step.step);
-    if (found != rows_of.end()) rows += found->second;
-    if (rows > kMostSummaryCollectives || steps.size() == kMostSummarySteps) break;
+    rows += rows_of[step.step];
+    step_rows += step_rows_of[step.step];
+    if (rows > kMostSummaryCollectives || step_rows > kMostSummarySteps) break;
     steps.insert(step.step);
   }
-  if (steps.empty()) return TooManyCollectives(collectives);
+  if (steps.empty()) return TooManyCollectives(rows, "collectives in its first step");
   return steps;
 }
 

@@ -15,8 +15,8 @@
 // more keeps the first whole steps and counts the rest, so that every kept step is compared as a
 // whole.
 //
-// Threads: any. Errors: RESOURCE_EXHAUSTED (OVER_BUDGET): not even one step fits, or the capture
-// has no steps to cut at. DATA_LOSS: bytes that EncodeRankSummary() did not write; they are
+// Threads: any. Errors: RESOURCE_EXHAUSTED (OVER_BUDGET): the first step does not fit, or the
+// capture has no steps to cut at. DATA_LOSS: bytes that EncodeRankSummary() did not write; they are
 // harmless.
 #ifndef PROFD_DAEMON_REPORT_RANKS_RANK_SUMMARY_H_
 #define PROFD_DAEMON_REPORT_RANKS_RANK_SUMMARY_H_

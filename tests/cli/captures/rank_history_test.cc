@@ -145,7 +145,16 @@ TEST(RankHistoryTest, OlderWindowsAreLeftOutAsAWhole) {
   EXPECT_THAT(history.windows, SizeIs(1));
   EXPECT_EQ(history.windows[0].group, TestId(9'002));
   EXPECT_TRUE(history.has_more);
-  EXPECT_THAT(RenderRankHistory(history, Style()), HasSubstr("older windows are left out"));
+  EXPECT_THAT(RenderRankHistory(history, Style()), HasSubstr("Older windows are left out"));
+}
+
+TEST(RankHistoryTest, ADaemonWithTwoNamesIsCountedOnce) {
+  std::vector<RankSummaries> nodes = NodesOf({2, 2});
+  const RankHistory once = JoinRankHistory(NodesOf({2, 2}), 0);
+  nodes.push_back(nodes.front());
+  const RankHistory twice = JoinRankHistory(std::move(nodes), 0);
+  ASSERT_THAT(twice.windows, SizeIs(once.windows.size()));
+  EXPECT_EQ(twice.windows[0].members.size(), once.windows[0].members.size());
 }
 
 TEST(RankHistoryTest, RanksWithoutACaptureAndCutStepsAreSaid) {
@@ -185,6 +194,21 @@ TEST_F(RankHistoryCommandTest, TheQueryIsAskedAndWhatIsNotKeptIsNamed) {
   EXPECT_EQ(calls[0].job(), "88123");
   EXPECT_EQ(calls[0].schedule(), "schedules/01J");
   EXPECT_EQ(calls[0].since().seconds(), 1'767'323'045);
+}
+
+TEST_F(RankHistoryCommandTest, NoMoreIsReadThanTheLimitNeeds) {
+  profd_.rank_summaries.clear_summaries();
+  for (int i = 0; i < 10; ++i) {
+    v1::RankSummary& summary = *profd_.rank_summaries.add_summaries();
+    *summary.mutable_capture() = ACapture(TestId(i));
+    summary.mutable_capture()->set_group("groups/" + TestId(9'000 + i));
+    summary.mutable_capture()->mutable_create_time()->set_seconds(1'767'323'045 - i * 3600);
+  }
+  const nlohmann::json json = RunJson({"history", "--stragglers", "--limit", "3"});
+  ASSERT_EQ(json["windows"].size(), 3U);
+  EXPECT_EQ(json["windows"][2]["group"], TestId(9'000));
+  EXPECT_EQ(json["left_out_count"], 0) << "later groups were not even read";
+  EXPECT_EQ(RunJson({"history", "--stragglers"})["windows"].size(), 10U);
 }
 
 TEST_F(RankHistoryCommandTest, WrongUsageIsNamed) {

@@ -122,6 +122,17 @@ TEST(RankSummaryTest, WhatDoesNotFitIsCutAtAStepAndCounted) {
   EXPECT_EQ(many->left_out_step_count, 2'000 - static_cast<int64_t>(kMostSummarySteps));
 }
 
+TEST(RankSummaryTest, WindowsThatRepeatStepNumbersAreCutToTheLimit) {
+  CollectiveTable table = ARank(0, 600, 1);
+  const CollectiveTable again = ARank(0, 600, 1);
+  table.rows.insert(table.rows.end(), again.rows.begin(), again.rows.end());
+  table.steps.insert(table.steps.end(), again.steps.begin(), again.steps.end());
+  const absl::StatusOr<RankSummary> summary = DecodeRankSummary(EncodedOf(table));
+  ASSERT_THAT(summary, IsOk());
+  EXPECT_THAT(summary->collectives.steps, SizeIs(kMostSummarySteps));
+  EXPECT_EQ(summary->left_out_step_count, 1'200 - static_cast<int64_t>(kMostSummarySteps));
+}
+
 TEST(RankSummaryTest, WhatCannotBeCutAtAStepIsOverBudget) {
   EXPECT_TRUE(IsOverBudget(EncodeRankSummary(ARank(0, 2, 9'000)).status()));
   CollectiveTable windows = ARank(0, 1, 9'000);
