@@ -34,11 +34,7 @@ void AddFinding(const Rule& rule, const Facts& facts, Finding finding, FindingsR
   if (rule.of_idle_time && facts.unrecorded.known &&
       finding.saving_ns_per_step > facts.unrecorded.idle_ns) {
     finding.saving_ns_per_step = facts.unrecorded.idle_ns;
-    StrAppend(&finding.measured, " Without the recording the GPU would be idle for about ",
-              TimeText(facts.unrecorded.idle_ns), " a step, and no change saves more of it.");
   }
-  finding.severity =
-      std::max(finding.severity, SeverityOfSaving(facts, finding.saving_ns_per_step));
   if (!facts.gpu_doubt.empty() && (rule.of_gpu || rule.id == "INPUT_BOUND")) {
     finding.confidence = std::min(finding.confidence, Confidence::kMedium);
     StrAppend(&finding.confidence_reason, "; ", facts.gpu_doubt);
@@ -94,12 +90,13 @@ struct FindingPair {
   std::string_view general;
   bool same_time = false;    // Both count the same time, so the general one is left with the rest.
   std::string_view of = "";  // Only if the specific one's first evidence begins with this.
+  bool same_on_gpu = true;   // False: with GPU work, they count different times.
 };
 constexpr std::array kFindingPairs = {
     FindingPair{"RECOMPILES", "HOST_BOUND"},
     FindingPair{"RECOMPILES", "STEP_OUTLIER", true},
     // Their advice is to compile, which the program tries to do.
-    FindingPair{"RECOMPILE_LIMIT", "HOST_BOUND", true},
+    FindingPair{"RECOMPILE_LIMIT", "HOST_BOUND", true, "", false},
     FindingPair{"RECOMPILE_LIMIT", "IDLE_HOST_WAIT"},
     FindingPair{"RECOMPILE_LIMIT", "SMALL_KERNELS"},
     FindingPair{"RECOMPILE_LIMIT", "CUDA_GRAPH"},
@@ -139,8 +136,9 @@ void PutSpecificFirst(const FindingPair& pair, std::vector<Finding>& findings) {
     StrAppend(&general->measured, " ", pair.specific, " explains ",
               TimeText(std::min(specific->saving_ns_per_step, general->saving_ns_per_step)),
               " of it.");
-    general->saving_ns_per_step =
-        std::max<int64_t>(general->saving_ns_per_step - specific->saving_ns_per_step, 0);
+    const int64_t left_ns = general->saving_ns_per_step - specific->saving_ns_per_step;
+    general->counted_elsewhere = general->saving_ns_per_step > 0 && left_ns <= 0;
+    general->saving_ns_per_step = std::max<int64_t>(left_ns, 0);
   }
   if (general < specific) std::rotate(general, specific, specific + 1);
 }
@@ -160,8 +158,16 @@ void SortBySaving(std::vector<Finding>& findings) {
 // them. Before all is what may end the run, and then what the verdict says to change first.
 void OrderFindings(const Facts& facts, std::vector<Finding>& findings) {
   SortBySaving(findings);
-  for (const FindingPair& pair : kFindingPairs) PutSpecificFirst(pair, findings);
+  for (FindingPair pair : kFindingPairs) {
+    if (facts.has_gpu()) pair.same_time = pair.same_time && pair.same_on_gpu;
+    PutSpecificFirst(pair, findings);
+  }
   PromiseIdleTimeOnce(facts, findings);
+  // Rules set severities of what costs no time; those by time are of the saving that is left.
+  for (Finding& finding : findings) {
+    finding.severity =
+        std::max(finding.severity, SeverityOfSaving(facts, finding.saving_ns_per_step));
+  }
   SortBySaving(findings);
   for (FindingPair pair : kFindingPairs) {
     pair.same_time = false;  // It is shared out by now.

@@ -98,6 +98,7 @@ struct Finding {
   double value = 0;
   double threshold = 0;
   int64_t saving_ns_per_step = 0;  // 0: none, or not estimated.
+  bool counted_elsewhere = false;  // Other findings count all of its saving.
   Confidence confidence = Confidence::kMedium;
   std::string confidence_reason;  // "3 steps"
   std::string measured;           // One sentence with the figures.

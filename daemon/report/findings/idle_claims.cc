@@ -25,7 +25,8 @@ struct Claim {
   std::string_view rule;
   std::array<IdlePart, 2> parts = {};  // In the order in which they are drawn from.
   Tier tier = Tier::kCause;
-  // False: some of the saving may be time in which the GPU works, so idle time does not limit it.
+  // False: in some of the saved time the GPU may work. Idle time does not limit the saving then,
+  // and only what the parts hold is drawn.
   bool all_idle = true;
 };
 constexpr std::array kClaims = {
@@ -33,6 +34,7 @@ constexpr std::array kClaims = {
     Claim{"ALLOC_CHURN", {&IdleParts::allocator_ns}},
     Claim{"SYNC_API", {&IdleParts::waiting_calls_ns}},
     Claim{"RECOMPILES", {&IdleParts::compile_ns}, Tier::kCause, false},
+    Claim{"RECOMPILE_LIMIT", {&IdleParts::dispatch_ns}},
     Claim{"COMM_BACKEND", {&IdleParts::collectives_ns}},
     Claim{"HOST_BOUND", {&IdleParts::outside_ns}},
     Claim{"IDLE_HOST_WAIT", {&IdleParts::dispatch_ns}},
@@ -42,7 +44,6 @@ constexpr std::array kClaims = {
     Claim{"SMALL_KERNELS", {&IdleParts::dispatch_ns, &IdleParts::kernel_wait_ns}},
     Claim{"TINY_KERNELS_OF_OP", {&IdleParts::dispatch_ns, &IdleParts::kernel_wait_ns}},
     Claim{"CUDA_GRAPH", {&IdleParts::dispatch_ns, &IdleParts::kernel_wait_ns}},
-    Claim{"STEP_OUTLIER", {}, Tier::kUnplaced, false},
     Claim{"CPU_CONTENTION", {}, Tier::kUnplaced},
     Claim{"GPU_GAP", {}, Tier::kGaps},
     Claim{"IDLE_OTHER", {&IdleParts::other_ns}, Tier::kOther},
@@ -66,13 +67,23 @@ class Ledger {
  public:
   explicit Ledger(const Facts& facts)
       : steps_(std::max<int64_t>(facts.scope.count, 1)),
-        parts_(facts.gaps.parts),
-        gap_parts_(facts.gaps.long_parts),
+        recorded_(facts.gaps.parts),
+        recorded_gaps_ns_(facts.gaps.long_ns),
         unrecorded_idle_ns_(facts.unrecorded.known ? facts.unrecorded.idle_ns : -1),
         total_ns_(facts.unrecorded.known ? facts.unrecorded.idle_ns * steps_ : facts.sum.idle_ns),
-        gaps_ns_(facts.gaps.long_ns) {}
+        unrecorded_(facts.unrecorded.known ? recorded_.Without(recorded_.total_ns() - total_ns_)
+                                           : recorded_),
+        parts_(unrecorded_),
+        gap_parts_(facts.gaps.long_parts.LoweredAs(recorded_, unrecorded_)),
+        unrecorded_gaps_ns_(
+            facts.unrecorded.known
+                ? std::min(gap_parts_.total_ns() - gap_parts_.profiler_ns, recorded_gaps_ns_)
+                : recorded_gaps_ns_),
+        gaps_ns_(unrecorded_gaps_ns_) {}
 
   void Charge(const Claim& claim, Finding& finding) {
+    const int64_t before_ns = finding.saving_ns_per_step;
+    if (claim.all_idle) LeaveOutTheRecording(claim, finding);
     std::string others = NamesOf(drawn_);
     int64_t left_ns = total_ns_;
     bool of_total = true;
@@ -90,7 +101,14 @@ class Ledger {
     if (claim.all_idle && !others.empty() && left_per_step_ns < finding.saving_ns_per_step) {
       Lower(left_per_step_ns, others, of_total, finding);
     }
-    Take(claim, std::min(finding.saving_ns_per_step, left_per_step_ns) * steps_, finding.rule);
+    if (before_ns > 0 && before_ns == unrecorded_idle_ns_ &&
+        finding.saving_ns_per_step == before_ns) {
+      StrAppend(&finding.measured, " Without the recording the GPU would be idle for about ",
+                TimeText(unrecorded_idle_ns_), " a step, and no change saves more of it.");
+    }
+    int64_t taken_ns = std::min(finding.saving_ns_per_step, left_per_step_ns) * steps_;
+    if (!claim.all_idle) taken_ns = std::min(taken_ns, LeftOf(claim));
+    Take(claim, taken_ns, finding.rule);
   }
 
  private:
@@ -98,6 +116,34 @@ class Ledger {
     std::string_view rule;
     IdlePart part = nullptr;  // nullptr: of no certain part.
   };
+
+  static int64_t SumOf(const Claim& claim, const IdleParts& parts) {
+    int64_t sum_ns = 0;
+    for (const IdlePart part : claim.parts) sum_ns += part == nullptr ? 0 : parts.*part;
+    return sum_ns;
+  }
+
+  // Lowers the saving to what its parts hold without the recording.
+  void LeaveOutTheRecording(const Claim& claim, Finding& finding) const {
+    const bool of_gaps = claim.tier == Tier::kGaps;
+    const int64_t recorded_ns = of_gaps ? recorded_gaps_ns_ : SumOf(claim, recorded_);
+    const int64_t left_ns = of_gaps ? unrecorded_gaps_ns_ : SumOf(claim, unrecorded_);
+    if (recorded_ns <= 0 || left_ns >= recorded_ns) return;
+    // A finding's own figure can be larger than its parts: it shrinks as they do.
+    const double most_ns = static_cast<double>(left_ns) *
+                           std::max(1.0, static_cast<double>(finding.saving_ns_per_step * steps_) /
+                                             static_cast<double>(recorded_ns));
+    const auto saving_ns = static_cast<int64_t>(most_ns) / steps_;
+    if (saving_ns >= finding.saving_ns_per_step) return;
+    if (saving_ns > 0) {
+      StrAppend(&finding.measured, " Without the recording, about ", TimeText(saving_ns),
+                " a step of it is left.");
+    } else {
+      StrAppend(&finding.measured,
+                " The recording may cause all of it, so no saving is counted here.");
+    }
+    finding.saving_ns_per_step = saving_ns;
+  }
 
   static std::string NamesOf(std::span<const Drawn> drawn) {
     std::string names;
@@ -117,11 +163,7 @@ class Ledger {
     return NamesOf(drawers);
   }
 
-  int64_t LeftOf(const Claim& claim) const {
-    int64_t left_ns = 0;
-    for (const IdlePart part : claim.parts) left_ns += part == nullptr ? 0 : parts_.*part;
-    return left_ns;
-  }
+  int64_t LeftOf(const Claim& claim) const { return SumOf(claim, parts_); }
 
   void Take(const Claim& claim, int64_t ns, std::string_view rule) {
     if (ns <= 0) return;
@@ -163,13 +205,18 @@ class Ledger {
                 " of it is also counted by ", others, rest);
     }
     finding.saving_ns_per_step = saving_ns;
+    finding.counted_elsewhere = saving_ns == 0;
   }
 
   const int64_t steps_;
-  IdleParts parts_;
-  IdleParts gap_parts_;               // Of it, in long gaps.
+  const IdleParts recorded_;
+  const int64_t recorded_gaps_ns_;
   const int64_t unrecorded_idle_ns_;  // Per step; -1: not known.
   int64_t total_ns_;
+  const IdleParts unrecorded_;  // As recorded if that is not known.
+  IdleParts parts_;             // Of these, what is left.
+  IdleParts gap_parts_;         // Of it, in long gaps.
+  const int64_t unrecorded_gaps_ns_;
   int64_t gaps_ns_;
   std::vector<Drawn> drawn_;  // By finding, in the order of their claims.
 };

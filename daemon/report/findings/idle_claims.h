@@ -4,11 +4,14 @@
 // Each finding claims parts of the idle time (IdleParts), in this order:
 //
 //   1. causes of medium or high confidence, in the order of the report
-//   2. STEP_OUTLIER and CPU_CONTENTION, which do not say what the GPU did in their time
+//   2. CPU_CONTENTION, which does not say what the GPU did in its time
 //   3. causes of low confidence
 //   4. symptoms: GPU_GAP, IDLE_OTHER, and GPU_UNDERUSED, which counts all idle time
 //
-// Savings of time in which the GPU works (kernels, copies, communication) are not looked at.
+// Where the idle time without the recording is known, the parts are lowered to it first.
+//
+// Savings of time in which the GPU works (kernels, copies, communication) are not looked at, nor is
+// STEP_OUTLIER's, which may be either.
 //
 // Threads: any. Errors: none.
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_IDLE_CLAIMS_H_

@@ -24,6 +24,13 @@ constexpr std::array<IdlePart, kHostCauses> kPartOfHostCause = {
 constexpr size_t kBeforeBlame = static_cast<size_t>(HostCause::kDataLoader) + 1;
 constexpr size_t kProfilerOnly = static_cast<size_t>(HostCause::kProfiler) + 1;
 
+// Returns `ns`, lowered as from `denominator` to `numerator`.
+int64_t Scaled(int64_t ns, int64_t numerator, int64_t denominator) {
+  if (denominator <= 0 || numerator >= denominator) return ns;
+  return static_cast<int64_t>(static_cast<double>(ns) * static_cast<double>(numerator) /
+                              static_cast<double>(denominator));
+}
+
 // Of a time in which the next work was launched already.
 IdlePart AfterLaunch(int64_t ns) {
   if (ns < kKernelWaitLimitNs) return &IdleParts::kernel_wait_ns;
@@ -40,6 +47,28 @@ int64_t IdleParts::total_ns() const {
 
 void IdleParts::Add(const IdleParts& parts) {
   for (const IdlePart part : kIdleParts) AddTo(this->*part, parts.*part);
+}
+
+IdleParts IdleParts::Without(int64_t added_ns) const {
+  IdleParts left = *this;
+  for (const IdlePart part : {&IdleParts::profiler_ns, &IdleParts::dispatch_ns}) {
+    const int64_t taken_ns = std::clamp<int64_t>(added_ns, 0, std::max<int64_t>(left.*part, 0));
+    left.*part -= taken_ns;
+    added_ns -= taken_ns;
+  }
+  if (added_ns <= 0) return left;
+  const int64_t total_ns = left.total_ns();
+  const int64_t rest_ns = std::max<int64_t>(total_ns - added_ns, 0);
+  for (const IdlePart part : kIdleParts) left.*part = Scaled(left.*part, rest_ns, total_ns);
+  return left;
+}
+
+IdleParts IdleParts::LoweredAs(const IdleParts& before, const IdleParts& after) const {
+  IdleParts lowered;
+  for (const IdlePart part : kIdleParts) {
+    lowered.*part = Scaled(this->*part, after.*part, before.*part);
+  }
+  return lowered;
 }
 
 void IdleSplit::AddHostTime(HostCause cause, int64_t start_ns, int64_t end_ns) {

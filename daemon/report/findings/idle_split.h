@@ -49,6 +49,11 @@ struct IdleParts {
   }
   int64_t total_ns() const;
   void Add(const IdleParts& parts);
+  // Returns the parts without the time that a recording added: it is the profiler's own, then
+  // dispatch, which recording slows most, and then a share of all parts.
+  IdleParts Without(int64_t added_ns) const;
+  // Returns the parts, each lowered as from `before` to `after`.
+  IdleParts LoweredAs(const IdleParts& before, const IdleParts& after) const;
 };
 
 inline constexpr int64_t kLongLaunchCallNs = 100'000;

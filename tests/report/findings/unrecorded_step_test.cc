@@ -81,6 +81,30 @@ TEST_F(UnrecordedStepTest, NoChangeSavesWhatOnlyTheRecordingCosts) {
   }
 }
 
+TEST_F(UnrecordedStepTest, ACauseKeepsItsPartOfTheIdleTimeThatIsNotTheRecordings) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    Launch({.start_ns = at + 100 * kUs,
+            .count = 300,
+            .kernel_ns = 5 * kUs,
+            .gap_ns = 15 * kUs,
+            .lead_ns = 12 * kUs,
+            .call_ns = 10 * kUs,
+            .op = "aten::add"});
+    reader_.Range(main_, kLoader, at + 6'110 * kUs, at + kStepNs);
+    Launch({.start_ns = at + 9'900 * kUs, .lead_ns = 1 * kUs, .call_ns = 1 * kUs});
+  }
+  ASSERT_GT(Find("IDLE_HOST_WAIT").saving_ns_per_step, 3 * kMs);
+  const int64_t loader_ns = Find("INPUT_BOUND").saving_ns_per_step;
+  SlowedBy(0.5, 0.45, 0.55);
+  EXPECT_NEAR(static_cast<double>(Find("INPUT_BOUND").saving_ns_per_step),
+              static_cast<double>(loader_ns), 200e3);
+  const Finding launches = Find("IDLE_HOST_WAIT");
+  EXPECT_LT(launches.saving_ns_per_step, 1500 * kUs);
+  EXPECT_THAT(launches.measured, HasSubstr("Without the recording, about"));
+  EXPECT_THAT(launches.measured, Not(HasSubstr("no change saves more")));
+}
+
 TEST_F(UnrecordedStepTest, IdleTimeOfTheRecordingAloneIsNoFinding) {
   StepsOf(1000);
   SlowedBy(1.0, 0.9, 1.1);
