@@ -47,7 +47,9 @@ Colour ColourOfSeverity(report::Severity severity) {
 }
 
 std::string Saving(const report::FindingsReport& report, const report::Finding& finding) {
-  if (finding.saving_ns_per_step <= 0) return "No saving estimated";
+  if (finding.saving_ns_per_step <= 0) {
+    return finding.counted_elsewhere ? "No saving of its own" : "No saving estimated";
+  }
   const int64_t step_ns =
       report.unrecorded_step_ns > 0 ? report.unrecorded_step_ns : report.mean_step_ns;
   return StrCat("Saves up to ", FormatNs(finding.saving_ns_per_step),

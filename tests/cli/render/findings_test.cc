@@ -55,6 +55,13 @@ TEST(FindingsTextTest, TheFirstThreeFindingsAreShownAndTheRestIsCounted) {
                                    HasSubstr("SKIPPED_RULE"), Not(HasSubstr("--all"))));
 }
 
+TEST(FindingsTextTest, ASavingThatOthersCountIsNotCalledUnestimated) {
+  report::FindingsReport report = AReport(1, 0, 0);
+  EXPECT_THAT(Short(report), HasSubstr("No saving estimated; measured"));
+  report.findings[0].counted_elsewhere = true;
+  EXPECT_THAT(Short(report), HasSubstr("No saving of its own; measured"));
+}
+
 TEST(FindingsTextTest, OneOfAKindIsNotSeveral) {
   EXPECT_THAT(Short(AReport(4, 1, 0)),
               HasSubstr("1 more finding, 1 check passed; --all shows them."));
