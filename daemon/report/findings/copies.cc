@@ -67,7 +67,10 @@ void CopyPass::Add(const GpuBatch& batch, size_t i, const GpuAttribution::Call* 
   if (static_cast<double>(bytes) >= sources_.thresholds.copy_smallest_bytes) {
     if (async && host_memory == kPageable) {
       if (direction == kDeviceToHost) facts_.pageable_to_host_ns += item.duration_ns;
-      if (call != nullptr && WaitsFor(*call)) facts_.pageable_waited_ns += item.duration_ns;
+      if (call != nullptr && WaitsFor(*call)) {
+        facts_.pageable_waited_ns += item.duration_ns;
+        if (call->path != RangePaths::kNone) facts_.pageable_waited_in_op_ns += item.duration_ns;
+      }
       AddPageable(item, bytes);
     }
     if (call != nullptr && IsCopyCall(api) && !async) {

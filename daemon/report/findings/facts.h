@@ -138,6 +138,7 @@ struct CopyFacts {
   int64_t pageable_ns = 0;  // Asynchronous ones with pageable memory.
   int64_t pageable_to_host_ns = 0;
   int64_t pageable_waited_ns = 0;  // Of those that the program waits for in the same operator.
+  int64_t pageable_waited_in_op_ns = 0;  // Of these, where an operator is known.
   int64_t pageable_saving_ns = 0;
   std::vector<Evidence> pageable;
   int64_t blocking_ns = 0;  // Time of the host in calls that wait for a copy.

@@ -114,6 +114,15 @@ RuleResult MemcpyPageable(const Facts& facts, const FindingThresholds& threshold
   finding.saving_ns_per_step = AtMostExposed(facts, facts.copies.pageable_saving_ns);
   const PageableKind kind = PageableKindOf(facts.copies);
   const std::string_view where = kind.to_host ? "to pageable memory" : "from pageable memory";
+  const std::string_view elsewhere = kind.to_host ? "from it" : "to it";
+  const int64_t there_ns = kind.to_host
+                               ? facts.copies.pageable_to_host_ns
+                               : facts.copies.pageable_ns - facts.copies.pageable_to_host_ns;
+  const int64_t rest_ns = facts.copies.pageable_ns - there_ns;
+  const bool all_waited = facts.copies.pageable_waited_ns == facts.copies.pageable_ns;
+  // Where operators are known, they are those that wait unless they are told not to.
+  const bool of_torch = KindOf(facts) != ProgramKind::kWithoutTorch &&
+                        2 * facts.copies.pageable_waited_in_op_ns > facts.copies.pageable_ns;
   finding.title = kind.waited ? StrCat("The program waits for copies ", where)
                   : facts.calls.call_count > 0
                       ? StrCat("Asynchronous copies ", where, " are not asynchronous")
@@ -121,14 +130,16 @@ RuleResult MemcpyPageable(const Facts& facts, const FindingThresholds& threshold
   finding.measured = StrCat(
       kind.waited || facts.calls.call_count == 0 ? "Copies "
                                                  : "Copies that are asynchronous calls ",
-      where, " take ", TimeText(facts.PerStep(facts.copies.pageable_ns)),
-      facts.scope.has_steps ? " a step (" : " (", PercentText(finding.value), "). ",
+      where, " take ", TimeText(facts.PerStep(there_ns)),
+      rest_ns > 0 ? StrCat(", and those ", elsewhere, " ", TimeText(facts.PerStep(rest_ns)), ",")
+                  : std::string(),
+      facts.scope.has_steps ? " a step (" : " (", PercentText(finding.value),
+      rest_ns > 0 ? " together). " : "). ",
       kind.waited
-          ? StrCat("The program waits for each",
-                   KindOf(facts) == ProgramKind::kWithoutTorch
-                       ? ""
-                       : " (.to() or .cpu() without non_blocking=True)",
-                   ", and CUDA stages it, which is slower than with pinned memory.")
+          ? StrCat("The program waits for ", all_waited ? "each" : "most of them",
+                   of_torch ? " (.to() or .cpu() without non_blocking=True)" : "",
+                   ", and CUDA stages ", all_waited ? "it" : "them",
+                   ", which is slower than with pinned memory.")
           : std::string(
                 "CUDA stages them, which is slower than with pinned memory, and the call may "
                 "wait for the copy."));

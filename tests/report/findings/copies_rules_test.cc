@@ -94,6 +94,26 @@ TEST_F(CopiesRulesTest, PageableCopiesSayTheirDirectionAndWhetherTheProgramWaits
   }
 }
 
+TEST_F(CopiesRulesTest, PageableCopiesOfBothDirectionsAreToldApart) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    Launch({.start_ns = at + 4 * kMs, .count = 50});
+    // No operator is known, so who asked for the wait is not known.
+    Copy({.start_ns = at + 20 * kUs, .duration_ns = 1'900 * kUs, .bytes = 8 << 20});
+    reader_.ApiCall(main_, "cudaStreamSynchronize", at + 16 * kUs, at + 1'945 * kUs, 0);
+    Copy({.start_ns = at + 2'020 * kUs,
+          .duration_ns = 1'100 * kUs,
+          .bytes = 4 << 20,
+          .to_host = true});
+  }
+  const Finding finding = Find("MEMCPY_PAGEABLE_ASYNC");
+  EXPECT_EQ(finding.title, "The program waits for copies from pageable memory");
+  EXPECT_THAT(
+      finding.measured,
+      HasSubstr("Copies from pageable memory take 1.9 ms, and those to it 1.1 ms, a step "
+                "(30% together). The program waits for most of them, and CUDA stages them,"));
+}
+
 TEST_F(CopiesRulesTest, PinnedCopiesAndSmallOnesAreNoFinding) {
   Healthy();
   for (int step = 0; step < 5; ++step) {
