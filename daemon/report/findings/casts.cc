@@ -22,8 +22,11 @@ namespace {
 constexpr std::string_view kCast = "aten::_to_copy";
 // What a program calls to convert; who needs the other type is around it.
 bool IsAskedFor(std::string_view name) { return name == "aten::to" || name == "aten::type_as"; }
+// "SumBackward1", "CompiledFunctionBackward", "torch::autograd::AccumulateGrad"
 bool IsBackward(std::string_view name) {
-  return name.starts_with("autograd::") || name.ends_with("Backward0");
+  if (name.starts_with("autograd::") || name.starts_with("torch::autograd::")) return true;
+  while (!name.empty() && name.back() >= '0' && name.back() <= '9') name.remove_suffix(1);
+  return name.ends_with("Backward");
 }
 // Of a step. A batch that is converted when it arrives is a few.
 constexpr int64_t kFewestCasts = 4;
@@ -148,15 +151,14 @@ std::string CastAdvice(const Facts& facts) {
          "batch.";
 }
 
-// " Of it, 62% are in operators, as autocast converts their inputs, and 30% in the backward pass."
+// " Of that time, 62% is in operators (autocast does this), and 30% is in the backward pass."
 std::string WhereCastsAre(const CastFacts& casts) {
   const auto share = [&](int64_t ns) {
     return PercentText(static_cast<double>(ns) / static_cast<double>(casts.total_ns));
   };
   std::string text;
   if (casts.in_operators_ns > 0) {
-    StrAppend(&text, share(casts.in_operators_ns),
-              " is in operators, as autocast converts their inputs");
+    StrAppend(&text, share(casts.in_operators_ns), " is in operators (autocast does this)");
   }
   if (casts.backward_ns > 0) {
     StrAppend(&text, text.empty() ? "" : ", and ", share(casts.backward_ns),

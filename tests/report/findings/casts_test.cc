@@ -42,6 +42,27 @@ class CastsTest : public FindingsFixture {
       }
     }
   }
+  // Steps of kernels, of which 30 are in conversions that `around` asks for.
+  void CastsAskedForBy(std::string_view around) {
+    Steps(kSteps);
+    for (int step = 0; step < kSteps; ++step) {
+      for (int i = 0; i < kStepNs / kEachNs; ++i) {
+        const int64_t start_ns = step * kStepNs + i * kEachNs;
+        const int64_t call_ns = start_ns - 200 * kUs;
+        if (i < 30) {
+          reader_.Range(main_, around, call_ns - 900, call_ns + 9'000)
+              .Range(main_, "aten::type_as", call_ns - 850, call_ns + 8'500)
+              .Range(main_, "aten::to", call_ns - 800, call_ns + 8'000)
+              .Range(main_, "aten::_to_copy", call_ns - 700, call_ns + 7'000);
+        }
+        Launch({.start_ns = start_ns,
+                .count = 1,
+                .kernel_ns = kEachNs,
+                .kernel = i < 30 ? kElementwise : kTensorKernel,
+                .op = i < 30 ? "aten::copy_" : "aten::mm"});
+      }
+    }
+  }
   // Steps without a GPU: `casts` conversions in aten::linear, each 500 us.
   void CastsOnTheCpu(int casts) {
     Steps(kSteps);
@@ -75,7 +96,7 @@ TEST_F(CastsTest, InTrainingUnderAutocastItsCacheIsNotTheRemedy) {
   CastsOnTheGpu(30);
   reader_.Range(main_, "Optimizer.step#SGD.step", 5 * kStepNs - 10 * kUs, 5 * kStepNs - kUs);
   const Finding finding = Find("CASTS");
-  EXPECT_THAT(finding.measured, HasSubstr("100% is in operators, as autocast converts"));
+  EXPECT_THAT(finding.measured, HasSubstr("100% is in operators (autocast does this)"));
   EXPECT_THAT(finding.advice, HasSubstr("cache of autocast is on by default"));
   EXPECT_THAT(finding.advice, Not(HasSubstr("model.to(")));
 }
@@ -87,28 +108,22 @@ TEST_F(CastsTest, WeightsOfInferenceAreToBeHeldInTheLowerType) {
 }
 
 TEST_F(CastsTest, ConversionsThatTheProgramAsksForAreToBeMadeOnce) {
-  Steps(kSteps);
-  for (int step = 0; step < kSteps; ++step) {
-    for (int i = 0; i < kStepNs / kEachNs; ++i) {
-      const int64_t start_ns = step * kStepNs + i * kEachNs;
-      const int64_t call_ns = start_ns - 200 * kUs;
-      if (i < 30) {
-        reader_.Range(main_, "my_loss", call_ns - 900, call_ns + 9'000)
-            .Range(main_, "aten::type_as", call_ns - 850, call_ns + 8'500)
-            .Range(main_, "aten::to", call_ns - 800, call_ns + 8'000)
-            .Range(main_, "aten::_to_copy", call_ns - 700, call_ns + 7'000);
-      }
-      Launch({.start_ns = start_ns,
-              .count = 1,
-              .kernel_ns = kEachNs,
-              .kernel = i < 30 ? kElementwise : kTensorKernel,
-              .op = i < 30 ? "aten::copy_" : "aten::mm"});
-    }
-  }
+  CastsAskedForBy("my_loss");
   const Finding finding = Find("CASTS");
   EXPECT_EQ(finding.evidence.at(0).name, "my_loss");
   EXPECT_THAT(finding.measured, Not(HasSubstr("autocast")));
   EXPECT_THAT(finding.advice, HasSubstr("look at the .to(), .float(), .half(), and .type_as()"));
+}
+
+TEST_F(CastsTest, NodesOfTheBackwardPassAreKnownByTheirNames) {
+  for (const std::string_view node : {"SumBackward1", "MulBackward10", "CompiledFunctionBackward",
+                                      "torch::autograd::CopyBackwards"}) {
+    reader_ = FakeCaptureReader();
+    reader_.StepThread(reader_.AddThread(1, "main"));
+    reader_.mutable_record().start_unix_ns = 1;
+    CastsAskedForBy(node);
+    EXPECT_THAT(Find("CASTS").measured, HasSubstr("100% is in the backward pass")) << node;
+  }
 }
 
 TEST_F(CastsTest, KernelsLaunchedBeforeTheWindowAreLikeTheOthers) {
