@@ -59,7 +59,7 @@ const table::Description<FindingsReport>& TotalsColumns() {
         .nullable = true}},
       {&Row::gap_count,
        {.key = "gap_count",
-        .doc = "Gaps of the GPU that begin in these steps, as in `profctl time`: times between two "
+        .doc = "GPU gaps that begin in the averaged steps, as in `profctl time`: times between two "
                "activities in which no stream did anything",
         .unit = Unit::kCount,
         .nullable = true}},
@@ -123,7 +123,7 @@ const table::Description<Evidence>& EvidenceColumns() {
       {&Evidence::count,
        {.key = "count",
         .title = "Count",
-        .doc = "How many of it were counted",
+        .doc = "Number of occurrences, such as launches of an operator",
         .unit = Unit::kCount,
         .nullable = true}},
       {&Evidence::duration_ns,

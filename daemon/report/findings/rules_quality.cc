@@ -134,9 +134,10 @@ RuleResult QualityPerturbation(const Facts& facts, const FindingThresholds& thre
   // A grade that is stored in a file keeps the words of the version that wrote it.
   result.finding.measured =
       StrCat(SlowdownClause(record.slowdown), ". Recording adds its time on the host: without it, ",
-             facts.has_gpu() ? "host times and the GPU's idle time are shorter, and GPU work takes "
-                               "as long."
-                             : "operators and the times between them are shorter.");
+             !facts.has_gpu() ? "operators and the times between them are shorter."
+             : record.gpu.mode == GpuMode::kFull
+                 ? "host times and the GPU's idle time are shorter."
+                 : "host times and the GPU's idle time are shorter, and GPU work hardly changes.");
   Capitalize(result.finding.measured);
   return result;
 }

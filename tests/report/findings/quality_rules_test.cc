@@ -82,6 +82,9 @@ TEST_F(QualityRulesTest, RecordingThatSlowsStepsDownIsFound) {
               HasSubstr("The 5 recorded steps took 30% longer than the 43 steps before and the 20 "
                         "after the recording (at least 20%, at most 60%)"));
   EXPECT_THAT(finding.advice, HasSubstr("fewer ranges in each step"));
+  EXPECT_THAT(finding.measured, HasSubstr("GPU work hardly changes"));
+  record.gpu.mode = GpuMode::kFull;  // Kernels run one after the other.
+  EXPECT_THAT(Find("QUALITY_PERTURBATION").measured, Not(HasSubstr("GPU work hardly changes")));
 }
 
 TEST_F(QualityRulesTest, ASlowDownIsToBeLoweredByWhatWasRecorded) {
