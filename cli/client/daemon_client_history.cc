@@ -121,13 +121,15 @@ absl::StatusOr<RankSummaries> DaemonClient::ListRankSummaries(const HistoryQuery
                                   request, kReportDeadline));
     for (const v1::RankSummary& message : response.summaries()) {
       ASSIGN_OR_RETURN(RankSummaryView summary, RankSummaryOf(message));
-      if (std::ssize(all.captures) == limits.captures || rows > limits.rows ||
-          enough.AreWholeBefore(summary.view.record)) {
+      if (std::ssize(all.captures) == limits.captures || rows > limits.rows) {
         all.is_cut = true;
         return all;
       }
       rows += RowsOf(summary);
+      // The last one shows how far back the answer goes.
+      all.is_cut = enough.AreWholeBefore(summary.view.record);
       all.captures.push_back(std::move(summary));
+      if (all.is_cut) return all;
     }
     request.set_page_token(response.next_page_token());
   } while (!request.page_token().empty());
