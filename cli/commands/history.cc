@@ -190,10 +190,11 @@ Command HistoryCommand() {
           "the other waits for. Windows without a verdict, and captures without such a summary, "
           "are counted with their reason. With --nodes, the ranks of all nodes are compared; "
           "otherwise only those of one daemon. It reads the newest 10,000 captures of a daemon, "
-          "fewer with more than two nodes (20,000 in all, but at least 500 of each).\n\nExit "
-          "code: "
-          "1 "
-          "if no capture of that time has the operator of --op.",
+          "fewer with more than two nodes (20,000 in all, but at least 500 of each), and at most 4 "
+          "million of their steps and collectives (100,000 of each daemon at least). A window's "
+          "verdict is that of `profctl stragglers` unless steps are left out, or another user "
+          "requested the group: you then do not get its clock offsets.\n\nExit code: 1 if no "
+          "capture of that time has the operator of --op.",
       .flags =
           {{.name = "step-time", .help = "Follow the step time (median per window)"},
            {.name = "stragglers",

@@ -69,8 +69,8 @@ bool IsWindowWhole(Work* work) {
   return missing.launches == 0 && missing.copies == 0 && missing.callless == 0;
 }
 
-// What CUPTI has not returned; it may write there at any time. Work that was launched after the
-// window is often still under way, and is no loss.
+// Counts the buffers that CUPTI has not returned and may still write to. Work that was launched
+// after the window is often still under way, and is no loss.
 void CountLostBuffers(Work* work) {
   if (IsWindowWhole(work)) return;
   work->decoder.counts()[wire::kGpuLostBuffers] +=

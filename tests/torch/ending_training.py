@@ -1,5 +1,5 @@
-"""Ends while somebody looks into it: trains, and forks children that end as any program does while
-the package's own thread answers the library over and over.
+"""Trains, and forks children that end as any program does while the package's own thread answers the
+library again and again.
 
     ending_training.py CHILDREN
 

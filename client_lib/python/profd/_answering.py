@@ -24,7 +24,7 @@ _has_ended = False
 
 
 def answer(give: Callable[..., None], *arguments: Any) -> None:
-    """Calls `give`, or nothing once the interpreter ends."""
+    """Calls `give`. Does nothing, and after end() blocks for good, once the interpreter ends."""
     with _lock:
         if not _has_ended:
             give(*arguments)

@@ -258,7 +258,7 @@ def _leave() -> None:
     """The interpreter ends. torch's destructors run after it, while the library's thread goes on."""
     try:
         _answering.end()
-    finally:  # Somebody may interrupt the wait.
+    finally:  # A signal may interrupt the wait.
         _lib.profd_torch_leave()
 
 

@@ -120,13 +120,15 @@ RuleResult MemcpyPageable(const Facts& facts, const FindingThresholds& threshold
                                : facts.copies.pageable_ns - facts.copies.pageable_to_host_ns;
   const int64_t rest_ns = facts.copies.pageable_ns - there_ns;
   const bool all_waited = facts.copies.pageable_waited_ns == facts.copies.pageable_ns;
-  // Where operators are known, they are those that wait unless they are told not to.
+  // Copies by operators such as aten::to, which wait unless non_blocking is set.
   const bool of_torch = KindOf(facts) != ProgramKind::kWithoutTorch &&
                         2 * facts.copies.pageable_waited_in_op_ns > facts.copies.pageable_ns;
-  finding.title = kind.waited ? StrCat("The program waits for copies ", where)
-                  : facts.calls.call_count > 0
-                      ? StrCat("Asynchronous copies ", where, " are not asynchronous")
-                      : StrCat("Copies ", where, " are slow");  // Who waits is not known.
+  finding.title =
+      kind.waited ? StrCat("The program waits for copies ", where)
+      : facts.calls.call_count > 0
+          ? StrCat("Asynchronous copies ", where, " are not asynchronous")
+          : StrCat("Copies ", where,
+                   " are slow");  // Without calls, it is unknown whether the program waits.
   finding.measured = StrCat(
       kind.waited || facts.calls.call_count == 0 ? "Copies "
                                                  : "Copies that are asynchronous calls ",

@@ -134,7 +134,7 @@ TEST_F(FindingsTest, TheVerdictNamesTheCauseOfGapsInsteadOfTheGaps) {
   const FindingsReport report = Report();
   ASSERT_FALSE(report.findings.empty());
   EXPECT_EQ(report.findings[0].rule, "INPUT_BOUND");
-  // What remains of four gaps of 4 ms in five steps.
+  // The rest of four gaps of 4 ms, over five steps.
   EXPECT_NEAR(static_cast<double>(Find("GPU_GAP").saving_ns_per_step), 0.8e6, 1e5);
   EXPECT_THAT(report.verdict, HasSubstr("First change (INPUT_BOUND)"));
 }

@@ -1,4 +1,4 @@
-// ListRankSummaries: what it tells of the captures of groups, whose, and what it refuses.
+// ListRankSummaries: its answers, the captures that a caller may see, and refused requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
