@@ -146,11 +146,20 @@ template <typename Row>
 bool AreValid(std::span<const Row> rows) {
   bool valid = true;
   for (const Row& row : rows) {
-    ForEachColumn(row, [&valid, &row](const auto& column) {
-      valid &= columns_internal::IsValid<column.kRule>(row, column.values);
-    });
+    ForEachColumn(row,
+                  [&valid, &row]<ColumnRule kRule, typename T>(const Column<kRule, T>& column) {
+                    valid &= columns_internal::IsValid<kRule>(row, column.values);
+                  });
   }
   return valid;
+}
+
+// `object`. In a visitor of columns of all types, members that only some kinds of rows have are
+// named through this, because clang looks up the members of what does not depend on the visitor's
+// own T also in branches that are not for that T.
+template <typename T, typename Object>
+constexpr Object& DependingOn(Object& object) {
+  return object;
 }
 
 // Turns the values into those of the file, in place. Times that refer to the start first, because
@@ -162,13 +171,15 @@ void Pack(EventTable<Row>& table) {
   ForEachColumn(columns, [&columns]<ColumnRule kRule, typename T>(const Column<kRule, T>& column) {
     if constexpr (kRule.meaning == kLead) {
       for (size_t i = 0; i < column.values.size(); ++i) {
-        column.values[i] = PackLead(columns.start_ns[i], column.values[i]);
+        column.values[i] = PackLead(DependingOn<T>(columns).start_ns[i], column.values[i]);
       }
     }
   });
   ForEachColumn(columns, [&columns]<ColumnRule kRule, typename T>(const Column<kRule, T>& column) {
     if constexpr (kRule.meaning == kEnd) {
-      for (size_t i = 0; i < column.values.size(); ++i) column.values[i] += columns.duration_ns[i];
+      for (size_t i = 0; i < column.values.size(); ++i) {
+        column.values[i] += DependingOn<T>(columns).duration_ns[i];
+      }
     }
   });
 }

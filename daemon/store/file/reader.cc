@@ -229,7 +229,7 @@ absl::Status CaptureFileReader::CheckColumns(const EventTable<Row>& table, uint3
       valid = AreTimesOrAbsent(column.values);
     } else if constexpr (kRule.meaning == kDuration) {
       valid = HasEnds<Row>() ? AllWithin(column.values, 0, kMaxTimeNs)
-                             : AreDurations(table.columns.start_ns, column.values);
+                             : AreDurations(DependingOn<T>(table.columns).start_ns, column.values);
     } else if constexpr (kRule.meaning == kName) {
       valid = AllBelow(column.values, contents_.names.size());
     } else if constexpr (kRule.meaning == kInputs) {
@@ -237,7 +237,8 @@ absl::Status CaptureFileReader::CheckColumns(const EventTable<Row>& table, uint3
     } else if constexpr (kRule.meaning == kScalars) {
       valid = AllBelow(column.values, contents_.scalars.size());
     } else if constexpr (kRule.meaning == kArgumentValue) {
-      valid = AreArgumentValues(table.columns.type, column.values, contents_.names.size());
+      valid = AreArgumentValues(DependingOn<T>(table.columns).type, column.values,
+                                contents_.names.size());
     } else if constexpr (kRule.meaning == kNumber && kRule.has_bounds()) {
       if constexpr (kRule.low == 0 && std::is_unsigned_v<columns_internal::ValueOf<T>>) {
         valid = AllBelow(column.values, static_cast<size_t>(kRule.high) + 1);
@@ -262,7 +263,7 @@ absl::Status CaptureFileReader::Unpack(EventTable<Row>& table, uint32_t columns)
       if (!kRule.IsDecoded(columns)) return;
       for (size_t i = 0; i < column.values.size(); ++i) {
         int64_t time_ns = 0;
-        if (!UnpackLead(fields.start_ns[i], column.values[i], time_ns)) {
+        if (!UnpackLead(DependingOn<T>(fields).start_ns[i], column.values[i], time_ns)) {
           status = DamagedCapture("impossible time");
         }
         column.values[i] = time_ns == kAbsentTime ? kAbsentTime : time_ns - offset_ns;
@@ -277,7 +278,7 @@ absl::Status CaptureFileReader::Unpack(EventTable<Row>& table, uint32_t columns)
       for (int64_t& time_ns : column.values) time_ns -= time_ns == kAbsentTime ? 0 : offset_ns;
     } else if constexpr (kRule.meaning == kEnd) {
       for (size_t i = 0; i < column.values.size(); ++i) {
-        column.values[i] -= fields.duration_ns[i] + offset_ns;
+        column.values[i] -= DependingOn<T>(fields).duration_ns[i] + offset_ns;
       }
     } else if constexpr (kRule.meaning == kFlags) {
       for (uint8_t& flags : column.values) flags &= static_cast<uint8_t>(kRule.high);

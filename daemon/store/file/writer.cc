@@ -131,7 +131,8 @@ bool CaptureFileWriter::NoteReferences(std::span<const Row> rows) {
       } else if constexpr (kRule.meaning == kScalars) {
         known &= column.values <= largest_scalars_;
       } else if constexpr (kRule.meaning == kArgumentValue) {
-        if (row.type == ArgumentType::kJson) name(static_cast<uint32_t>(column.values));
+        if (DependingOn<T>(row).type == ArgumentType::kJson)
+          name(static_cast<uint32_t>(column.values));
       }
     });
   }
