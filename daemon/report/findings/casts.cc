@@ -14,6 +14,7 @@
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/findings/rule_list.h"
+#include "daemon/report/index/autograd_names.h"
 #include "daemon/report/index/end_of.h"
 
 namespace profd::report {
@@ -22,12 +23,6 @@ namespace {
 constexpr std::string_view kCast = "aten::_to_copy";
 // What a program calls to convert; who needs the other type is around it.
 bool IsAskedFor(std::string_view name) { return name == "aten::to" || name == "aten::type_as"; }
-// "SumBackward1", "CompiledFunctionBackward", "torch::autograd::AccumulateGrad"
-bool IsBackward(std::string_view name) {
-  if (name.starts_with("autograd::") || name.starts_with("torch::autograd::")) return true;
-  while (!name.empty() && name.back() >= '0' && name.back() <= '9') name.remove_suffix(1);
-  return name.ends_with("Backward");
-}
 // Of a step. A batch that is converted when it arrives is a few.
 constexpr int64_t kFewestCasts = 4;
 
@@ -115,7 +110,7 @@ class CastSums {
     facts_.total_ns += ns;
     const std::string_view name = id == kNobody ? std::string_view() : sources_.Name(id);
     if (name.starts_with("aten::")) facts_.in_operators_ns += ns;
-    if (IsBackward(name)) facts_.backward_ns += ns;
+    if (MayBeAutogradNode(name)) facts_.backward_ns += ns;
     counts_[id] += count;
     sums_.Add({.name = id, .duration_ns = ns, .start_ns = start_ns});
   }

@@ -12,6 +12,7 @@
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/findings/quality.h"
+#include "daemon/report/index/autograd_names.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/impossible_times.h"
@@ -165,9 +166,9 @@ UnrecordedStep UnrecordedStepOf(const Facts& facts) {
 void RecognizeTorch(const store::CaptureReader& reader, ProgramFacts& program) {
   program.uses_torch = !reader.record().torch.version.empty();
   for (const std::string& name : reader.names()) {
-    const bool backward = name.starts_with("autograd::") || name.ends_with("Backward0");
+    const bool backward = IsAutogradNode(name);
     const bool updates = name.starts_with("Optimizer.step#");
-    if (backward || updates) program.trains = true;
+    if (MayBeAutogradNode(name) || updates) program.trains = true;
     if (name.starts_with("aten::_fused_") && name.ends_with('_')) program.fused_optimizer = true;
     if (backward || updates || name.starts_with("aten::") ||
         name.find("at::native::") != std::string::npos || name.starts_with("_ZN2at6native")) {

@@ -13,6 +13,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/host.h"
 #include "daemon/report/findings/rules.h"
+#include "daemon/report/index/autograd_names.h"
 #include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
@@ -53,7 +54,7 @@ std::vector<size_t> NeighborsOf(const FindingScope& scope, size_t slow,
 // may do more each time.
 bool DoesFixedWork(std::string_view name) {
   return name.find("::") != std::string_view::npos || name.starts_with("cuda") ||
-         name.starts_with("Optimizer.step#") || name.find("Backward") != std::string_view::npos;
+         name.starts_with("Optimizer.step#") || MayBeAutogradNode(name);
 }
 
 struct OpTime {

@@ -49,6 +49,18 @@ TEST_F(AdviceTest, TrainingIsToldOfOptimizers) {
               AllOf(HasSubstr("torch.compile"), HasSubstr("optimizers")));
 }
 
+TEST_F(AdviceTest, NodesOfABackwardPassAreATraining) {
+  LaunchBound("aten::mm");
+  reader_.Range(main_, "SumBackward1", 4 * kMs, 4 * kMs + 50);
+  EXPECT_THAT(Find("IDLE_HOST_WAIT").advice, HasSubstr("optimizers"));
+}
+
+TEST_F(AdviceTest, AFunctionOfTheProgramsOwnMayBeOneOfThem) {
+  LaunchBound("aten::mm");
+  reader_.Range(main_, "CompiledFunctionBackward", 4 * kMs, 4 * kMs + 50);
+  EXPECT_THAT(Find("IDLE_HOST_WAIT").advice, HasSubstr("optimizers"));
+}
+
 TEST_F(AdviceTest, AnOptimizerThatIsFusedIsNotToBeFused) {
   LaunchBound("aten::mm");
   Trains();
@@ -65,6 +77,7 @@ TEST_F(AdviceTest, AServerIsToldOfBatchesInsteadOfOptimizers) {
 
 TEST_F(AdviceTest, AProgramWithoutPyTorchIsToldOfCudasFunctions) {
   LaunchBound("");
+  reader_.Range(main_, "LayerBackward", 4 * kMs, 4 * kMs + 50);
   for (const std::string_view rule : {"IDLE_HOST_WAIT", "SMALL_KERNELS", "CUDA_GRAPH"}) {
     EXPECT_THAT(Find(rule).advice,
                 AllOf(HasSubstr("cudaStreamBeginCapture"), Not(HasSubstr("torch"))))
