@@ -405,7 +405,8 @@ class TraceOnNode {
       if (!view.HasEvents()) continue;
       const std::string& id = view.record.id;
       invocation_.Note(StrCat(
-          "next: ", invocation_.NextProfctl(), " report ", id, " | steps ", id,
+          "next: ", invocation_.NextProfctl(), " report ", id,
+          view.record.covered_steps > 0 ? " | steps " : " | time ", id,
           view.record.torch.memory ? StrCat(" | memory ", id) : std::string(),
           ForPython(view.record),
           request_.output.empty() ? StrCat(" | export ", id, " -o FILE.json.gz") : std::string(),

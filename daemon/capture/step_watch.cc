@@ -85,7 +85,10 @@ void StepWatch::Describe(CaptureRecord& record) const {
   record.slowdown.cupti_stays = record.gpu.cupti_stays;
   if (source_ == StepSource::kNone) {
     record.slowdown.unknown_reason =
-        "the process has no steps to compare (mark them with profd.step())";
+        CountsOwnSteps(record.spec)
+            ? "such steps are counted only while recording, so there are none before and after it "
+              "to compare (mark steps with profd.step())"
+            : "the process has no steps to compare (mark them with profd.step())";
     return;
   }
   if (source_changed_) {

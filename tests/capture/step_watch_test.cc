@@ -91,5 +91,13 @@ TEST_F(StepWatchTest, WithoutStepsItSaysSo) {
   EXPECT_EQ(watch_.during_ns(), 0);
 }
 
+TEST_F(StepWatchTest, OfStepsThatOnlyACaptureCountsItSaysSo) {
+  watch_.Observe({});
+  CaptureRecord record;
+  record.spec.torch.step_source = StepSource::kPeriodicity;
+  watch_.Describe(record);
+  EXPECT_THAT(record.slowdown.unknown_reason, HasSubstr("counted only while recording"));
+}
+
 }  // namespace
 }  // namespace profd

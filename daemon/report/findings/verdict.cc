@@ -122,6 +122,25 @@ std::string LeftOut(int64_t count, std::string_view which) {
                     : StrCat("; ", CountText(count, "step"), " ", which, " left out");
 }
 
+// ", in which 22 operators repeat 34 times, every 58 ms (...)"; empty: they do not, or are not
+// known to.
+std::string Rounds(const Facts& facts) {
+  const OperatorRounds& rounds = facts.time.rounds;
+  if (rounds.count == 0) return {};
+  std::string text = StrCat(", in which ",
+                            rounds.operators == 1 ? std::string("one operator repeats")
+                                                  : StrCat(rounds.operators, " operators repeat"),
+                            " ", rounds.count, " times, every ", TimeText(rounds.median_ns));
+  // Of other profilers' traces and of programs that have steps, there is nothing to ask for.
+  if (facts.record->imported.source.empty() &&
+      facts.record->torch.step_source == StepSource::kNone) {
+    StrAppend(&text,
+              " (`profctl trace --steps N --step-source periodicity` records such rounds as "
+              "steps)");
+  }
+  return text;
+}
+
 std::string WhereTheTimeGoes(const Facts& facts) {
   std::string text;
   if (facts.scope.has_steps) {
@@ -134,7 +153,7 @@ std::string WhereTheTimeGoes(const Facts& facts) {
                   ")");
   } else {
     text = StrCat("The capture has no steps; its ", facts.has_gpu() ? "GPU work" : "window",
-                  " spans ", TimeText(facts.scope.total_ns));
+                  " spans ", TimeText(facts.scope.total_ns), Rounds(facts));
   }
   if (const int64_t windows = std::ssize(facts.record->windows); windows > 1) {
     StrAppend(&text, "; nothing is known of the ",

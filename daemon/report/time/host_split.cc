@@ -118,6 +118,7 @@ class HostSplitter {
       return Unknown("CUDA API calls (profctl trace --gpu default)");
     }
     ChooseThreads();
+    FindRounds();
     Collect();
     RETURN_IF_ERROR(ReadOwnOverhead());
     FindGaps();
@@ -224,6 +225,19 @@ class HostSplitter {
       if (!thread.trains)
         thread.trains = thread.runs_backward || TakesTurns(thread, busy, busy_share);
     }
+  }
+
+  // Of operators: ranges of the program are for the program to count (--step-marker).
+  void FindRounds() {
+    if (!attribution_.steps().empty() || result_.of_ranges || step_thread_ >= threads_.size()) {
+      return;
+    }
+    std::vector<HostPiece>& pieces = threads_[step_thread_].operators;
+    SortPieces(pieces);
+    std::vector<OutermostOperator> operators;
+    operators.reserve(pieces.size());
+    for (const HostPiece& piece : pieces) operators.push_back({piece.name, piece.start_ns});
+    result_.rounds = FindOperatorRounds(operators);
   }
 
   IntervalSet BusyOf(const Thread& thread) const {

@@ -32,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/interval_set.h"
+#include "daemon/report/time/operator_rounds.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
@@ -64,6 +65,7 @@ struct HostGap {
 
 struct HostSplits {
   std::string needs;             // Not empty: unknown for lack of this, and the rest is empty.
+  OperatorRounds rounds;         // Of a capture without steps, on the thread with most operators.
   bool of_ranges = false;        // There are no operators: the program's ranges count as such.
   std::vector<HostSplit> steps;  // By start.
   std::vector<HostGap> gaps;     // By start, from the first step or window to the last.

@@ -329,6 +329,7 @@ class TimeSummary {
     report_.host_needs = std::move(host.needs);
     report_.host_of_ranges = host.of_ranges;
     report_.host_gaps = std::move(host.gaps);
+    report_.rounds = host.rounds;
     for (size_t i = 0; i < host.steps.size(); ++i) report_.steps[i].host = host.steps[i];
     IntervalSet counted;
     for (const StepRecord& step : attribution_.steps()) {

@@ -233,13 +233,14 @@ struct TimeReport {
   std::string host_needs;          // Not empty: the split of steps on the host is unknown.
   bool host_of_ranges = false;     // HostSplits::of_ranges
   std::vector<HostGap> host_gaps;  // All of the training threads, by start.
+  OperatorRounds rounds;           // HostSplits::rounds
   HostGapTable host_gap_table;     // Of them, the parts in steps; without steps, in windows.
 };
 
 absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& reader, const TimeOptions& options);
 
 // The report "time" of reports.h, and back: without `compile`, host_collectives,
-// host_of_ranges, and host_gaps.
+// host_of_ranges, host_gaps, and rounds.
 // DATA_LOSS: the parts do not fit together.
 table::Report ToReport(const TimeReport& time);
 absl::StatusOr<TimeReport> TimeFrom(const table::Report& report);

@@ -8,6 +8,7 @@
 namespace profd::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -56,6 +57,13 @@ TEST_F(TraceTest, TheTableTheHintsAndThePathCome) {
   EXPECT_EQ(ReadFile(Path("t.json")), profd_.trace_bytes);
   // No terminal, no progress line and no colours.
   EXPECT_THAT(result.err + result.out, Not(HasSubstr("\033")));
+}
+
+TEST_F(TraceTest, TheHintNamesStepsOnlyIfThereAreSome) {
+  EXPECT_THAT(Run({"trace", "--pid", "4711"}).err, HasSubstr(" | steps 01J"));
+  profd_.ends_as.set_covered_steps(0);
+  EXPECT_THAT(Run({"trace", "--pid", "4711", "--duration", "1s"}).err,
+              AllOf(HasSubstr(" | time 01J"), Not(HasSubstr(" | steps "))));
 }
 
 TEST_F(TraceTest, TheHintRepeatsWhichDaemonItWas) {

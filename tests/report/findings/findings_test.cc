@@ -10,6 +10,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/quality.h"
 #include "daemon/report/findings/rules.h"
+#include "proto/wire/event.h"
 #include "tests/report/findings/findings_fixture.h"
 
 namespace profd::report {
@@ -158,6 +159,23 @@ TEST_F(FindingsTest, ACaptureWithoutStepsCountsAsOne) {
   EXPECT_EQ(report.mean_step_ns, 1'900 * kUs);
   EXPECT_THAT(report.verdict, HasSubstr("The capture has no steps; its GPU work spans 1.9 ms"));
   EXPECT_THAT(NeedsOf("CUDA_GRAPH"), HasSubstr("two steps"));
+}
+
+TEST_F(FindingsTest, OperatorsThatRepeatAreOfferedAsSteps) {
+  reader_.mutable_record().windows = {{.start_ns = 0, .end_ns = 100 * kMs}};
+  for (int round = 0; round < 25; ++round) {
+    for (int i = 0; i < 3; ++i) {
+      const int64_t start_ns = round * 4 * kMs + i * kMs;
+      reader_.Range(main_, i == 2 ? "aten::argmax" : "aten::linear", start_ns, start_ns + kMs / 2,
+                    {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+    }
+  }
+  EXPECT_THAT(Report().verdict,
+              HasSubstr("its window spans 100 ms, in which 3 operators repeat 25 times, every 4 ms "
+                        "(`profctl trace --steps N --step-source periodicity` records such rounds "
+                        "as steps)"));
+  reader_.mutable_record().imported.source = "torch.profiler";
+  EXPECT_THAT(Report().verdict, AllOf(HasSubstr("repeat 25 times"), Not(HasSubstr("profctl"))));
 }
 
 TEST_F(FindingsTest, ACaptureWithoutAGpuSaysSo) {
