@@ -141,7 +141,12 @@ void PrintFindings(Invocation& invocation, const CaptureSource& source,
                                 : ", which comes first in `profctl stragglers`; whether it slows "
                                   "the others is not shown by the data.\n"));
   }
-  invocation.Print(RenderReportHeader(view, invocation.style()));
+  // The verdict names the grade and the worst of its reasons. All of them: on request, and where
+  // something is missing.
+  const bool is_whole =
+      view.record.state == CaptureState::kComplete && view.dropped_event_count == 0;
+  invocation.Print(is_whole && !shown.all ? RenderReportTitle(view, invocation.style())
+                                          : RenderReportHeader(view, invocation.style()));
   invocation.Print("\n");
   invocation.Print(RenderFindings(findings, shown, invocation.style()));
 }

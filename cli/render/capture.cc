@@ -310,12 +310,15 @@ Style StyleFor(const CaptureView& view, Style style) {
   return style;
 }
 
-std::string RenderReportHeader(const CaptureView& view, const Style& style) {
+std::string RenderReportTitle(const CaptureView& view, const Style& style) {
   const std::string title =
       StrCat("Capture ", view.record.id, "  ", view.state, "  pid ", view.record.target.pid, "  ",
              Covered(view), view.record.gpu.simulated ? "  simulated GPU" : "");
-  return StrCat(style.Paint(Colour::kBold, ForDisplay(title, 300)), "\n",
-                RenderQuality(view, style));
+  return StrCat(style.Paint(Colour::kBold, ForDisplay(title, 300)), "\n");
+}
+
+std::string RenderReportHeader(const CaptureView& view, const Style& style) {
+  return StrCat(RenderReportTitle(view, style), RenderQuality(view, style));
 }
 
 namespace {
