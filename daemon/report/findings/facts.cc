@@ -4,9 +4,11 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/evidence_sums.h"
@@ -297,6 +299,25 @@ CallFacts GatherCalls(const FactSources& sources) {
   return facts;
 }
 
+namespace {
+
+// Less waiting in a window may be one burst of another process, or the start of the recording.
+constexpr int64_t kLeastCpuWaitNs = 50'000'000;
+constexpr size_t kStepsThatShowABurst = 3;
+
+bool MayBeOneBurst(int64_t waited_ns, std::span<const StepRecord> steps) {
+  if (waited_ns >= kLeastCpuWaitNs) return false;
+  if (steps.size() < kStepsThatShowABurst) return true;
+  std::vector<int64_t> durations_ns;
+  durations_ns.reserve(steps.size());
+  for (const StepRecord& step : steps) durations_ns.push_back(step.duration_ns);
+  const int64_t longest_ns = std::ranges::max(durations_ns);
+  // Part of it may be in a step that is next to it, or hidden by another thread.
+  return waited_ns <= 2 * (longest_ns - Median(durations_ns));
+}
+
+}  // namespace
+
 CpuFacts CpuFactsOf(store::CaptureReader& reader) {
   const CpuRecord& cpu = reader.record().cpu;
   const std::vector<ThreadCpuRecord>& threads = cpu.threads;
@@ -315,6 +336,7 @@ CpuFacts CpuFactsOf(store::CaptureReader& reader) {
   }
   facts.watched_ns = cpu.watched_ns;
   facts.waited_ns = std::min(found->waited_ns, cpu.watched_ns);
+  facts.may_be_one_burst = MayBeOneBurst(facts.waited_ns, reader.steps());
   return facts;
 }
 

@@ -167,6 +167,10 @@ struct CpuFacts {
   int64_t watched_ns = 0;  // 0: not measured, or nothing of that thread.
   int64_t waited_ns = 0;
   bool of_step_thread = false;
+  // It is so little that one burst of another process, or the start of the recording, may explain
+  // it: less than 50 ms, and no more than a burst within one step would take, which makes that step
+  // longer than the others.
+  bool may_be_one_burst = false;
   // Of all threads of the process.
   int64_t thread_count = 0;
   int64_t all_ran_ns = 0;

@@ -73,9 +73,10 @@ std::string ValueText(FindingUnit unit, double value);
 std::string CountText(int64_t count, std::string_view singular);
 
 // Lowers the confidence if the wait for a CPU explains `ns_per_step`, which the finding counts: a
-// host that is slow only because it has no CPU is not to blame.
+// host that is slow only because it has no CPU is not to blame. A wait that may be one burst does
+// not explain what is in every step; `of_one_burst`: but it explains this.
 void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, int64_t ns_per_step,
-                       Finding& finding);
+                       Finding& finding, bool of_one_burst = false);
 
 }  // namespace profd::report
 

@@ -139,6 +139,10 @@ RuleResult QualityPerturbation(const Facts& facts, const FindingThresholds& thre
                  ? "host times and the GPU's idle time are shorter."
                  : "host times and the GPU's idle time are shorter, and GPU work hardly changes.");
   Capitalize(result.finding.measured);
+  if (record.step_before_ns > 0 && record.step_during_ns > record.step_before_ns) {
+    DoubtIfWithoutCpu(facts, thresholds, record.step_during_ns - record.step_before_ns,
+                      result.finding, /*of_one_burst=*/true);
+  }
   return result;
 }
 

@@ -24,8 +24,6 @@ constexpr double kSlowBusGbPerS = 8;
 // Shorter times are too few to tell how long threads wait for a CPU.
 constexpr int64_t kShortestCpuWatchNs = 50'000'000;
 constexpr double kMuchCpuWait = 0.20;
-// Less waiting in a window may be one burst of another process, or the start of the recording.
-constexpr int64_t kLeastCpuWaitNs = 50'000'000;
 // The wait for a CPU explains a time if it is this share of it or more.
 constexpr double kExplainingShare = 0.8;
 // A single slow step that costs less than this share of all steps may be chance.
@@ -106,9 +104,9 @@ std::string WhySlow(const SlowStep& slow, const FrameworkSteps& framework) {
 }  // namespace
 
 void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, int64_t ns_per_step,
-                       Finding& finding) {
+                       Finding& finding, bool of_one_burst) {
   if (facts.cpu.watched_ns < kShortestCpuWatchNs) return;
-  if (facts.cpu.waited_ns < kLeastCpuWaitNs) return;
+  if (facts.cpu.may_be_one_burst && !of_one_burst) return;
   if (facts.cpu.Share() <= thresholds.cpu_wait_share) return;
   const int64_t waited_ns = facts.CpuWaitPerStep();
   if (static_cast<double>(waited_ns) < kExplainingShare * static_cast<double>(ns_per_step)) return;
@@ -148,6 +146,8 @@ RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
   }
   finding.evidence = facts.gaps.loader_waits;
   SetConfidence(facts, Confidence::kHigh, finding);
+  // Workers that load data share the CPUs that this thread waits for.
+  DoubtIfWithoutCpu(facts, thresholds, facts.PerStep(facts.gaps.loader_wait_ns), finding);
   return result;
 }
 
@@ -472,7 +472,7 @@ RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds
       "torch.set_num_threads, num_workers).";
   SetConfidence(facts, finding.value > kMuchCpuWait ? Confidence::kHigh : Confidence::kMedium,
                 finding);
-  if (cpu.waited_ns < kLeastCpuWaitNs) {
+  if (cpu.may_be_one_burst) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason =
         StrCat("it waited for ", TimeText(cpu.waited_ns), " in all: one burst may explain that");
@@ -550,6 +550,7 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
     finding.confidence_reason =
         StrCat("one slow step of ", step_count, " may be chance, or other load on the machine");
   }
+  DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding, /*of_one_burst=*/true);
   return result;
 }
 

@@ -57,10 +57,64 @@ TEST_F(CpuRulesTest, WaitingForACpuIsFoundWithItsSize) {
 
 TEST_F(CpuRulesTest, OneBurstInAShortWindowIsWeakEvidence) {
   StepsWith(6 * kMs);
-  WaitedFor(0.4, 100 * kMs);
+  reader_.Step(10, 10 * kStepNs, 50 * kMs);
+  WaitedFor(0.25, 160 * kMs);
   EXPECT_EQ(Find("CPU_CONTENTION").confidence, Confidence::kLow);
   EXPECT_THAT(Find("CPU_CONTENTION").confidence_reason, HasSubstr("it waited for 40 ms in all"));
   EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kHigh);
+}
+
+TEST_F(CpuRulesTest, AWaitIsNoBurstIfNoStepIsLongerByIt) {
+  StepsWith(6 * kMs);
+  WaitedFor(0.4, 100 * kMs);
+  EXPECT_EQ(Find("CPU_CONTENTION").confidence, Confidence::kHigh);
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
+}
+
+TEST_F(CpuRulesTest, TheLoaderIsNotBlamedForWorkersWithoutACpu) {
+  StepsWith(kStepNs);
+  for (int step = 0; step < 10; ++step) {
+    reader_.Range(main_, kLoader, step * kStepNs, step * kStepNs + kMs);
+  }
+  EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kHigh);
+  WaitedFor(0.4);
+  EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kLow);
+}
+
+TEST_F(CpuRulesTest, TheLoaderIsBlamedForMoreThanTheWait) {
+  StepsWith(kStepNs);
+  for (int step = 0; step < 10; ++step) {
+    reader_.Range(main_, kLoader, step * kStepNs, step * kStepNs + 6 * kMs);
+  }
+  WaitedFor(0.4);
+  EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kHigh);
+}
+
+TEST_F(CpuRulesTest, ASlowStepIsDoubtedIfABurstExplainsIt) {
+  StepsWith(kStepNs);
+  reader_.Range(main_, "checkpoint", 10 * kStepNs, 15 * kStepNs);
+  reader_.Step(10, 10 * kStepNs, 5 * kStepNs);
+  EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+  WaitedFor(0.25, 160 * kMs);
+  EXPECT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+  EXPECT_THAT(Find("STEP_OUTLIER").confidence_reason, HasSubstr("CPU_CONTENTION"));
+}
+
+TEST_F(CpuRulesTest, RecordingIsNotBlamedForTimeWithoutACpu) {
+  StepsWith(kStepNs);
+  CaptureRecord& record = reader_.mutable_record();
+  record.slowdown = {.known = true,
+                     .estimate = 0.5,
+                     .low = 0.06,
+                     .high = 2.8,
+                     .before_step_count = 60,
+                     .during_step_count = 20,
+                     .after_step_count = 20};
+  record.step_before_ns = 8 * kMs;
+  record.step_during_ns = 12 * kMs;
+  EXPECT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kHigh);
+  WaitedFor(0.4);
+  EXPECT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kLow);
 }
 
 TEST_F(CpuRulesTest, AWaitBelowTheThresholdIsNone) {
