@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -278,15 +279,21 @@ class CaptureSetBuilder {
     RETURN_IF_ERROR(TakeFound(found, index));
     if (const std::optional<CaptureFilter> window = ScheduledWindow()) {
       std::vector<std::vector<CaptureView>> views(nodes.members().size());
+      std::vector<std::vector<GroupMember>> without(nodes.members().size());
+      const std::vector<const CaptureRecord*> first = {&set_.members.front().view.record};
       RunOnAll(invocation, nodes, timeout,
                [&](size_t member, DaemonClient& daemon) -> absl::Status {
                  ASSIGN_OR_RETURN(views[member], daemon.ListCaptures(*window, kMaxGroupMembers));
                  for (CaptureView& view : views[member]) {
                    view.record.node = nodes.members()[member].node;
                  }
+                 without[member] = RanksWithoutCapture(daemon, nodes.members()[member].node, first);
                  return absl::OkStatus();
                });
       for (const std::vector<CaptureView>& of_node : views) NameRanksBeside(of_node);
+      for (const std::vector<GroupMember>& of_node : without) {
+        for (const GroupMember& member : of_node) set_.AddMissing(SetMemberOf(member));
+      }
     }
     NameOutOfReach(outcomes);
     NameRanksWithoutTrace();
@@ -322,6 +329,12 @@ class CaptureSetBuilder {
       ASSIGN_OR_RETURN(const std::vector<CaptureView> views,
                        captures.ListCaptures(*window, kMaxGroupMembers));
       NameRanksBeside(views);
+      if constexpr (std::is_same_v<Captures, DaemonClient>) {
+        const CaptureRecord& of = set_.members.front().view.record;
+        const std::vector<const CaptureRecord*> first = {&of};
+        const std::vector<GroupMember> without = RanksWithoutCapture(captures, of.node, first);
+        for (const GroupMember& member : without) set_.AddMissing(SetMemberOf(member));
+      }
     }
     RETURN_IF_ERROR(AskWhereTheyAre(invocation));
     NameRanksWithoutTrace();

@@ -41,6 +41,8 @@ void Merge(GroupView view, size_t node, FoundGroup& group) {
 
 // Of one window there are as many captures as ranks.
 constexpr int64_t kMostOfWindow = kMaxGroupMembers;
+// The newest rows of a schedule's history; a group's window that is older has none of them.
+constexpr int64_t kMostRowsOfHistory = 10'000;
 // Captures of a window are created at its time, or a little later (ScheduleRunner::kMaxLateness).
 constexpr absl::Duration kWindowSlack = absl::Seconds(10);
 
@@ -50,6 +52,30 @@ absl::StatusOr<std::vector<CaptureView>> ListOne(Invocation& invocation,
   if (store != nullptr) return store->ListCaptures(filter, kMostOfWindow);
   ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
   return daemon->ListCaptures(filter, kMostOfWindow);
+}
+
+std::vector<GroupMember> RanksWithoutCaptureAnywhere(Invocation& invocation, Fleet& fleet,
+                                                     absl::Duration timeout,
+                                                     std::span<const CaptureRecord* const> group) {
+  std::vector<std::vector<GroupMember>> by_node(fleet.members().size());
+  RunOnAll(invocation, fleet, timeout, [&](size_t node, DaemonClient& daemon) -> absl::Status {
+    by_node[node] = RanksWithoutCapture(daemon, fleet.members()[node].node, group);
+    daemon.LimitCalls(absl::InfiniteFuture());
+    return absl::OkStatus();
+  });
+  std::vector<GroupMember> all;
+  for (std::vector<GroupMember>& ranks : by_node) std::ranges::move(ranks, std::back_inserter(all));
+  return all;
+}
+
+// The same, of the daemon that is asked; a store alone has no history that it could ask.
+std::vector<GroupMember> RanksWithoutCaptureHere(Invocation& invocation,
+                                                 std::span<const CaptureRecord* const> group) {
+  const absl::StatusOr<std::unique_ptr<LocalStore>> store = LocalStore::Find(invocation);
+  if (!store.ok() || *store != nullptr) return {};
+  const absl::StatusOr<DaemonClient*> daemon = invocation.Daemon();
+  if (!daemon.ok()) return {};
+  return RanksWithoutCapture(**daemon, group.front()->node, group);
 }
 
 // A node that fails here has answered before, or is named already.
@@ -144,6 +170,31 @@ std::vector<GroupMember> RanksBesideGroup(std::span<const CaptureRecord* const> 
   return beside;
 }
 
+std::vector<GroupMember> RanksWithoutCapture(DaemonClient& daemon, std::string_view node,
+                                             std::span<const CaptureRecord* const> group) {
+  if (!WindowOfGroup(group).has_value()) return {};
+  const CaptureRecord& of = *group.front();
+  std::vector<WindowView> rows = daemon.ListScheduleWindows(of.schedule_id, kMostRowsOfHistory)
+                                     .value_or(std::vector<WindowView>());
+  std::erase_if(rows, [&](const WindowView& row) {
+    return absl::ToUnixNanos(row.window.time) != of.schedule_window_unix_ns ||
+           row.window.pid == 0 || !row.window.capture_id.empty();
+  });
+  if (rows.empty()) return {};
+  const std::vector<TargetInfo> targets = daemon.ListTargets().value_or(std::vector<TargetInfo>());
+  std::vector<GroupMember> ranks;
+  for (const WindowView& row : rows) {
+    const auto target = std::ranges::find(targets, row.window.pid, &TargetInfo::pid);
+    if (target == targets.end() || JobOf(*target) != JobOf(of.target)) continue;
+    ranks.push_back({.node = std::string(node),
+                     .pid = row.window.pid,
+                     .rank = RankOf(*target),
+                     .state = CaptureState::kFailed,
+                     .error = StrCat("no capture (", row.outcome, "): ", row.window.detail)});
+  }
+  return ranks;
+}
+
 std::optional<std::string> WholeGroupId(std::string_view text) {
   std::string id(WithoutPrefix(text, kGroupsPrefix));
   for (char& c : id) {
@@ -190,9 +241,11 @@ absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const
     } else {
       views = ListAll(invocation, *fleet, timeout, *window);
     }
-    for (GroupMember& member : RanksBesideGroup(records, views)) {
-      group.record.members.push_back(std::move(member));
-    }
+    std::ranges::move(RanksBesideGroup(records, views), std::back_inserter(group.record.members));
+    std::ranges::move(fleet == nullptr
+                          ? RanksWithoutCaptureHere(invocation, records)
+                          : RanksWithoutCaptureAnywhere(invocation, *fleet, timeout, records),
+                      std::back_inserter(group.record.members));
   }
   Overlay(group);
   records.clear();  // In the order of Overlay().

@@ -43,6 +43,12 @@ std::optional<CaptureFilter> WindowOfGroup(std::span<const CaptureRecord* const>
 // not captured. Their members have no capture of the group, and `error` says why.
 std::vector<GroupMember> RanksBesideGroup(std::span<const CaptureRecord* const> group,
                                           std::span<const CaptureView> of_window);
+// The ranks of the group's job on that daemon's node that had no capture in that window, as the
+// schedule's history has it: another capture was live, or the window was skipped to limit what
+// sampling costs. Only processes that still run tell their job and rank, so others are left out;
+// all are if the daemon does not show the caller that history.
+std::vector<GroupMember> RanksWithoutCapture(DaemonClient& daemon, std::string_view node,
+                                             std::span<const CaptureRecord* const> group);
 
 // "groups/ID" or the whole id of a group or a capture, in upper case; nullopt: none of these.
 std::optional<std::string> WholeGroupId(std::string_view text);

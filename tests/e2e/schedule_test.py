@@ -4,6 +4,7 @@ The shortest schedule is ten seconds, so what can be is seen in the first window
 """
 
 import json
+import subprocess
 import time
 
 import cluster_harness
@@ -283,6 +284,28 @@ class ManyNodesTest(cluster_harness.ClusterTest):
         self.assertIn('it began at another step', stragglers.err)
         # Asked of one node, too.
         self.assertIn('it began at another step', cluster.nodes[1].ctl('show', group).out)
+
+    def test_a_rank_that_had_no_capture_in_the_window_is_named(self):
+        cluster = self.cluster(nodes=2, ranks_per_node=1)
+        traced = subprocess.Popen(
+            [harness.PROFCTL, 'trace', '--pid', str(cluster.ranks[1].pid), '--duration', '5m'],
+            env=harness.environment(cluster.nodes[1].socket_dir), stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(traced.wait)
+        self.addCleanup(traced.kill)
+        harness.until(lambda: cluster.nodes[1].ctl('captures', '--json').json['captures'],
+                      'the capture of rank 1')
+        created = cluster.ctl('schedule', 'create', '--every', '10s', '--steps', '2', '--json')
+        self.assertEqual(created.status, harness.DONE, created.err)
+        group = self.await_group(cluster, created.json['id'], 1)
+        members = cluster.ctl('show', group, '--json').json['members']
+        self.assertEqual([(member['pid'], member['rank']) for member in members],
+                         [(rank.pid, i) for i, rank in enumerate(cluster.ranks)])
+        self.assertEqual(members[0]['error'], '')
+        self.assertIn('no capture (busy)', members[1]['error'])
+        steps = cluster.ctl('steps', group, '--json')
+        self.assertEqual(steps.status, harness.PARTIAL, steps.err)
+        self.assertIn('no capture (busy)', steps.err)
 
     def test_a_node_that_does_not_answer_has_a_row(self):
         cluster = self.cluster(nodes=2, ranks_per_node=1)
