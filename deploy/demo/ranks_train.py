@@ -21,7 +21,6 @@ import time
 
 import profd
 
-FEATURES = 48
 BATCH = 16
 LEARNING_RATE = 0.05
 NOISE = 0.1
@@ -84,15 +83,16 @@ class Ranks:
 
 
 class Training:
-    def __init__(self, rank, seed):
+    def __init__(self, rank, seed, features):
         truth = random.Random(seed)
-        self.truth = [truth.uniform(-1, 1) for _ in range(FEATURES)]
-        self.weights = [0.0] * FEATURES
+        self.features = features
+        self.truth = [truth.uniform(-1, 1) for _ in range(features)]
+        self.weights = [0.0] * features
         self.random = random.Random(f"{seed}/{rank}")
 
     @profd.annotate("load_batch")
     def batch(self):
-        inputs = [[self.random.gauss(0, 1) for _ in range(FEATURES)] for _ in range(BATCH)]
+        inputs = [[self.random.gauss(0, 1) for _ in range(self.features)] for _ in range(BATCH)]
         return inputs, [dot(row, self.truth) + self.random.gauss(0, NOISE) for row in inputs]
 
     def gradient(self, inputs, wanted):
@@ -119,6 +119,7 @@ def main():
     parser.add_argument("--steps", type=int, default=0, help="0: until SIGTERM")
     parser.add_argument("--step-ms", type=float, default=10, help="at least, for every rank")
     parser.add_argument("--slow-ms", type=float, default=0, help="more, for this rank")
+    parser.add_argument("--features", type=int, default=48, help="of the linear model")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -126,7 +127,7 @@ def main():
 
     profd.init()
     ranks = Ranks(rank, world_size, options.meet)
-    training = Training(rank, options.seed)
+    training = Training(rank, options.seed, options.features)
     step = 0
     while not options.steps or step < options.steps:
         profd.step()

@@ -1,11 +1,11 @@
-"""Scheduled windows of one job on four nodes: in how many did all ranks record the same steps?
+"""Scheduled windows of jobs on four nodes: in how many did all ranks record the same steps?
 
     PROFD_BUILD_DIR=build/release /usr/bin/python3 tests/bench/scheduled_starts_bench.py [--smoke]
-        [--windows N] [--step-ms MS] [--load PROCESSES]
+        [--windows N] [--jobs N] [--step-ms MS] [--step-grid N] [--step-lead N] [--load PROCESSES]
 
-Eight processes of deploy/demo/ranks_train.py, two on each of four daemons, wait for each other in
-every step. Schedules with windows every 10 s sample them, half a period apart. Busy processes keep the
-machine's CPUs from them. A window counts once the captures of all ranks have ended. Every rank of a
+The eight ranks of a job are processes of deploy/demo/ranks_train.py, two on each of four daemons, that
+wait for each other in every step. Each job has a schedule with a window every 10 s. Busy processes keep
+the machine's CPUs from them. A window counts once the captures of all ranks have ended. Every rank of a
 window that is not in the group of most is looked up by its name in `profctl show GROUP`.
 """
 
@@ -28,41 +28,36 @@ from cluster_harness import Node  # noqa: E402
 NODES = 4
 RANKS = 8
 PERIOD_S = 10
-JOB = '88123'
+FEATURES = 4  # So that the ranks of several jobs leave most of a CPU to others.
 
 
 class Job:
-    def __init__(self, folder, step_ms, load):
-        self.folder = pathlib.Path(folder)
-        self.nodes = [Node(self.folder / f'node{i}', f'node{i}') for i in range(NODES)]
-        self.processes = []
-        for node in self.nodes:
-            node.folder.mkdir(parents=True)
-            node.start()
-        train = harness.SOURCE_DIR / 'deploy/demo/ranks_train.py'
-        for rank in range(RANKS):
-            node = self.nodes[rank * NODES // RANKS]
-            self.start([sys.executable, train, '--meet', self.folder / 'meet',
-                        '--step-ms', step_ms],
-                       {**harness.environment(node.socket_dir), 'RANK': str(rank),
-                        'WORLD_SIZE': str(RANKS), 'PROFD_JOB': JOB,
-                        'PYTHONPATH': str(harness.SOURCE_DIR / 'client_lib/python'),
-                        'PROFD_CLIENT_LIB': str(harness.BUILD_DIR / 'lib/libprofd_client.so')})
-        for _ in range(load):
-            self.start([sys.executable, '-c', 'while True: pass'], os.environ)
-        harness.until(self.all_train, 'steps of every rank')
+    """The ranks of a job on the nodes, and its schedule."""
 
-    def start(self, arguments, environment):
-        self.processes.append(subprocess.Popen(
-            list(map(str, arguments)), env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    def __init__(self, name, nodes, folder, options):
+        self.name = name
+        self.folder = folder
+        self.nodes = nodes
+        self.processes = []
+        for rank in range(RANKS):
+            node = nodes[rank * NODES // RANKS]
+            self.processes.append(start(
+                [sys.executable, harness.SOURCE_DIR / 'deploy/demo/ranks_train.py',
+                 '--meet', folder / f'meet-{name}', '--step-ms', options.step_ms,
+                 '--features', FEATURES],
+                {**harness.environment(node.socket_dir), 'RANK': str(rank),
+                 'WORLD_SIZE': str(RANKS), 'PROFD_JOB': name,
+                 'PYTHONPATH': str(harness.SOURCE_DIR / 'client_lib/python'),
+                 'PROFD_CLIENT_LIB': str(harness.BUILD_DIR / 'lib/libprofd_client.so')}))
+        harness.until(self.all_train, 'steps of every rank')
+        self.schedule = self.ctl(
+            'schedule', 'create', '--every', f'{PERIOD_S}s', '--steps', 3, '--job', name,
+            '--step-grid', options.step_grid, '--step-lead', options.step_lead)['schedules'][0]['id']
 
     def stop(self):
         for process in reversed(self.processes):
             process.kill()
             process.wait()
-        for node in self.nodes:
-            node.stop()
 
     def ctl(self, *arguments):
         members = ','.join(node.member for node in self.nodes)
@@ -71,36 +66,26 @@ class Job:
             raise SystemExit(f'{arguments}: {result.status}: {result.err}')
         return json.loads(result.out)
 
+    def targets(self):
+        return [row for row in self.ctl('ps')['targets'] if row['job'] == self.name]
+
     def all_train(self):
-        rows = self.ctl('ps')['targets']
+        rows = self.targets()
         return len(rows) == RANKS and all(row['step_mark_count'] > 100 for row in rows)
 
-    def step_ms(self):
-        return statistics.median(row['median_step_ns'] for row in self.ctl('ps')['targets']) / 1e6
-
-    def create(self, slots):
-        """Schedules whose windows are at these parts of the period, a tenth at most away."""
-        schedules = []
-        for slot in slots:
-            while True:
-                made = self.ctl('schedule', 'create', '--every', f'{PERIOD_S}s', '--steps', 3,
-                                '--job', JOB)
-                phase = made['schedules'][0]['next_window_unix_ns'] / 1e9 % PERIOD_S / PERIOD_S
-                if abs((phase - slot + 0.5) % 1 - 0.5) <= 0.1:
-                    schedules.append(made['id'])
-                    break
-                self.ctl('schedule', 'delete', made['id'])
-        return schedules
+    def windows(self):
+        """Rows of the history by window: of windows that are over for every rank."""
+        windows = collections.defaultdict(list)
+        for row in self.ctl('schedule', 'history', self.schedule, '--limit', 0)['windows']:
+            windows[row['time_unix_ns']].append(row)
+        return [rows for rows in windows.values()
+                if len(rows) == RANKS and all(is_over(row) for row in rows)]
 
 
-def windows_of(job, schedules):
-    """Rows of the histories by (schedule, window): of windows that are over for every rank."""
-    windows = collections.defaultdict(list)
-    for schedule in schedules:
-        for row in job.ctl('schedule', 'history', schedule, '--limit', 0)['windows']:
-            windows[schedule, row['time_unix_ns']].append(row)
-    return {key: rows for key, rows in windows.items()
-            if len(rows) == RANKS and all(is_over(row) for row in rows)}
+def start(arguments, environment):
+    return subprocess.Popen(
+        list(map(str, arguments)), env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def is_over(row):
@@ -128,31 +113,43 @@ def judge(job, rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--smoke', action='store_true', help='one window, without load')
-    parser.add_argument('--windows', type=int, default=100)
+    parser.add_argument('--windows', type=int, default=100, help='of all jobs together')
+    parser.add_argument('--jobs', type=int, default=1)
     parser.add_argument('--step-ms', type=float, default=10)
+    parser.add_argument('--step-grid', type=int, default=256)
+    parser.add_argument('--step-lead', type=int, default=64)
     parser.add_argument('--load', type=int, default=2)
     options = parser.parse_args()
     wanted = 1 if options.smoke else options.windows
     load = 0 if options.smoke else options.load
-    folder = tempfile.mkdtemp(prefix='profd_bench_')
-    job = Job(folder, options.step_ms, load)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix='profd_bench_'))
+    nodes = [Node(folder / f'node{i}', f'node{i}') for i in range(NODES)]
+    jobs = []
+    busy = []
     try:
+        for node in nodes:
+            node.folder.mkdir(parents=True)
+            node.start()
+        busy = [start([sys.executable, '-c', 'while True: pass'], os.environ) for _ in range(load)]
+        for i in range(options.jobs):
+            jobs.append(Job(str(88123 + i), nodes, folder, options))
         begun = time.monotonic()
-        schedules = job.create([0.1] if options.smoke else [0.1, 0.6])
-        windows = {}
+        windows = []
         while len(windows) < wanted:
             time.sleep(1 if options.smoke else 15)
-            windows = windows_of(job, schedules)
-            if time.monotonic() > begun + 120 + wanted * PERIOD_S * 2:
+            windows = [(job, rows) for job in jobs for rows in job.windows()]
+            if time.monotonic() > begun + 120 + wanted * PERIOD_S * 2 / len(jobs):
                 break
         outcomes = collections.Counter()
         unnamed = 0
-        for rows in windows.values():
+        for job, rows in windows:
             outcome, not_named = judge(job, rows)
             outcomes[outcome] += 1
             unnamed += not_named
-        print(f'{len(windows)} windows in {time.monotonic() - begun:.0f} s; median step '
-              f'{job.step_ms():.1f} ms; {load} busy processes')
+        step_ms = statistics.median(
+            row['median_step_ns'] for job in jobs for row in job.targets()) / 1e6
+        print(f'{len(windows)} windows of {len(jobs)} jobs in {time.monotonic() - begun:.0f} s; '
+              f'median step {step_ms:.1f} ms; {load} busy processes')
         for outcome, count in outcomes.most_common():
             print(f'  {outcome:<100} {count:>5}  {100 * count / len(windows):.1f} %')
         print(f'  {"ranks elsewhere that nothing names":<100} {unnamed:>5}')
@@ -161,7 +158,13 @@ def main():
         if unnamed:
             raise SystemExit('ranks are not named')
     finally:
-        job.stop()
+        for job in jobs:
+            job.stop()
+        for process in busy:
+            process.kill()
+            process.wait()
+        for node in nodes:
+            node.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
