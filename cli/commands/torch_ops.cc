@@ -72,7 +72,9 @@ absl::StatusOr<TorchRequest> ParseTorchRequest(const Invocation& invocation,
   TorchRequest wanted;
   const std::string by = flags.Get("group-by").value_or("name");
   if (by != "name" && by != "input_shape") {
-    return UsageError("--torch groups by name or by input_shape");
+    return UsageError(
+        "--torch groups by name or by input_shape; leave it out to group by stack, source, module, "
+        "or thread");
   }
   wanted.table.by_inputs = by == "input_shape";
   ASSIGN_OR_RETURN(wanted.table.version, VersionOf(*flags.Get("torch"), record));
