@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -69,6 +70,14 @@ bool IsMeant(const RankQuery& query, const CaptureRecord& record) {
   if (!record.imported.source.empty()) return false;
   if (!query.job.empty() && JobOf(record.target) != query.job) return false;
   return query.schedule_prefix.empty() || record.schedule_id.starts_with(query.schedule_prefix);
+}
+
+// A summary stays damaged, and every request meets it again.
+void LogDamaged(const std::string& capture, const absl::Status& status) {
+  static auto* const limiter = new RateLimiter(absl::Minutes(1));
+  if (const auto more = limiter->Allow()) {
+    LogWarning(StrCat("capture=", capture, " ", status.ToString(), " (", *more, " more)"));
+  }
 }
 
 // The records of groups, each read once. Who did not ask for a group does not see its members.
@@ -138,7 +147,7 @@ absl::Status ListRankSummaries(store::CaptureStore& store, const CallInfo& info,
       const std::string& kept = capture.summaries.ranks;
       if (kept.empty()) continue;
       if (absl::Status status = RankSummaryToProto(kept, summary); !status.ok()) {
-        LogWarning(StrCat("capture=", capture.record.id, " ", status.ToString()));
+        LogDamaged(capture.record.id, status);
       }
       page_bytes += summary.collectives().ByteSizeLong();
     }
