@@ -62,6 +62,11 @@ std::string HostOf(std::string_view address) {
 
 // A connected socket, whose reads and writes give up after kPatienceMs.
 absl::StatusOr<UniqueFd> Dial(const Endpoint& endpoint) {
+  if (const UniqueFd spare(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); !spare.valid()) {
+    return LocalFailure(absl::ResourceExhaustedError(
+        StrCat("cannot connect to ", endpoint.address, ": ", std::strerror(errno),
+               "; raise the limit of open files (`ulimit -n`), or name fewer nodes")));
+  }
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;

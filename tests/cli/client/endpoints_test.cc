@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -20,6 +21,7 @@
 #include "cli/base/errors.h"
 #include "cli/client/contexts.h"
 #include "cli/client/daemon_client.h"
+#include "cli/client/tls_diagnosis.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/unique_fd.h"
 #include "tests/fakes/status_matchers.h"
@@ -228,6 +230,19 @@ TEST_F(SocketOwnerTest, ASocketFileOfAnotherUserIsRefused) {
   EXPECT_THAT(Probe(), IsOk());
   ASSERT_EQ(lchown(Path().c_str(), kOther, kOther), 0);
   EXPECT_EQ(ReasonOf(Probe()), kOtherUsersDaemonReason);
+}
+
+TEST(TlsDiagnosisTest, TheLimitOfOpenFilesIsNamed) {
+  Endpoint endpoint;
+  endpoint.address = "127.0.0.1:1";
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const absl::Status status = ExplainNoConnection(endpoint);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(ReasonOf(status), kLocalReason);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("`ulimit -n`"));
 }
 
 }  // namespace
