@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -109,6 +110,9 @@ void WriteNodeOutcomesJson(const std::vector<NodeOutcome>& outcomes, JsonWriter&
 std::string RenderNodeFailures(const std::vector<NodeOutcome>& outcomes);
 // 0: all ok; 4: some failed; else the code of the error they share (5 refused, 6 no daemon), or 1.
 int ExitCodeOf(const std::vector<NodeOutcome>& outcomes);
+
+// "97 of 128 nodes; waiting for gpu[003,077]". No names while more than 256 nodes are waited for.
+std::string FleetProgress(const Fleet& fleet, const std::set<size_t>& waiting);
 
 // Run() with a line of progress on a terminal; what came of each member, in their order.
 std::vector<NodeOutcome> RunOnAll(

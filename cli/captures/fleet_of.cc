@@ -22,6 +22,9 @@ namespace profd::cli {
 namespace {
 
 constexpr absl::Duration kDefaultNodeTimeout = absl::Seconds(10);
+// The line is made again for each node that is done. With all names in it, that work would grow
+// with the square of the number of nodes.
+constexpr size_t kMostNamedWaiting = 256;
 
 absl::StatusOr<Fleet> FleetFrom(std::vector<NamedNode> nodes, const std::string& from,
                                 const std::optional<ClientTls>& tls) {
@@ -55,16 +58,6 @@ void TakeAddresses(const ClientSettings& settings, std::vector<NamedNode>& nodes
     const auto at = is_plain(node) ? by_name.find(node.name) : by_name.end();
     if (at != by_name.end()) node = *at->second;
   }
-}
-
-// "97 of 128 nodes; waiting for gpu[003,077]"
-std::string ProgressText(const Fleet& fleet, const std::set<size_t>& waiting) {
-  std::vector<std::string> names;
-  names.reserve(waiting.size());
-  for (const size_t member : waiting) names.push_back(fleet.members()[member].node);
-  const size_t count = fleet.members().size();
-  return StrCat(count - waiting.size(), " of ", count, " nodes",
-                waiting.empty() ? "" : "; waiting for ", CompressHostlist(names));
 }
 
 }  // namespace
@@ -148,6 +141,17 @@ int ExitCodeOf(const std::vector<NodeOutcome>& outcomes) {
   return codes.empty() ? kExitDone : kExitFailed;
 }
 
+std::string FleetProgress(const Fleet& fleet, const std::set<size_t>& waiting) {
+  const size_t count = fleet.members().size();
+  std::string text = StrCat(count - waiting.size(), " of ", count, " nodes");
+  if (waiting.empty() || waiting.size() > kMostNamedWaiting) return text;
+  std::vector<std::string> names;
+  names.reserve(waiting.size());
+  for (const size_t member : waiting) names.push_back(fleet.members()[member].node);
+  StrAppend(&text, "; waiting for ", CompressHostlist(names));
+  return text;
+}
+
 std::vector<NodeOutcome> RunOnAll(
     Invocation& invocation, Fleet& fleet, absl::Duration deadline,
     absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work) {
@@ -158,11 +162,11 @@ std::vector<NodeOutcome> RunOnAll(
     outcomes.push_back({member.node, absl::OkStatus()});
   }
   ProgressLine progress(invocation.error_style());
-  progress.Show(ProgressText(fleet, waiting));
+  progress.Show(FleetProgress(fleet, waiting));
   fleet.Run(deadline, work, [&](size_t member, const absl::Status& status) {
     outcomes[member].status = status;
     waiting.erase(member);
-    if (invocation.error_style().is_terminal) progress.Show(ProgressText(fleet, waiting));
+    if (invocation.error_style().is_terminal) progress.Show(FleetProgress(fleet, waiting));
   });
   return outcomes;
 }

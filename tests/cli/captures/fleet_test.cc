@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -206,6 +207,20 @@ TEST_F(FleetTest, AbortEndsWhatRunsAndAllLaterCalls) {
   EXPECT_EQ(Run(fleet, nothing)[0].code(), absl::StatusCode::kCancelled);
   aborter.join();
   EXPECT_EQ(Run(fleet, nothing)[0].code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(FleetTest, ProgressNamesTheLastNodesOnly) {
+  std::vector<Fleet::Member> members;
+  std::set<size_t> waiting;
+  for (size_t i = 0; i < 1000; ++i) {
+    members.push_back(MemberAt(StrCat("gpu", 1000 + i), ""));
+    if (i >= 700) waiting.insert(i);
+  }
+  const Fleet fleet(std::move(members));
+  EXPECT_EQ(FleetProgress(fleet, waiting), "700 of 1000 nodes");
+  waiting = {3, 4, 999};
+  EXPECT_EQ(FleetProgress(fleet, waiting), "997 of 1000 nodes; waiting for gpu[1003-1004,1999]");
+  EXPECT_EQ(FleetProgress(fleet, {}), "1000 of 1000 nodes");
 }
 
 TEST_F(FleetTest, NobodyIsAskedOfAnEmptyFleet) {
