@@ -8,8 +8,13 @@
 // out. Farms and client share the machine.
 //
 //   cold   a new Fleet: channels, handshakes, GetNode, ListTargets
-//   warm   the next Run() of the same Fleet: ListTargets; not kept connections are made anew
-//   ps     the whole of `profctl --nodes ... ps --json`, from exec to exit, and its peak RSS
+//   warm   the next Run() of the same Fleet: ListTargets. Only up to 1,024 nodes: of larger fleets,
+//          most connections are made again, which costs what "cold" does
+//   ps     the whole of `profctl --nodes ... ps --json`, from exec to exit, with its peak RSS and
+//          its largest number of threads
+//
+// Wall time depends on how many cores the two sides share. CPU time per node is therefore printed
+// for each side: the client's says what a workstation needs.
 #include <grpcpp/grpcpp.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -21,13 +26,16 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <span>
 #include <sstream>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cli/base/flags.h"
@@ -44,6 +52,8 @@ namespace {
 
 constexpr int kTargetsPerNode = 8;
 constexpr int kMostPortsOfFarm = 1000;
+constexpr int kMostKept = 1024;
+constexpr int kWarmRuns = 3;
 
 [[noreturn]] void Die(const std::string& what) {
   std::fprintf(stderr, "profd_bench fleet: %s\n", what.c_str());
@@ -141,6 +151,7 @@ class Farm {
   Farm& operator=(const Farm&) = delete;
 
   const std::vector<int>& ports() const { return ports_; }
+  pid_t pid() const { return child_; }
 
  private:
   pid_t child_ = 0;
@@ -170,8 +181,69 @@ void AskAll(Fleet& fleet) {
       });
 }
 
-// Returns the peak of its resident memory, in MiB.
-double RunPs(const std::filesystem::path& node_file, const ClientTls& tls) {
+double MillisecondsOf(const timespec& time) {
+  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) / 1e6;
+}
+
+double MillisecondsOf(const timeval& time) {
+  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) / 1e3;
+}
+
+// CPU time that all threads of a process have had, in ms.
+double CpuTimeOf(pid_t process) {
+  clockid_t clock{};
+  timespec time{};
+  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) {
+    Die("cannot read a CPU clock");
+  }
+  return MillisecondsOf(time);
+}
+
+double CpuTimeOf(const std::vector<std::unique_ptr<Farm>>& farms) {
+  double sum = 0;
+  for (const std::unique_ptr<Farm>& farm : farms) sum += CpuTimeOf(farm->pid());
+  return sum;
+}
+
+int ThreadCountOf(pid_t process) {
+  std::ifstream file(StrCat("/proc/", process, "/status"));
+  std::string word;
+  while (file >> word) {
+    int count = 0;
+    if (word == "Threads:" && file >> count) return count;
+  }
+  return 0;  // It has ended.
+}
+
+// Samples the number of threads of a process while it lives.
+class ThreadSampler {
+ public:
+  explicit ThreadSampler(pid_t process)
+      : sampler_([this, process](const std::stop_token& stop) {
+          while (!stop.stop_requested()) {
+            peak_ = std::max(peak_, ThreadCountOf(process));
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          }
+        }) {}
+
+  int Stop() {
+    sampler_.request_stop();
+    sampler_.join();
+    return peak_;
+  }
+
+ private:
+  int peak_ = 0;
+  std::jthread sampler_;  // Last: it uses the above.
+};
+
+struct PsRun {
+  double cpu_ms = 0;
+  double peak_mib = 0;
+  int peak_threads = 0;
+};
+
+PsRun RunPs(const std::filesystem::path& node_file, const ClientTls& tls) {
   const char* build = std::getenv("PROFD_BUILD_DIR");
   const std::string profctl = StrCat(build == nullptr ? "build/release" : build, "/bin/profctl");
   const std::string nodes = StrCat("@", node_file.string());
@@ -184,23 +256,56 @@ double RunPs(const std::filesystem::path& node_file, const ClientTls& tls) {
     execl(profctl.c_str(), "profctl", "--nodes", nodes.c_str(), "ps", "--json", nullptr);
     std::_Exit(1);
   }
+  ThreadSampler threads(child);
   int status = 0;
   rusage usage{};
   if (wait4(child, &status, 0, &usage) != child || status != 0) Die("profctl failed");
-  return static_cast<double>(usage.ru_maxrss) / 1024;
+  return {.cpu_ms = MillisecondsOf(usage.ru_utime) + MillisecondsOf(usage.ru_stime),
+          .peak_mib = static_cast<double>(usage.ru_maxrss) / 1024,
+          .peak_threads = threads.Stop()};
 }
 
-double MillisecondsOf(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-      .count();
-}
+// What is measured of each round.
+struct Series {
+  std::vector<double> wall;
+  std::vector<double> client_cpu;
+  std::vector<double> farm_cpu;
 
-void Print(const char* what, const char* unit, std::vector<double> values) {
+  // `work` returns the client's CPU time.
+  void Measure(const std::vector<std::unique_ptr<Farm>>& farms,
+               const std::function<double()>& work) {
+    const double farms_before = CpuTimeOf(farms);
+    const auto begin = std::chrono::steady_clock::now();
+    client_cpu.push_back(work());
+    wall.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+            .count());
+    farm_cpu.push_back(CpuTimeOf(farms) - farms_before);
+  }
+
+  // The same for work in this process.
+  void MeasureHere(const std::vector<std::unique_ptr<Farm>>& farms,
+                   const std::function<void()>& work) {
+    Measure(farms, [&] {
+      const double before = CpuTimeOf(getpid());
+      work();
+      return CpuTimeOf(getpid()) - before;
+    });
+  }
+};
+
+double MedianOf(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  std::printf("%-6s median %8.1f %s, min %8.1f, max %8.1f (%zu rounds)\n", what,
-              values[values.size() / 2], unit, values.front(), values.back(), values.size());
+  return values[values.size() / 2];
+}
+
+void Print(const char* what, const Series& series, int nodes) {
+  const auto [least, most] = std::minmax_element(series.wall.begin(), series.wall.end());
+  std::printf(
+      "%-6s wall: median %8.1f ms, min %8.1f, max %8.1f (%zu runs); CPU per node, medians: client "
+      "%.3f ms, farms %.3f ms\n",
+      what, MedianOf(series.wall), *least, *most, series.wall.size(),
+      MedianOf(series.client_cpu) / nodes, MedianOf(series.farm_cpu) / nodes);
 }
 
 void Measure(int nodes, int64_t rounds) {
@@ -220,28 +325,38 @@ void Measure(int nodes, int64_t rounds) {
   const std::filesystem::path node_file = folder / "nodes.txt";
   {
     std::ofstream file(node_file);
-    for (const int port : ports) file << "localhost:" << port << "\n";
+    for (const int port : ports) file << "127.0.0.1:" << port << "\n";
   }
   const ClientTls tls{.ca_file = pki / "ca.crt",
                       .certificate_file = pki / "alice.crt",
                       .key_file = pki / "alice.key",
                       .server_name = ""};
 
-  std::vector<double> cold;
-  std::vector<double> warm;
-  std::vector<double> ps;
-  std::vector<double> memory;
+  Series cold;
+  Series warm;
+  Series ps;
+  PsRun most;
   for (int64_t round = 0; round < rounds; ++round) {
-    Fleet fleet(MembersOf(ports, tls));
-    cold.push_back(MillisecondsOf([&] { AskAll(fleet); }));
-    for (int i = 0; i < 3; ++i) warm.push_back(MillisecondsOf([&] { AskAll(fleet); }));
-    ps.push_back(MillisecondsOf([&] { memory.push_back(RunPs(node_file, tls)); }));
+    {
+      Fleet fleet(MembersOf(ports, tls));
+      const auto ask_all = [&] { AskAll(fleet); };
+      cold.MeasureHere(farms, ask_all);
+      for (int i = 0; i < (nodes > kMostKept ? 0 : kWarmRuns); ++i) {
+        warm.MeasureHere(farms, ask_all);
+      }
+    }
+    ps.Measure(farms, [&] {
+      const PsRun run = RunPs(node_file, tls);
+      most.peak_mib = std::max(most.peak_mib, run.peak_mib);
+      most.peak_threads = std::max(most.peak_threads, run.peak_threads);
+      return run.cpu_ms;
+    });
   }
   std::printf("%d nodes, %d targets each, mutual TLS\n", nodes, kTargetsPerNode);
-  Print("cold", "ms", cold);
-  Print("warm", "ms", warm);
-  Print("ps", "ms", ps);
-  Print("memory", "MiB", memory);
+  Print("cold", cold, nodes);
+  if (!warm.wall.empty()) Print("warm", warm, nodes);
+  Print("ps", ps, nodes);
+  std::printf("ps     at most %.1f MiB resident, %d threads\n", most.peak_mib, most.peak_threads);
 }
 
 }  // namespace
