@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <ctime>
 #include <deque>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -24,11 +26,15 @@ namespace {
 constexpr size_t kStackBytes = size_t{512} << 10;
 // A handshake and its buffers are some 250 KB while they last.
 constexpr size_t kMostAtOnce = 256;
-// Larger fleets are asked over connections that end with the answer.
+// Enough while calls are short; each further thread costs CPU time (fleet.h).
+constexpr size_t kFirstThreads = 16;
+constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
+// Further connections end with the answer.
 constexpr size_t kMostKept = 1024;
-// Below this many members the usual limit of open files will do.
-constexpr size_t kFewMembers = 100;
-constexpr rlim_t kFilesPerMember = 4;
+// Open files of the program without its connections, and those of a connection while it is made:
+// its socket, and those that look up the name. One that is there is one.
+constexpr size_t kOtherFiles = 64;
+constexpr size_t kFilesToConnect = 4;
 
 // A thread with a small stack; joined when destroyed.
 class SmallThread {
@@ -55,14 +61,17 @@ class SmallThread {
   bool started_ = false;
 };
 
-// A connection is a few descriptors, and many users have 1024.
-void AllowMoreFiles(size_t member_count) {
+// Raises the limit of open files as far as the user may, if the fleet needs it: many users have
+// 1024. Returns what it is then.
+size_t AllowFiles(size_t wanted) {
   rlimit limit{};
-  if (member_count <= kFewMembers || getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const rlim_t wanted = 256 + kFilesPerMember * member_count;
-  if (limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min(wanted, limit.rlim_max);
-  setrlimit(RLIMIT_NOFILE, &limit);
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
+  if (limit.rlim_cur < wanted) {
+    rlimit raised = limit;
+    raised.rlim_cur = std::min<rlim_t>(wanted, limit.rlim_max);
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  return std::min<rlim_t>(limit.rlim_cur, wanted);
 }
 
 // Results in the order in which they come.
@@ -78,10 +87,13 @@ class ResultQueue {
     results_.push_back(std::move(result));
   }
 
-  Result Pop() {
+  // nullopt: none came within `timeout`.
+  std::optional<Result> Pop(absl::Duration timeout) {
     const absl::MutexLock lock(&mu_);
-    mu_.Await(absl::Condition(
-        +[](std::deque<Result>* results) { return !results->empty(); }, &results_));
+    const auto has_results = +[](std::deque<Result>* results) { return !results->empty(); };
+    if (!mu_.AwaitWithTimeout(absl::Condition(has_results, &results_), timeout)) {
+      return std::nullopt;
+    }
     Result result = std::move(results_.front());
     results_.pop_front();
     return result;
@@ -92,16 +104,60 @@ class ResultQueue {
   std::deque<Result> results_ ABSL_GUARDED_BY(mu_);
 };
 
+absl::Status NoThread() {
+  return absl::ResourceExhaustedError(
+      "this machine has no thread for it; ask fewer nodes at once, or raise the limit of processes "
+      "(`ulimit -u`)");
+}
+
+absl::Status NoFiles() {
+  return absl::ResourceExhaustedError(
+      "the limit of open files is too low to ask so many nodes at once; name fewer nodes, or raise "
+      "it (`ulimit -n`)");
+}
+
+// Whether this process has used less than half of the machine's cores since the last question.
+class IdleCores {
+ public:
+  bool Are() {
+    const absl::Duration now = Clock::Real().Monotonic();
+    const absl::Duration used = CpuTime();
+    const double busy_cores = absl::FDivDuration(used - used_, now - asked_);
+    asked_ = now;
+    used_ = used;
+    return busy_cores < std::max(1U, std::thread::hardware_concurrency()) / 2.0;
+  }
+
+ private:
+  static absl::Duration CpuTime() {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return absl::DurationFromTimespec(time);
+  }
+
+  absl::Duration asked_ = Clock::Real().Monotonic();
+  absl::Duration used_ = CpuTime();
+};
+
 }  // namespace
 
 class Fleet::Impl {
  public:
+  // How many connections the limit of open files has room for.
+  struct Room {
+    size_t together;  // All made at once.
+    size_t at_once = kMostAtOnce;
+    size_t kept = kMostKept;
+  };
+
   explicit Impl(std::vector<Member> members)
-      : members_(std::move(members)), daemons_(members_.size()), was_let_go_(members_.size()) {
-    AllowMoreFiles(members_.size());
-  }
+      : members_(std::move(members)),
+        room_(RoomFor(members_.size())),
+        daemons_(members_.size()),
+        was_let_go_(members_.size()) {}
 
   const std::vector<Member>& members() const { return members_; }
+  const Room& room() const { return room_; }
 
   DaemonClient* connection(size_t member) {
     {
@@ -121,20 +177,32 @@ class Fleet::Impl {
     }
   }
 
-  // On the thread of that member.
-  absl::Status RunOne(size_t member, absl::Time deadline, bool may_keep,
+  // On any thread. `must_keep`: the connection, also if it is one too many.
+  absl::Status RunOne(size_t member, absl::Time deadline, bool must_keep,
                       absl::FunctionRef<absl::Status(size_t, DaemonClient&)> work) {
     absl::Status status = Work(member, deadline, work);
     // What was lost is made anew: a channel in its back-off would fail the next call untried.
     if (ReasonOf(status) == kNoDaemonReason) {
       Forget(member, /*may_return=*/false);
-    } else if (!may_keep) {
+    } else if (!must_keep && HasTooMany()) {
       Forget(member, /*may_return=*/true);
     }
     return status;
   }
 
  private:
+  static Room RoomFor(size_t member_count) {
+    const size_t wanted = kOtherFiles + kFilesToConnect * member_count;
+    const size_t files = AllowFiles(wanted);
+    Room room = {.together = files > kOtherFiles ? files - kOtherFiles : 1};
+    if (files == wanted) return room;
+    // Half of the files for connections that are being made, half for those that are kept.
+    const size_t half = (room.together + 1) / 2;
+    room.at_once = std::clamp(half / kFilesToConnect, size_t{1}, kMostAtOnce);
+    room.kept = std::min(half, kMostKept);
+    return room;
+  }
+
   absl::Status Work(size_t member, absl::Time deadline,
                     absl::FunctionRef<absl::Status(size_t, DaemonClient&)> work) {
     std::shared_ptr<DaemonClient> daemon = Kept(member);
@@ -160,23 +228,32 @@ class Fleet::Impl {
   bool Keep(size_t member, const std::shared_ptr<DaemonClient>& daemon) {
     const absl::MutexLock lock(&mu_);
     if (aborted_) return false;
+    if (daemons_[member] == nullptr) ++connection_count_;
     daemons_[member] = daemon;
     return true;
   }
 
+  bool HasTooMany() {
+    const absl::MutexLock lock(&mu_);
+    return connection_count_ > room_.kept;
+  }
+
   void Forget(size_t member, bool may_return) {
-    std::shared_ptr<DaemonClient> last;  // Ends behind the lock.
+    std::shared_ptr<DaemonClient> last;  // Ends after the lock is released.
     const absl::MutexLock lock(&mu_);
     was_let_go_[member] = may_return;
+    if (daemons_[member] != nullptr) --connection_count_;
     last.swap(daemons_[member]);
   }
 
   const std::vector<Member> members_;
+  const Room room_;
 
   absl::Mutex mu_;
   bool aborted_ ABSL_GUARDED_BY(mu_) = false;
   // shared_ptr: that of a member is used by its thread, and by Abort().
   std::vector<std::shared_ptr<DaemonClient>> daemons_ ABSL_GUARDED_BY(mu_);
+  size_t connection_count_ ABSL_GUARDED_BY(mu_) = 0;  // Those of `daemons_` that are not null.
   // Its connection ended with the answer, because there are too many.
   std::vector<bool> was_let_go_ ABSL_GUARDED_BY(mu_);
 };
@@ -201,7 +278,7 @@ void Fleet::Run(absl::Duration deadline,
 void Fleet::RunOn(const std::vector<size_t>& chosen, absl::Duration deadline,
                   absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work,
                   absl::FunctionRef<void(size_t member, const absl::Status& status)> on_done) {
-  RunThreads(/*is_one_each=*/chosen.size() <= kMostAtOnce, chosen, deadline, work, on_done);
+  RunThreads(/*is_one_each=*/false, chosen, deadline, work, on_done);
 }
 
 void Fleet::RunTogether(
@@ -219,7 +296,7 @@ void Fleet::RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl
     Fleet::Impl& impl;
     const std::vector<size_t>& chosen;
     absl::Duration deadline;
-    bool may_keep;
+    bool must_keep;
     absl::FunctionRef<absl::Status(size_t, DaemonClient&)> work;
     ResultQueue results;
     std::atomic<size_t> next = 0;
@@ -229,35 +306,49 @@ void Fleet::RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl
       for (size_t i = run.next++; i < run.chosen.size(); i = run.next++) {
         const size_t member = run.chosen[i];
         run.results.Push({member, run.impl.RunOne(member, Clock::Real().Now() + run.deadline,
-                                                  run.may_keep, run.work)});
+                                                  run.must_keep, run.work)});
       }
       return nullptr;
     }
   };
-  const size_t thread_count = is_one_each ? chosen.size() : kMostAtOnce;
+  const Impl::Room& room = impl_->room();
+  const size_t most = std::min(chosen.size(), is_one_each ? room.together : room.at_once);
   Run run = {.impl = *impl_,
              .chosen = chosen,
              .deadline = deadline,
-             .may_keep = is_one_each || members().size() <= kMostKept,
+             .must_keep = is_one_each,
              .work = work,
              .results = {}};
-  std::vector<SmallThread> threads(thread_count);  // Last: they use all of the above.
+  std::vector<SmallThread> threads(most);  // Last: they use all of the above.
   size_t started = 0;
-  while (started < thread_count && threads[started].Start(&Run::Main, &run)) ++started;
+  const auto start_threads = [&](size_t count) {
+    while (started < count && threads[started].Start(&Run::Main, &run)) ++started;
+    return started == count;
+  };
+  const bool has_threads = start_threads(is_one_each ? most : std::min(most, kFirstThreads));
   size_t left = chosen.size();
-  // Members that no thread will take.
-  if (started < thread_count && (is_one_each || started == 0)) {
-    for (size_t i = run.next++; i < chosen.size(); i = run.next++) {
-      on_done(chosen[i],
-              absl::ResourceExhaustedError(
-                  "this machine has no thread for it; ask fewer nodes at once, or raise the limit "
-                  "of processes (`ulimit -u`)"));
+  // Members that no thread will take; each of the threads takes one.
+  const size_t too_many = is_one_each || started == 0 ? chosen.size() - started : 0;
+  for (size_t n = 0; n < too_many; ++n) {
+    const size_t i = run.next++;
+    if (i >= chosen.size()) break;
+    on_done(chosen[i], has_threads ? NoFiles() : NoThread());
+    --left;
+  }
+  IdleCores idle_cores;
+  absl::Duration next_look = Clock::Real().Monotonic() + kLookInterval;
+  bool may_grow = has_threads;
+  while (left > 0) {
+    may_grow = may_grow && started < most && run.next < chosen.size();
+    const absl::Duration patience =
+        may_grow ? next_look - Clock::Real().Monotonic() : absl::InfiniteDuration();
+    if (const auto result = run.results.Pop(patience)) {
+      on_done(result->member, result->status);
       --left;
     }
-  }
-  for (; left > 0; --left) {
-    const ResultQueue::Result result = run.results.Pop();
-    on_done(result.member, result.status);
+    if (!may_grow || Clock::Real().Monotonic() < next_look) continue;
+    next_look = Clock::Real().Monotonic() + kLookInterval;
+    if (idle_cores.Are()) may_grow = start_threads(std::min(most, 2 * started));
   }
 }
 

@@ -45,8 +45,9 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
 
 // `in`: -1: /dev/null.
 pid_t Spawn(const std::vector<std::string>& arguments, const Environment& environment, int in,
-            int out, int err) {
-  std::vector<std::string> words = {ProfctlPath()};
+            int out, int err, const std::vector<std::string>& launcher = {}) {
+  std::vector<std::string> words = launcher;
+  words.push_back(ProfctlPath());
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = EnvironmentOf(environment);
   posix_spawn_file_actions_t actions;
@@ -100,9 +101,10 @@ std::string ReadAll(int fd, Keys keys = {}) {
 }  // namespace
 
 ProfctlProcess::ProfctlProcess(const std::vector<std::string>& arguments,
-                               const Environment& environment)
+                               const Environment& environment,
+                               const std::vector<std::string>& launcher)
     : out_(memfd_create("stdout", MFD_CLOEXEC)), err_(memfd_create("stderr", MFD_CLOEXEC)) {
-  pid_ = Spawn(arguments, environment, -1, out_, err_);
+  pid_ = Spawn(arguments, environment, -1, out_, err_, launcher);
 }
 
 ProfctlProcess::~ProfctlProcess() {
@@ -127,8 +129,9 @@ RunResult ProfctlProcess::Wait() {
   return result;
 }
 
-RunResult RunProfctl(const std::vector<std::string>& arguments, const Environment& environment) {
-  return ProfctlProcess(arguments, environment).Wait();
+RunResult RunProfctl(const std::vector<std::string>& arguments, const Environment& environment,
+                     const std::vector<std::string>& launcher) {
+  return ProfctlProcess(arguments, environment, launcher).Wait();
 }
 
 RunResult RunOnTerminal(const std::vector<std::string>& arguments, Environment environment,

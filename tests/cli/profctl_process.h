@@ -18,10 +18,12 @@ struct RunResult {
 
 using Environment = std::map<std::string, std::string>;
 
-// Runs until Wait(). Its environment holds nothing of profctl's but what is given.
+// Runs until Wait(). Its environment holds nothing of profctl's but what is given. `launcher`: the
+// program that starts it, and the arguments of that before profctl and its own.
 class ProfctlProcess {
  public:
-  ProfctlProcess(const std::vector<std::string>& arguments, const Environment& environment);
+  ProfctlProcess(const std::vector<std::string>& arguments, const Environment& environment,
+                 const std::vector<std::string>& launcher = {});
   ~ProfctlProcess();
   ProfctlProcess(const ProfctlProcess&) = delete;
   ProfctlProcess& operator=(const ProfctlProcess&) = delete;
@@ -35,7 +37,8 @@ class ProfctlProcess {
   int err_ = -1;
 };
 
-RunResult RunProfctl(const std::vector<std::string>& arguments, const Environment& environment);
+RunResult RunProfctl(const std::vector<std::string>& arguments, const Environment& environment,
+                     const std::vector<std::string>& launcher = {});
 
 // What is typed, once the terminal shows `after`.
 struct Keys {

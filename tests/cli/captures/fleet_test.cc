@@ -121,6 +121,50 @@ TEST_F(FleetTest, AllRunAtTheSameTime) {
   EXPECT_EQ(arrived, 3);
 }
 
+// More than there are threads at first.
+TEST_F(FleetTest, MembersThatAreSlowToAnswerDoNotHoldUpTheOthers) {
+  constexpr size_t kMembers = 100;
+  std::vector<Fleet::Member> members;
+  members.reserve(kMembers);
+  for (size_t i = 0; i < kMembers; ++i) {
+    members.push_back(
+        MemberAt(StrCat("node", i), (folder_ / StrCat("node", i % 3) / "control.sock").string()));
+  }
+  Fleet fleet(std::move(members));
+  absl::Mutex mu;
+  size_t arrived = 0;
+  const auto all_arrived = [&] { return arrived == kMembers; };
+  const auto statuses = Run(fleet, [&](size_t, DaemonClient&) {
+    const absl::MutexLock lock(&mu);
+    ++arrived;
+    mu.AwaitWithTimeout(absl::Condition(&all_arrived), absl::Seconds(60));
+    return all_arrived() ? absl::OkStatus() : absl::DeadlineExceededError("not all were asked");
+  });
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(FleetTest, OfAVeryLargeFleetAThousandConnectionsAreKept) {
+  constexpr size_t kMembers = 1100;
+  std::vector<Fleet::Member> members;
+  members.reserve(kMembers);
+  for (size_t i = 0; i < kMembers; ++i) {
+    members.push_back(
+        MemberAt(StrCat("node", i), (folder_ / StrCat("node", i % 3) / "control.sock").string()));
+  }
+  Fleet fleet(std::move(members));
+  std::vector<std::atomic<const DaemonClient*>> first(kMembers);
+  std::atomic<size_t> kept = 0;
+  Run(fleet, [&](size_t member, DaemonClient& daemon) {
+    first[member] = &daemon;
+    return absl::OkStatus();
+  });
+  Run(fleet, [&](size_t member, DaemonClient& daemon) {
+    if (first[member] == &daemon) ++kept;
+    return daemon.ListTargets().status();
+  });
+  EXPECT_GT(kept, 700U);
+}
+
 // More members than are asked at once, of which some do not answer.
 TEST_F(FleetTest, EveryMemberOfALargeFleetIsDoneOnce) {
   std::vector<Fleet::Member> members;
@@ -207,6 +251,18 @@ TEST_F(FleetTest, AbortEndsWhatRunsAndAllLaterCalls) {
   EXPECT_EQ(Run(fleet, nothing)[0].code(), absl::StatusCode::kCancelled);
   aborter.join();
   EXPECT_EQ(Run(fleet, nothing)[0].code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(FleetTest, ALowLimitOfOpenFilesIsKeptTo) {
+  std::string nodes;
+  for (int i = 0; i < 200; ++i) {
+    StrAppend(&nodes, i == 0 ? "" : ",", "n", i, "=",
+              (folder_ / StrCat("node", i % 3) / "control.sock").string());
+  }
+  const RunResult result = RunProfctl({"--nodes", nodes, "ps"}, {},
+                                      {"/bin/sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"});
+  EXPECT_EQ(result.exit_code, kExitDone);
+  EXPECT_EQ(result.err, "");
 }
 
 TEST_F(FleetTest, ProgressNamesTheLastNodesOnly) {
