@@ -1,28 +1,27 @@
 """Who can exhaust what of a node's profd, and what happens then.
 
-Each row of the table is one test: an unprivileged user takes as much as it gets of one resource,
-and root or another user must still be served. `exhaustion_test.py --table` prints the table.
+Each test is of one resource: an unprivileged user takes as much as it gets of it, and root or another
+user must still be served. The table is in daemon/access/SECURITY.md; `exhaustion_test.py --table` runs
+the tests of all its rows and prints how each went (exhaustion_table.py).
 
-How do I add a row?  A method with @row(who, what, then, flags): the attack, then what others must
-still get. Keep it to seconds, and wait for events (`self.await_used`).
+How do I add a resource?  A method with @daemon(flags): the attack, then what others must still get; and a
+row of the table that names it. Keep it to seconds, and wait for events (`self.await_used`).
 """
 
 import subprocess
 import sys
 
+import exhaustion_table
 import harness
 import import_test
 
 OTHER = 65533  # A second ordinary user.
 
 
-def row(who, what, then, flags=(), **attributes):
-    """Makes a method a row of the table; `flags` are those of its daemon, `attributes` its
-    memory_max_bytes or disk_bytes."""
+def daemon(*flags):
+    """Sets the flags of a test's daemon."""
     def mark(method):
-        method.row = (who, what, then)
         method.flags = flags
-        method.attributes = attributes
         return method
     return mark
 
@@ -73,14 +72,11 @@ for pid in children:
 class ExhaustionTest(harness.EndToEndTest):
 
     def setUp(self):
-        method = getattr(self, self._testMethodName)
-        self.flags = method.flags
-        for name, value in method.attributes.items():
-            setattr(self, name, value)
+        self.flags = getattr(getattr(self, self._testMethodName), 'flags', ())
         super().setUp()
         self.need_uid(harness.NOBODY)
 
-    # ---- what rows use ----
+    # ---- what tests use ----
 
     def quota(self, name, as_uid=None):
         result = self.daemon.ctl('node', '--quotas', '--json', as_uid=as_uid)
@@ -118,12 +114,12 @@ class ExhaustionTest(harness.EndToEndTest):
             return process.stdout.readline().split() if command.startswith('hello') else None
         return ask
 
-    # ---- the table ----
+    # ---- tests ----
 
-    @row('a user that registers processes', 'targets',
-         'root registers its own; when a second user asks, the first gets no more',
-         flags=['--max-targets', '16'])
+    @daemon('--max-targets', '16')
     def test_targets(self):
+        """A user registers processes. Root registers its own; when a second user asks, the first gets no
+        more."""
         greedy, other = self.targets_of(harness.NOBODY), self.targets_of(OTHER)
         self.assertEqual(greedy('hello 16'), [b'registered', b'11', b'refused', b'5'])  # Floor: 3.
         self.target()  # Root's.
@@ -135,11 +131,10 @@ class ExhaustionTest(harness.EndToEndTest):
         self.assertEqual(greedy('hello 1'), [b'registered', b'0', b'refused', b'1'])
         self.assertEqual(other('hello 1'), [b'registered', b'1', b'refused', b'0'])
 
-    @row('a user with one long capture', 'capture memory',
-         "root's captures run; the user's next one is refused, naming quota and holder; another "
-         "user's runs",
-         flags=['--max-capture-memory', '72MiB'])
+    @daemon('--max-capture-memory', '72MiB')
     def test_capture_memory(self):
+        """A user has one long capture. Root's captures run; the user's next one is refused, naming quota and
+        holder; another user's runs."""
         target, second = (self.target(as_uid=harness.NOBODY) for _ in range(2))
         self.trace('--pid', target.pid, '--duration', '1h', '--timeout', '2h', '--buffer', '32MiB',
                    as_uid=harness.NOBODY)
@@ -152,9 +147,9 @@ class ExhaustionTest(harness.EndToEndTest):
         self.assert_root_captures('--buffer', '16MiB')
         self.assert_captures('--buffer', '4MiB', as_uid=OTHER)
 
-    @row('a user with many captures', 'live captures', "root's captures run",
-         flags=['--max-live-captures', '2'])
+    @daemon('--max-live-captures', '2')
     def test_live_captures(self):
+        """A user has many captures. Root's run."""
         target, second = (self.target(as_uid=harness.NOBODY) for _ in range(2))
         self.trace('--pid', target.pid, '--duration', '1h', '--timeout', '2h', '--buffer', '1MiB',
                    as_uid=harness.NOBODY)
@@ -175,9 +170,9 @@ class ExhaustionTest(harness.EndToEndTest):
         self.assertEqual(result.status, harness.DONE, result.err)
         self.assertEqual(result.json['state'], 'COMPLETE')
 
-    @row('a user with 300 calls in flight, again and again', 'waiting calls',
-         'everybody else is answered; of the user at most 32 calls wait')
     def test_waiting_calls(self):
+        """A user has 300 calls in flight, again and again. All others are answered; of the user at most 32
+        calls wait."""
         greedy = self.greedy('calls', 300, 6)
         for _ in range(3):
             for uid in (None, OTHER):
@@ -186,9 +181,9 @@ class ExhaustionTest(harness.EndToEndTest):
         out, _ = greedy.communicate(timeout=harness.PATIENCE_S)
         self.assertIn(b'OK', out)
 
-    @row('a user that opens imports and sends nothing', 'imports',
-         'root imports; the places are free again when they are too slow')
     def test_imports(self):
+        """A user opens imports and sends nothing. Root imports; the places are free again when they are too
+        slow."""
         imports = self.quota('imports')
         self.greedy('imports', imports['capacity'])
         self.await_used('imports', f'uid:{harness.NOBODY}',
@@ -198,10 +193,9 @@ class ExhaustionTest(harness.EndToEndTest):
         imported = self.daemon.ctl('import', trace)
         self.assertEqual(imported.status, harness.DONE, imported.err)
 
-    @row('a user with captures, schedules, and many calls',
-         'storage, schedules, and rows of the audit log',
-         'they are charged to it: files and records, deleted schedules, and each row')
     def test_what_stays_is_charged(self):
+        """Storage, schedules, and rows of the audit log are charged to their user: files and records, deleted
+        schedules, and each row."""
         nobody = f'uid:{harness.NOBODY}'
         target = self.target(as_uid=harness.NOBODY)
         target.do('train 1')
@@ -226,9 +220,8 @@ class ExhaustionTest(harness.EndToEndTest):
         self.assertEqual(self.used('schedules', nobody), 1, 'counted again at the start')
         self.assertGreaterEqual(self.used('stored-bytes', nobody), record_alone)
 
-    @row('a user that asks who uses what', "names of others' jobs",
-         'it sees totals and its own use; root sees all')
     def test_quotas_of_others_stay_private(self):
+        """A user that asks for quotas sees totals and its own use; root sees all."""
         self.targets_of(harness.NOBODY)('hello 2')
         self.targets_of(OTHER)('hello 1')
 
@@ -245,16 +238,7 @@ class ExhaustionTest(harness.EndToEndTest):
         self.assertIn('capture-memory', text.out)
 
 
-def print_table():
-    print('| Who | Exhausts | What happens then |\n| --- | --- | --- |')
-    for name in dir(ExhaustionTest):
-        method = getattr(ExhaustionTest, name)
-        if hasattr(method, 'row'):
-            print('| ' + ' | '.join(method.row) + ' |')
-
-
 if __name__ == '__main__':
     if sys.argv[1:] == ['--table']:
-        print_table()
-    else:
-        harness.main()
+        sys.exit(0 if exhaustion_table.walk() else 1)
+    harness.main()
