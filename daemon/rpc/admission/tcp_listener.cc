@@ -21,6 +21,8 @@
 namespace profd::rpc {
 namespace {
 
+constexpr size_t kMaxArrivals = 4096;
+
 struct Address {
   sockaddr_storage storage{};
   socklen_t size = sizeof(sockaddr_storage);
@@ -181,6 +183,14 @@ void TcpListener::Admit(UniqueFd connection) {
   Address peer;
   if (getpeername(connection.get(), peer.get(), &peer.size) != 0) return;  // Gone already.
   const Name name = NameOf(peer);
+  if (!TakeArrival(name.host)) {
+    if (const auto n = refusals_.Allow()) {
+      LogWarning(StrCat(address(), ": more than ", static_cast<int64_t>(limits_.max_new_per_second),
+                        " new connections per second without calls, refused ", name.host, " (", *n,
+                        " more)"));
+    }
+    return;
+  }
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   if (!watched.valid()) return;
   const int watched_fd = watched.get();
@@ -199,6 +209,28 @@ void TcpListener::Admit(UniqueFd connection) {
   if (!loop_->Watch(watched_fd).ok()) return ConnectionEnded(watched_fd);
   if (relief_->mark_bytes() != 0) ObserveReceives(connection.get(), meter);
   on_connection_(std::move(connection));
+}
+
+bool TcpListener::TakeArrival(const std::string& address) {
+  const absl::Duration now = limits_.clock->Monotonic();
+  const absl::MutexLock lock(&mu_);
+  if (arrivals_.size() >= kMaxArrivals && !arrivals_.contains(address)) {
+    // After that time they may have as many as at first.
+    const double full_s = limits_.max_new_at_once / limits_.max_new_per_second;
+    std::erase_if(arrivals_, [now, full_s](const auto& entry) {
+      return absl::ToDoubleSeconds(now - entry.second.filled) > full_s;
+    });
+  }
+  const auto [it, is_new] = arrivals_.try_emplace(address);
+  Arrivals& arrivals = it->second;
+  const double filled = is_new ? limits_.max_new_at_once
+                               : arrivals.left + (absl::ToDoubleSeconds(now - arrivals.filled) *
+                                                  limits_.max_new_per_second);
+  arrivals.left = std::min(filled, limits_.max_new_at_once);
+  arrivals.filled = now;
+  if (arrivals.left < 1) return false;
+  arrivals.left -= 1;
+  return true;
 }
 
 bool TcpListener::Enter(Connection connection) {
@@ -273,7 +305,11 @@ absl::Status TcpListener::Claim(std::string_view grpc_peer, const std::string& p
     ASSIGN_OR_RETURN(place, limits_.ledger->Reserve(quota::RemotePrincipal(principal),
                                                     quota::Resource::kRemoteConnections, 1));
   }
-  if (connection.principal.empty()) CountDown(count_by_address_, connection.address);
+  if (connection.principal.empty()) {
+    CountDown(count_by_address_, connection.address);
+    const auto arrivals = arrivals_.find(connection.address);
+    if (arrivals != arrivals_.end()) arrivals->second.left += 1;
+  }
   connection.place = std::move(place);
   connection.principal = principal;
   return absl::OkStatus();

@@ -7,6 +7,9 @@
 // oldest one that has not made a call (of the same address, at that address's limit). Connections
 // that have made a call are never closed for a new one.
 //
+// An address whose connections make no calls gets 200 new ones a second: the others are closed
+// before they cost a TLS handshake. A connection that makes a call gives its share back.
+//
 // While profd uses too much memory, the connection that received most ends, whatever it did; while
 // it uses a quarter more than that, all but small ones do (memory_relief.h).
 //
@@ -28,6 +31,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/log.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/quota/ledger.h"
@@ -49,9 +54,12 @@ class TcpListener {
   struct Limits {
     int64_t max_connections = 1024;
     int64_t max_connections_per_address = 256;  // Of those that made no call yet.
+    double max_new_per_second = 200;            // Of one address; of those that make no call.
+    double max_new_at_once = 400;
     // Counts the connections of each principal from its first call on, and says how many it may
     // have; must outlive the listener. nullptr: any number.
     quota::Ledger* ledger = nullptr;
+    Clock* clock = &Clock::Real();  // Must outlive the listener.
   };
   // Gets the connection's descriptor, which it then owns.
   using OnConnection = std::function<void(UniqueFd)>;
@@ -97,9 +105,16 @@ class TcpListener {
     std::shared_ptr<ReceivedMeter> meter;
   };
 
+  // How many new connections of an address there may be now.
+  struct Arrivals {
+    double left = 0;
+    absl::Duration filled;  // When `left` was right.
+  };
+
   TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits, MemoryRelief::Options memory);
   void CloseLargestIfNeeded();
   void Admit(UniqueFd connection);
+  bool TakeArrival(const std::string& address);
   // False: at a limit, and no connection gives way.
   bool Enter(Connection connection);
   // Closes the oldest connection without a call, of `address` unless empty. False: there is none.
@@ -118,6 +133,7 @@ class TcpListener {
   std::map<std::string, int, std::less<>> by_grpc_peer_ ABSL_GUARDED_BY(mu_);
   // Of those without a principal.
   std::map<std::string, int64_t> count_by_address_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Arrivals> arrivals_ ABSL_GUARDED_BY(mu_);  // By address.
   int64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
   const std::unique_ptr<AcceptLoop> loop_;  // Last: its thread uses the rest.
 };

@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "daemon/base/reason.h"
 #include "daemon/quota/ledger.h"
+#include "tests/fakes/fake_clock.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd::rpc {
@@ -180,6 +181,30 @@ TEST_F(TcpListenerTest, IdleConnectionsOfOneAddressLockNobodyOut) {
     held.push_back(Admitted());
     ASSERT_THAT(listener_->Claim(peer, "cn:alice"), IsOk());
   }
+}
+
+TEST_F(TcpListenerTest, NewConnectionsThatMakeNoCallsAreLimitedPerSecond) {
+  FakeClock clock;
+  Start({.max_new_per_second = 2, .max_new_at_once = 3, .clock = &clock});
+  std::vector<UniqueFd> held;
+  const auto is_admitted = [&] {
+    held.push_back(Connect());
+    held.push_back(Admitted());
+    return !HasHungUp(held[held.size() - 2]);
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(is_admitted());
+  EXPECT_TRUE(IsHungUp(Connect()));
+  // A caller is not counted once it calls.
+  ASSERT_THAT(listener_->Claim(GrpcPeerOf(held[0]), "cn:alice"), IsOk());
+  EXPECT_TRUE(is_admitted());
+  EXPECT_TRUE(IsHungUp(Connect()));
+  clock.Advance(absl::Seconds(1));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(is_admitted());
+  EXPECT_TRUE(IsHungUp(Connect()));
+  clock.Advance(absl::Hours(1));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(is_admitted());
+  EXPECT_TRUE(IsHungUp(Connect()));
+  listener_->Stop();
 }
 
 TEST_F(TcpListenerTest, ConnectionsThatHaveMadeACallAreNotReplaced) {
