@@ -2,25 +2,23 @@
 
     PROFD_BUILD_DIR=build/release /usr/bin/python3 tests/bench/attack_bench.py [--calls N] [NAME...]
 
-Per attack: N calls each (default 100) of a user who is not the attacker: `profctl node`, arming
-(start of `profctl trace` to armed), and `profctl ops` of a capture of 1 million events (--events).
-All attackers are one user's and share the last CPU of this machine. profd has 512 MiB, where a
-memory cgroup can be made and profd is built without a sanitizer. Ends with 1 if profd did.
+--help lists the attacks (attackers.py). Each has a daemon of its own. In turns, for --calls (100) rounds
+and as long as the attack is to last, but at most --most-seconds (60): `profctl node`, arming (start of
+`profctl trace` to armed), and `profctl ops` of a capture of 1 million events (--events), of a user who
+is not the attacker. All attackers are one user's and share the last CPU of this machine. profd has
+512 MiB (1 GiB for attacks over TCP), where a memory cgroup can be made and profd is built without a
+sanitizer.
 
-  none        for comparison
-  resets      6 processes begin HTTP/2 calls on control.sock and reset them
-  tcp         the same on the plaintext port, where frames are not counted
-  calls       300 ListAudit calls in flight
-  silent      2 processes open connections to agent.sock and say nothing
-  scrapes     2 processes ask for /metrics byte by byte, on as many connections as they get
-  imports     6 processes import a trace of the attacker's capture
-  reports     6 processes ask for reports of the attacker's capture, which is as large
+Each row: median and 99th percentile of each call in seconds; calls that failed; the peak of the cgroup
+(with files in the page cache) and of profd's resident memory; CPU time of profd in percent of one
+core; load of the machine. Ends with 1 if profd ended or attackers did.
 """
 
 import argparse
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -30,62 +28,11 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / 'e2e'))
 import harness  # noqa: E402
-from hostile_socket_test import RAPID_RESET  # noqa: E402
+from attackers import ATTACKS  # noqa: E402
 from observe_test import free_port  # noqa: E402
-from remote_test import Port  # noqa: E402
+from remote_test import Port, make_pki  # noqa: E402
 
 ATTACKER, USER = harness.NOBODY, 65533
-FOREVER_S = '86400'
-
-# Opens connections and replaces those that are closed.
-SILENT = r'''
-import select, socket, sys
-held = {}
-poll = select.poll()
-while True:
-    while len(held) < 200:
-        peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        peer.connect(sys.argv[1])
-        held[peer.fileno()] = peer
-        poll.register(peer, select.POLLIN | select.POLLHUP)
-    for number, _ in poll.poll():
-        poll.unregister(number)
-        held.pop(number).close()
-'''
-
-# Sends its requests byte by byte, and connects again when it is thrown out.
-SCRAPES = r'''
-import socket, sys, time
-held = []
-while True:
-    while len(held) < 40:
-        peer = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
-        peer.setblocking(False)
-        held.append([peer, iter(b'GET /metrics HTTP/1.1\r\nHost: x\r\nX: ' + 10000 * b'x')])
-    for each in list(held):
-        try:
-            each[0].send(bytes([next(each[1])]))
-        except BlockingIOError:
-            pass
-        except (OSError, StopIteration):
-            each[0].close()
-            held.remove(each)
-    time.sleep(0.01)
-'''
-
-IMPORTS = r'''
-import subprocess, sys
-while True:
-    subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-'''
-
-# Asks again and again, each time for another number of rows: profd keeps its answers.
-REPORTS = r'''
-import itertools, os, subprocess, sys
-for rows in itertools.count(1 + 1_000_000 * os.getpid()):
-    subprocess.run([*sys.argv[1:], '--limit', str(rows)], stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL)
-'''
 
 
 class Failed(Exception):
@@ -95,8 +42,10 @@ class Failed(Exception):
 class Stage:
     """A daemon, and one stored capture of `event_count` events for each user."""
 
-    def __init__(self, event_count):
+    def __init__(self, event_count, memory_bytes, certificates):
         self.event_count = event_count
+        self.memory_bytes = memory_bytes
+        self.certificates = certificates
 
     def __enter__(self):
         self.rows = 0
@@ -105,17 +54,18 @@ class Stage:
         self.stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.folder.chmod(0o755)
         self.metrics_port = free_port()
+        tls = [] if self.certificates is None else [
+            '--listen', '127.0.0.1:0', '--tls-cert', self.certificates / 'gpu001.crt',
+            '--tls-key', self.certificates / 'gpu001.key', '--tls-ca', self.certificates / 'ca.crt']
         self.daemon = harness.Daemon(self.folder, '--plaintext-listen', '127.0.0.1:0',
-                                     '--metrics-listen', f'127.0.0.1:{self.metrics_port}')
+                                     '--metrics-listen', f'127.0.0.1:{self.metrics_port}', *tls)
+        self.socket_dir = self.daemon.socket_dir
         self.memory = self._limit_memory()
         self.stack.callback(self.daemon.stop)
         self.daemon.start()
         self.target = self._target(USER)
-        self.captures = {uid: self._capture(uid) for uid in (ATTACKER, USER)}
+        self.attackers_capture, self.users_capture = map(self._capture, (ATTACKER, USER))
         self.target.do('train 1')
-        self.trace = self.folder / 'attackers.json'
-        self.daemon.ctl('export', self.captures[ATTACKER], '-o', self.trace)
-        self.trace.chmod(0o644)
         return self
 
     def __exit__(self, *_):
@@ -124,9 +74,8 @@ class Stage:
     def _limit_memory(self):
         """The daemon's MemoryGroup; None if it has no limit."""
         if harness.is_sanitized():
-            print('profd has no limit of memory: a sanitizer needs several times as much')
-            return None
-        memory = harness.MemoryGroup(512 << 20)
+            return None  # A sanitizer needs several times as much.
+        memory = harness.MemoryGroup(self.memory_bytes)
         if memory.why_not:
             print('profd has no limit of memory:', memory.why_not)
             return None
@@ -151,30 +100,40 @@ class Stage:
         tracing.communicate()
         return capture
 
-    def attack(self, name, stack):
-        """Starts the attackers; they end with the stack."""
-        socket_dir = self.daemon.socket_dir
-        python = [sys.executable, '-c']
-        commands = {
-            'none': [],
-            'resets': [[*python, RAPID_RESET, str(socket_dir / 'control.sock'), FOREVER_S]] * 6,
-            'tcp': [[*python, RAPID_RESET, str(Port(self.daemon, 'plaintext').number),
-                     FOREVER_S]] * 6,
-            'calls': [[harness.BUILD_DIR / 'tests/bin/greedy_caller', 'calls', '300', '6']],
-            'silent': [[*python, SILENT, str(socket_dir / 'agent/agent.sock')]] * 2,
-            'scrapes': [[*python, SCRAPES, str(self.metrics_port)]] * 2,
-            'imports': [[*python, IMPORTS, str(harness.PROFCTL), 'import', str(self.trace)]] * 6,
-            'reports': [[*python, REPORTS, str(harness.PROFCTL), 'ops',
-                         self.captures[ATTACKER]]] * 6,
-        }[name]
+    # ---- what attacks use ----
+
+    def port(self, kind):
+        return Port(self.daemon, kind).number
+
+    def new_target(self):
+        """(number, pid) of a new target of the attacker, which trains."""
+        target = self._target(ATTACKER)
+        target.do('train 1')
+        pid = target.pid
+        pattern = re.compile(rf'target=(\d+) pid={pid}\b')
+        return int(harness.until(lambda: pattern.search(self.daemon.log()), 'its number')[1]), pid
+
+    def attackers_trace(self):
+        trace = self.folder / 'attackers.json'
+        self.daemon.ctl('export', self.attackers_capture, '-o', trace)
+        trace.chmod(0o644)
+        return trace
+
+    def start_attackers(self, attack, stack):
+        """They end with the stack."""
         last_cpu = str(max(os.sched_getaffinity(0)))
-        for command in commands:
+        processes = []
+        for command in attack(self):
             process = subprocess.Popen(
                 ['taskset', '-c', last_cpu, *command], stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL, env=harness.environment(socket_dir),
+                stdout=subprocess.DEVNULL, env=harness.environment(self.socket_dir),
                 start_new_session=True, **harness.as_user(ATTACKER))
+            processes.append(process)
             stack.callback(process.wait)
-            stack.callback(process.kill)
+            stack.callback(os.killpg, process.pid, 9)
+        return processes
+
+    # ---- the user's calls ----
 
     def timed(self, *arguments):
         """(seconds, result); raises Failed."""
@@ -184,10 +143,13 @@ class Stage:
             raise Failed(f'{arguments[0]}: {result.status}: {result.err}')
         return time.perf_counter() - begin, result
 
+    def node_s(self):
+        return self.timed('node')[0]
+
     def ops_s(self):
         """Of another number of rows each time: profd keeps its answers."""
         self.rows += 1
-        return self.timed('ops', self.captures[USER], '--limit', str(self.rows))[0]
+        return self.timed('ops', self.users_capture, '--limit', str(self.rows))[0]
 
     def arming_s(self):
         begin_ns = time.time_ns()
@@ -195,15 +157,30 @@ class Stage:
                                '--json')
         return (result.json['armed_unix_ns'] - begin_ns) / 1e9
 
+    # ---- what profd uses ----
 
-def measure(call, count):
-    """(seconds of those that succeeded, errors of the others)"""
-    times, errors = [], []
-    for _ in range(count):
-        try:
-            times.append(call())
-        except Failed as error:
-            errors.append(str(error))
+    def cpu_s(self):
+        words = pathlib.Path(f'/proc/{self.daemon.process.pid}/stat').read_text().rsplit(')')[-1].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')
+
+    def most_resident_bytes(self):
+        status = pathlib.Path(f'/proc/{self.daemon.process.pid}/status').read_text()
+        return int(re.search(r'VmHWM:\s+(\d+) kB', status).group(1)) << 10
+
+
+def measure(stage, rounds, seconds, most_seconds):
+    """(times of each call that succeeded by its name, errors of the others)"""
+    calls = {'node': stage.node_s, 'arming': stage.arming_s, 'ops': stage.ops_s}
+    times, errors = {name: [] for name in calls}, []
+    begin = time.monotonic()
+    while ((rounds > 0 or time.monotonic() - begin < seconds) and
+           time.monotonic() - begin < most_seconds):
+        rounds -= 1
+        for name, call in calls.items():
+            try:
+                times[name].append(call())
+            except Failed as error:
+                errors.append(str(error))
     return times, errors
 
 
@@ -211,14 +188,44 @@ def quantile(times, share):
     return sorted(times)[min(len(times) - 1, int(len(times) * share))]
 
 
-ATTACKS = ('none', 'resets', 'tcp', 'calls', 'silent', 'scrapes', 'imports', 'reports')
+def mebibytes(count):
+    return 'unknown' if count is None else f'{count >> 20} MiB'
+
+
+def run(name, arguments, certificates):
+    """Prints the row of one attack; returns what must not happen."""
+    attack = ATTACKS[name]
+    with Stage(arguments.events, attack.memory_bytes, certificates) as stage:
+        with contextlib.ExitStack() as stack:
+            attackers = stage.start_attackers(attack, stack)
+            begin, cpu_s = time.monotonic(), stage.cpu_s()
+            times, errors = measure(stage, arguments.calls, attack.seconds,
+                                    arguments.most_seconds)
+            if stage.daemon.process.poll() is not None:
+                return [f'{name}: profd ended with {stage.daemon.process.poll()}']
+            share = (stage.cpu_s() - cpu_s) / (time.monotonic() - begin)
+            ended = sum(attacker.poll() is not None for attacker in attackers)
+        cells = [f'{statistics.median(of):.2f}, {quantile(of, 0.99):.2f} s' if of else 'none succeeded'
+                 for of in times.values()]
+        peak = stage.memory.peak_bytes() if stage.memory else None
+        print(f'| {name} | ' + ' | '.join(cells) + f' | {len(errors)} of '
+              f'{len(errors) + sum(map(len, times.values()))} | {mebibytes(peak)}, '
+              f'{mebibytes(stage.most_resident_bytes())} | {share:.0%} | {os.getloadavg()[0]:.1f} |',
+              flush=True)
+        for error in errors[:1]:
+            print('  the first that failed:', error)
+        return ([f'{name}: {ended} of {len(attackers)} attackers ended'] if ended else []) + (
+            [f'{name}: killed for memory'] if stage.memory and stage.memory.oom_kill_count() else [])
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog='attacks:\n' + '\n'.join(f'  {name:<12}{attack.what}' for name, attack in ATTACKS.items()))
     parser.add_argument('--calls', type=int, default=100)
+    parser.add_argument('--most-seconds', type=float, default=60)
     parser.add_argument('--events', type=int, default=1_000_000)
-    parser.add_argument('names', nargs='*')
+    parser.add_argument('names', nargs='*', metavar='NAME')
     arguments = parser.parse_args()
     for name in arguments.names:
         if name not in ATTACKS:
@@ -226,31 +233,22 @@ def main():
     if os.geteuid() != 0:
         print('SKIP: only root can act as two other users')
         sys.exit(77)
-    print(f'load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs')
-    with Stage(arguments.events) as stage:
-        print(f"{'attack':<10}{'call':<8}{'median':>9}{'p99':>9}{'max':>9}{'failed':>8}{'load':>7}")
+    with contextlib.ExitStack() as stack:
+        certificates = None
+        if shutil.which('openssl'):
+            folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix='profd_pki_')))
+            certificates = folder / 'site'
+            make_pki(certificates, '--node', 'gpu001,localhost', '--user', 'bob')
+            subprocess.run(['chmod', '-R', 'a+rX', folder], check=True)  # Attackers are other users.
+        print('| Attack | `node` | arming | `ops` | failed | peak, RSS | CPU | load |\n'
+              '| --- | --- | --- | --- | --- | --- | --- | --- |')
+        wrong = []
         for name in arguments.names or ATTACKS:
-            with contextlib.ExitStack() as stack:
-                stage.attack(name, stack)
-                for name_of_call, call in (
-                        ('node', lambda: stage.timed('node')[0]),
-                        ('arming', stage.arming_s),
-                        ('ops', stage.ops_s)):
-                    times, errors = measure(call, arguments.calls)
-                    if not times:
-                        sys.exit(f'{name_of_call}: none succeeded: {errors[0]}')
-                    print(f'{name:<10}{name_of_call:<8}{statistics.median(times):>7.2f} s'
-                          f'{quantile(times, 0.99):>7.2f} s{max(times):>7.2f} s{len(errors):>8}'
-                          f'{os.getloadavg()[0]:>7.1f}', flush=True)
-                    if errors:
-                        print('  the first that failed:', errors[0])
-            if stage.daemon.process.poll() is not None:
-                sys.exit('profd has ended')
-        if stage.memory:
-            peak = stage.memory.peak_bytes()
-            print('peak of the cgroup:', 'unknown' if peak is None else f'{peak >> 20} MiB',
-                  'with files in the page cache; killed for memory:',
-                  stage.memory.oom_kill_count())
+            if certificates is None and name in ('tls', 'handshakes', 'aborts'):
+                print(f'SKIP: {name}: openssl, which makes certificates, is missing')
+            else:
+                wrong += run(name, arguments, certificates)
+    sys.exit('\n'.join(wrong) if wrong else 0)
 
 
 if __name__ == '__main__':

@@ -106,14 +106,15 @@ def frame(kind, flags, stream, payload):
             struct.pack('>I', stream) + payload)
 
 
-def call(method, request):
-    """HTTP/2 of a connection that makes one call, of a request as it is on the wire."""
+def call(method, request, ends=True):
+    """HTTP/2 of a connection that makes one call, of a request as it is on the wire. `ends`: no further
+    messages follow."""
     headers = b''.join(
         b'\0' + b''.join(bytes([len(text)]) + text.encode() for text in pair) for pair in (
             (':method', 'POST'), (':scheme', 'http'), (':path', method), (':authority', 'x'),
             ('te', 'trailers'), ('content-type', 'application/grpc')))
     return (b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, b'') + frame(1, 4, 1, headers) +
-            frame(0, 1, 1, b'\0' + struct.pack('>I', len(request)) + request))
+            frame(0, int(ends), 1, b'\0' + struct.pack('>I', len(request)) + request))
 
 
 def has_answer(data):
