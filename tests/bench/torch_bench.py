@@ -10,6 +10,7 @@
            of one process in turn
   busy     steps with 6,000 operators, alone and with all CPUs busy: a default capture and
            --ops names
+  offer    the same for four programs, and whether profd offers --ops names where it should
   table    end of the capture to the operator table on the screen, 480 k events, and
            torch.profiler's way to the same
 
@@ -17,6 +18,7 @@ Every figure is the median over rounds in which both sides took turns, with its 
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
 import shutil
@@ -193,22 +195,86 @@ def bench_busy(smoke):
         _, per_step, capture = captured()
         row('operators a step', f'{per_step:.0f} (dropped: {capture["dropped_event_count"]})')
         for others in 0, os.cpu_count():
-            spinning = [subprocess.Popen([sys.executable, '-c', 'while True: pass'])
-                        for _ in range(others)]
-            try:
+            with busy_processes(others):
                 sides = {'default': (), '--ops names': ('--ops', 'names')}
                 ratios = {name: [] for name in sides}
                 for _ in range(rounds):
                     for name, arguments in sides.items():
                         base = float(program.do(f'run {steps}')[0])
                         ratios[name].append(captured(*arguments)[0] / base)
-            finally:
-                for process in spinning:
-                    process.kill()
-                    process.wait()
             for name in sides:
                 row(f'{name}, {others} other busy processes: step time over idle',
                     spread(ratios[name], 3))
+
+
+OFFER_PROGRAMS = {
+    'MLP of 100 layers': ('--layers', 100, '--width', 16),
+    'MLP of 120 layers, 6,000 operators': ('--layers', 120, '--width', 64),
+    'transformer block': ('--model', 'transformer', '--layers', 1, '--width', 64, '--batch', 8),
+    'large products': ('--layers', 3, '--width', 1024, '--batch', 256)}
+
+
+def bench_offer(smoke):
+    """Each round: steps without a capture and with each kind in turns; then a capture of some steps of
+    a run, as a user makes it, and what profd says of it."""
+    for name, arguments in OFFER_PROGRAMS.items():
+        with Stage() as stage:
+            program = stage.training(*arguments)
+            stage.await_target(program)
+            step_us = float(program.do('run 5')[0])
+            rounds, steps = (1, 12) if smoke else (4, max(12, min(400, int(300_000 / step_us))))
+            for others in 0, os.cpu_count():
+                with busy_processes(others):
+                    offer_rounds(stage, program, f'{name}, {others} busy', rounds, steps)
+
+
+def offer_rounds(stage, program, name, rounds, steps):
+    sides = {'default': (), '--ops names': ('--ops', 'names')}
+    bases, operators, said = [], 0, []
+    ratios = {side: [] for side in sides}
+    for i in range(rounds):
+        for side in list(sides)[::1 if i % 2 else -1]:
+            bases.append(float(program.do(f'run {steps}')[0]))
+            tracing = stage.trace(program, '--duration', '1h', '--buffer', '256MiB', *sides[side])
+            recorded_us = float(program.do(f'run {steps}')[0])
+            capture = stage.finish(tracing)
+            after_us = float(program.do(f'run {steps}')[0])
+            ratios[side].append(2 * recorded_us / (bases[-1] + after_us))
+            operators = capture['torch']['operator_count'] / steps
+        said.append(what_profd_says(stage, program, steps))
+    names_over_default = [a / b for a, b in zip(ratios['--ops names'], ratios['default'])]
+    row(f'{name}: a step of {operators:.0f} operators', f'{spread(bases, 0)} us')
+    for side in sides:
+        row(f'{name}: {side}, step time over idle', spread(ratios[side], 3))
+    row(f'{name}: --ops names over default', spread(names_over_default, 3))
+    row(f'{name}: --ops names was offered', f'{sum(offered for offered, _ in said)} of {rounds}; slow-down '
+        f'by profd: {", ".join(slowdown for _, slowdown in said)}')
+
+
+def what_profd_says(stage, program, steps):
+    """(whether it offers --ops names, the slow-down) of a default capture in the middle of a run."""
+    tracing = harness.Tracing(stage.daemon, '--pid', program.pid, '--steps', steps)
+    while tracing.process.poll() is None:
+        program.do(f'run {steps}')
+    result = tracing.result()
+    if result.status != harness.DONE:
+        raise SystemExit(f'trace ended: {result.err}')
+    slowdown = result.json['slowdown']
+    report = stage.daemon.ctl('report', result.json['id'])
+    return '--ops names' in report.out, (
+        f'{slowdown["estimate"]:+.2f} ({slowdown["low"]:+.2f} to {slowdown["high"]:+.2f})'
+        if slowdown['known'] else 'unknown')
+
+
+@contextlib.contextmanager
+def busy_processes(count):
+    processes = [subprocess.Popen([sys.executable, '-c', 'while True: pass']) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def bench_table(smoke):
@@ -249,7 +315,7 @@ def bench_table(smoke):
 
 
 BENCHES = {'idle': bench_idle, 'layers': bench_layers, 'capture': bench_capture,
-           'busy': bench_busy, 'table': bench_table}
+           'busy': bench_busy, 'offer': bench_offer, 'table': bench_table}
 
 
 def main():

@@ -1,6 +1,6 @@
 """Trains on command and says how long each step took, for tests/bench/torch_bench.py.
 
-    timed_training.py [--layers N] [--width N] [--batch N] [--threads N]
+    timed_training.py [--model mlp|transformer] [--layers N] [--width N] [--batch N] [--threads N]
 
 Commands on standard input, each answered with one line:
     run N              N steps; "ok MEDIAN P90 EVENTS", step times in µs
@@ -20,6 +20,7 @@ from torch import nn
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--model', choices=('mlp', 'transformer'), default='mlp')
     parser.add_argument('--layers', type=int, default=3)
     parser.add_argument('--width', type=int, default=64)
     parser.add_argument('--batch', type=int, default=16)
@@ -28,11 +29,18 @@ def main():
     torch.manual_seed(7)
     torch.set_num_threads(arguments.threads)
     width = arguments.width
-    hidden = [nn.Linear(width, width) if i % 2 == 0 else nn.ReLU()
-              for i in range(2 * arguments.layers - 2)]
-    model = nn.Sequential(*hidden, nn.Linear(width, width))
+    if arguments.model == 'transformer':
+        model = nn.Sequential(*(
+            nn.TransformerEncoderLayer(width, 4, 4 * width, batch_first=True)
+            for _ in range(arguments.layers)))
+        shape = arguments.batch, 32, width
+    else:
+        hidden = [nn.Linear(width, width) if i % 2 == 0 else nn.ReLU()
+                  for i in range(2 * arguments.layers - 2)]
+        model = nn.Sequential(*hidden, nn.Linear(width, width))
+        shape = arguments.batch, width
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    x, y = torch.randn(arguments.batch, width), torch.randn(arguments.batch, width)
+    x, y = torch.randn(shape), torch.randn(shape)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
