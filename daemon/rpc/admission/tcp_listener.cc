@@ -220,6 +220,9 @@ bool TcpListener::TakeArrival(const std::string& address) {
     std::erase_if(arrivals_, [now, full_s](const auto& entry) {
       return absl::ToDoubleSeconds(now - entry.second.filled) > full_s;
     });
+    // Someone has many addresses: all begin anew, which costs less than to look for old ones each
+    // time.
+    if (arrivals_.size() >= kMaxArrivals) arrivals_.clear();
   }
   const auto [it, is_new] = arrivals_.try_emplace(address);
   Arrivals& arrivals = it->second;
