@@ -121,9 +121,10 @@ absl::Status PythonStacks::AddModule(std::string_view name_json, std::string_vie
 }
 
 absl::Status PythonStacks::Finish(CaptureSink& sink) {
-  constexpr size_t kBatchRows = 8192;
-  for (size_t i = 0; i < rows_.size(); i += kBatchRows) {
-    const auto end = rows_.begin() + static_cast<ptrdiff_t>(std::min(rows_.size(), i + kBatchRows));
+  constexpr size_t kStackRowsPerBatch = 8192;
+  for (size_t i = 0; i < rows_.size(); i += kStackRowsPerBatch) {
+    const auto end =
+        rows_.begin() + static_cast<ptrdiff_t>(std::min(rows_.size(), i + kStackRowsPerBatch));
     RETURN_IF_ERROR(sink.Append(std::vector(rows_.begin() + static_cast<ptrdiff_t>(i), end)));
   }
   std::vector<ModuleRow> modules;
