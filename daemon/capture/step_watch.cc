@@ -86,8 +86,8 @@ void StepWatch::Describe(CaptureRecord& record) const {
   if (source_ == StepSource::kNone) {
     record.slowdown.unknown_reason =
         CountsOwnSteps(record.spec)
-            ? "such steps are counted only while recording, so there are none before and after it "
-              "to compare (mark steps with profd.step())"
+            ? "the steps of this capture are counted only while it records, so there are none to "
+              "compare (mark steps with profd.step())"
             : "the process has no steps to compare (mark them with profd.step())";
     return;
   }

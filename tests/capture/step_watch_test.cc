@@ -96,7 +96,7 @@ TEST_F(StepWatchTest, OfStepsThatOnlyACaptureCountsItSaysSo) {
   CaptureRecord record;
   record.spec.torch.step_source = StepSource::kPeriodicity;
   watch_.Describe(record);
-  EXPECT_THAT(record.slowdown.unknown_reason, HasSubstr("counted only while recording"));
+  EXPECT_THAT(record.slowdown.unknown_reason, HasSubstr("counted only while it records"));
 }
 
 }  // namespace

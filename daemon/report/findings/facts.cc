@@ -304,21 +304,25 @@ namespace {
 // Less waiting in a window may be one burst of another process, or the start of the recording.
 constexpr int64_t kLeastCpuWaitNs = 50'000'000;
 constexpr size_t kStepsThatShowABurst = 3;
+// Of a burst. The rest may be in a step that is next to it, or hidden by another thread.
+constexpr double kPartInOneStep = 0.5;
 
-bool MayBeOneBurst(int64_t waited_ns, std::span<const StepRecord> steps) {
+// `stretches`: the steps that count. One that is left out may be long for another reason.
+bool MayBeOneBurst(int64_t waited_ns, std::span<const FindingScope::Stretch> stretches) {
   if (waited_ns >= kLeastCpuWaitNs) return false;
-  if (steps.size() < kStepsThatShowABurst) return true;
-  std::vector<int64_t> durations_ns;
-  durations_ns.reserve(steps.size());
-  for (const StepRecord& step : steps) durations_ns.push_back(step.duration_ns);
-  const int64_t longest_ns = std::ranges::max(durations_ns);
-  // Part of it may be in a step that is next to it, or hidden by another thread.
-  return waited_ns <= 2 * (longest_ns - Median(durations_ns));
+  if (stretches.size() < kStepsThatShowABurst) return true;
+  std::vector<int64_t> lengths_ns;
+  lengths_ns.reserve(stretches.size());
+  for (const FindingScope::Stretch& step : stretches) {
+    lengths_ns.push_back(step.end_ns - step.start_ns);
+  }
+  const int64_t longer_ns = std::ranges::max(lengths_ns) - Median(lengths_ns);
+  return kPartInOneStep * static_cast<double>(waited_ns) <= static_cast<double>(longer_ns);
 }
 
 }  // namespace
 
-CpuFacts CpuFactsOf(store::CaptureReader& reader) {
+CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope) {
   const CpuRecord& cpu = reader.record().cpu;
   const std::vector<ThreadCpuRecord>& threads = cpu.threads;
   if (cpu.watched_ns <= 0 || threads.empty()) return {};
@@ -336,7 +340,7 @@ CpuFacts CpuFactsOf(store::CaptureReader& reader) {
   }
   facts.watched_ns = cpu.watched_ns;
   facts.waited_ns = std::min(found->waited_ns, cpu.watched_ns);
-  facts.may_be_one_burst = MayBeOneBurst(facts.waited_ns, reader.steps());
+  facts.may_be_one_burst = MayBeOneBurst(facts.waited_ns, scope.stretches);
   return facts;
 }
 
@@ -385,7 +389,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
                          .first_ids = FirstIds(reader.names()),
                          .loader_waits = {},
                          .launches = std::vector<PathLaunches>(attribution.paths().size())};
-  facts.cpu = CpuFactsOf(reader);
+  facts.cpu = CpuFactsOf(reader, facts.scope);
   RETURN_IF_ERROR(ReadRanges(sources, facts.program));
   facts.calls = GatherCalls(sources);
   if (facts.has_gpu()) {

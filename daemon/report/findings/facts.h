@@ -168,8 +168,8 @@ struct CpuFacts {
   int64_t waited_ns = 0;
   bool of_step_thread = false;
   // It is so little that one burst of another process, or the start of the recording, may explain
-  // it: less than 50 ms, and no more than a burst within one step would take, which makes that step
-  // longer than the others.
+  // it: less than 50 ms, and one of the steps that count is longer than the median by half of it or
+  // more. With fewer than three steps, all below 50 ms is.
   bool may_be_one_burst = false;
   // Of all threads of the process.
   int64_t thread_count = 0;
@@ -180,7 +180,7 @@ struct CpuFacts {
     return watched_ns <= 0 ? 0 : static_cast<double>(waited_ns) / static_cast<double>(watched_ns);
   }
 };
-CpuFacts CpuFactsOf(store::CaptureReader& reader);
+CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope);
 
 struct ProgramFacts {
   bool uses_torch = false;     // PyTorch was recorded, or operators or kernels have its names.

@@ -164,9 +164,10 @@ class Explanation {
       const bool is_cause =
           Add(EvidenceKind::kOp, name, Difference(time.self_ns, Median(usual_ns)),
               calls == time.calls ? "" : StrCat(time.calls, " calls instead of ", calls));
-      if (is_cause && calls == time.calls && DoesFixedWork(name)) {
-        AddTo(slower_calls_ns_, result_.causes.back().duration_ns);
-      }
+      if (!is_cause) continue;
+      const int64_t more_ns = result_.causes.back().duration_ns;
+      if (calls == time.calls && DoesFixedWork(name)) AddTo(slower_calls_ns_, more_ns);
+      if (calls < time.calls) AddTo(more_calls_ns_, more_ns);
     }
     // Ranges of several threads overlap: then this claims too little, never too much. Where the
     // split of the host's time is known, that says it.
@@ -181,9 +182,10 @@ class Explanation {
     std::ranges::stable_sort(result_.causes, [](const Evidence& a, const Evidence& b) {
       return a.duration_ns > b.duration_ns;
     });
-    result_.mostly_slower_calls =
-        static_cast<double>(slower_calls_ns_) >=
+    const double most_ns =
         kMostlyShare * static_cast<double>(result_.duration_ns - result_.usual_ns);
+    result_.mostly_slower_calls = static_cast<double>(slower_calls_ns_) >= most_ns;
+    result_.mostly_more_calls = static_cast<double>(more_calls_ns_) >= most_ns;
     if (result_.causes.size() > kMostEvidence) result_.causes.resize(kMostEvidence);
     return std::move(result_);
   }
@@ -208,6 +210,7 @@ class Explanation {
   const std::vector<size_t> neighbors_;
   bool split_is_known_ = false;
   int64_t slower_calls_ns_ = 0;  // Of causes that neighbors called as often.
+  int64_t more_calls_ns_ = 0;    // Of those that neighbors called less often.
   SlowStep result_;
 };
 

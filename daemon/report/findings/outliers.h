@@ -48,6 +48,8 @@ struct SlowStep {
   // At least half of the difference is in operators and CUDA calls that the neighbors made as
   // often.
   bool mostly_slower_calls = false;
+  // At least half of it is in operators and ranges that the neighbors did not have, or fewer times.
+  bool mostly_more_calls = false;
 };
 // Of the slowest of `outliers`, which OutliersOf() returned. `time` is of the same reader.
 absl::StatusOr<SlowStep> ExplainSlowestStep(store::CaptureReader& reader, const FindingScope& scope,

@@ -139,10 +139,9 @@ RuleResult QualityPerturbation(const Facts& facts, const FindingThresholds& thre
                  ? "host times and the GPU's idle time are shorter."
                  : "host times and the GPU's idle time are shorter, and GPU work hardly changes.");
   Capitalize(result.finding.measured);
-  if (record.step_before_ns > 0 && record.step_during_ns > record.step_before_ns) {
-    DoubtIfWithoutCpu(facts, thresholds, record.step_during_ns - record.step_before_ns,
-                      result.finding, /*of_one_burst=*/true);
-  }
+  const double longer_ns = record.slowdown.estimate * static_cast<double>(record.step_before_ns);
+  DoubtIfWithoutCpu(facts, thresholds, static_cast<int64_t>(longer_ns), result.finding,
+                    /*burst_can_explain=*/true);
   return result;
 }
 

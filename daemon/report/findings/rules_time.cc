@@ -104,9 +104,9 @@ std::string WhySlow(const SlowStep& slow, const FrameworkSteps& framework) {
 }  // namespace
 
 void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, int64_t ns_per_step,
-                       Finding& finding, bool of_one_burst) {
+                       Finding& finding, bool burst_can_explain) {
   if (facts.cpu.watched_ns < kShortestCpuWatchNs) return;
-  if (facts.cpu.may_be_one_burst && !of_one_burst) return;
+  if (facts.cpu.may_be_one_burst && !burst_can_explain) return;
   if (facts.cpu.Share() <= thresholds.cpu_wait_share) return;
   const int64_t waited_ns = facts.CpuWaitPerStep();
   if (static_cast<double>(waited_ns) < kExplainingShare * static_cast<double>(ns_per_step)) return;
@@ -550,7 +550,11 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
     finding.confidence_reason =
         StrCat("one slow step of ", step_count, " may be chance, or other load on the machine");
   }
-  DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding, /*of_one_burst=*/true);
+  // Other work explains the time better than a wait.
+  if (!facts.slowest.mostly_more_calls) {
+    DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding,
+                      /*burst_can_explain=*/true);
+  }
   return result;
 }
 

@@ -19,6 +19,8 @@ constexpr double kMuchElse = 0.25;
 // Of kernel time: an operator that stands out.
 constexpr double kHot = 0.25;
 constexpr size_t kLongestInputs = 80;
+// Operators of a round that a capture can count (PeriodDetector::kKept / kRepeats).
+constexpr int64_t kLongestCountedRound = 8192 / 3;
 
 // After "the program is"; empty: not known.
 std::string_view WordsFor(BoundBy bound) {
@@ -127,13 +129,15 @@ std::string LeftOut(int64_t count, std::string_view which) {
 std::string Rounds(const Facts& facts) {
   const OperatorRounds& rounds = facts.time.rounds;
   if (rounds.count == 0) return {};
-  std::string text = StrCat(", in which ",
-                            rounds.operators == 1 ? std::string("one operator repeats")
-                                                  : StrCat(rounds.operators, " operators repeat"),
-                            " ", rounds.count, " times, every ", TimeText(rounds.median_ns));
+  std::string text = StrCat(
+      ", in which ", rounds.operators, " operators repeat",
+      facts.time.rounds_of_last_operators ? std::string() : StrCat(" ", rounds.count, " times"),
+      ", every ", TimeText(rounds.median_ns));
   // Of other profilers' traces and of programs that have steps, there is nothing to ask for.
-  if (facts.record->imported.source.empty() &&
-      facts.record->torch.step_source == StepSource::kNone) {
+  const CaptureRecord& record = *facts.record;
+  if (record.imported.source.empty() && record.torch.step_source == StepSource::kNone &&
+      record.spec.torch.step_source == StepSource::kNone &&
+      rounds.operators <= kLongestCountedRound) {
     StrAppend(&text,
               " (`profctl trace --steps N --step-source periodicity` records such rounds as "
               "steps)");

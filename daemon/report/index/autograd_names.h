@@ -8,18 +8,18 @@
 namespace profd::report {
 
 // A name that only torch gives: "autograd::engine::evaluate_function: MulBackward0",
-// "torch::autograd::AccumulateGrad", "SumBackward1".
+// "torch::autograd::AccumulateGrad", "MulBackward0".
 inline bool IsAutogradNode(std::string_view name) {
-  if (name.starts_with("autograd::") || name.starts_with("torch::autograd::")) return true;
-  const size_t end = name.find_last_not_of("0123456789");
-  return end != std::string_view::npos && end + 1 < name.size() &&
-         name.substr(0, end + 1).ends_with("Backward");
+  return name.starts_with("autograd::") || name.starts_with("torch::autograd::") ||
+         name.ends_with("Backward0");
 }
 
-// Likewise "CompiledFunctionBackward", and a torch.autograd.Function of the program: a name that a
-// range of a program without torch may have, too.
+// Likewise "SumBackward1", "CompiledFunctionBackward", and a torch.autograd.Function of the
+// program: names that ranges of a program without torch may have, too.
 inline bool MayBeAutogradNode(std::string_view name) {
-  return IsAutogradNode(name) || name.ends_with("Backward");
+  if (IsAutogradNode(name)) return true;
+  const size_t end = name.find_last_not_of("0123456789");
+  return end != std::string_view::npos && name.substr(0, end + 1).ends_with("Backward");
 }
 
 }  // namespace profd::report

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -234,9 +235,13 @@ class HostSplitter {
     }
     std::vector<HostPiece>& pieces = threads_[step_thread_].operators;
     SortPieces(pieces);
+    const size_t count = std::min(pieces.size(), kMostOperatorsInRounds);
+    result_.rounds_of_last_operators = count < pieces.size();
     std::vector<OutermostOperator> operators;
-    operators.reserve(pieces.size());
-    for (const HostPiece& piece : pieces) operators.push_back({piece.name, piece.start_ns});
+    operators.reserve(count);
+    for (const HostPiece& piece : std::span(pieces).last(count)) {
+      operators.push_back({piece.name, piece.start_ns});
+    }
     result_.rounds = FindOperatorRounds(operators);
   }
 

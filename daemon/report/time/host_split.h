@@ -64,8 +64,9 @@ struct HostGap {
 };
 
 struct HostSplits {
-  std::string needs;             // Not empty: unknown for lack of this, and the rest is empty.
-  OperatorRounds rounds;         // Of a capture without steps, on the thread with most operators.
+  std::string needs;      // Not empty: unknown for lack of this, and the rest is empty.
+  OperatorRounds rounds;  // Of a capture without steps, on the thread that was busy longest.
+  bool rounds_of_last_operators = false;  // There were more than are looked at.
   bool of_ranges = false;        // There are no operators: the program's ranges count as such.
   std::vector<HostSplit> steps;  // By start.
   std::vector<HostGap> gaps;     // By start, from the first step or window to the last.

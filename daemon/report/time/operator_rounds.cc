@@ -11,7 +11,8 @@ namespace profd::report {
 namespace {
 
 constexpr size_t kStableRounds = 20;
-constexpr size_t kMostOperators = 65'536;
+constexpr size_t kFewestOperators = 2;  // Of a round.
+constexpr int64_t kShortestNs = 1'000'000'000;
 // Where a stretch may begin, in parts of all operators. One that is longer than half and a part
 // contains one of these places, and over half of all operators after it.
 constexpr size_t kParts = 16;
@@ -37,7 +38,7 @@ Stretch FirstStretch(std::span<const OutermostOperator> operators, size_t at_lea
     ends_with[i] = operators[i].name == operators[matched].name ? matched + 1 : 0;
     const size_t length = size_t{i} + 1;
     const size_t round = length - ends_with[i];
-    if (length >= at_least && length / round >= kStableRounds) {
+    if (length >= at_least && round >= kFewestOperators && length / round >= kStableRounds) {
       longest = {.length = length, .round = round};
     }
   }
@@ -47,7 +48,6 @@ Stretch FirstStretch(std::span<const OutermostOperator> operators, size_t at_lea
 }  // namespace
 
 OperatorRounds FindOperatorRounds(std::span<const OutermostOperator> operators) {
-  if (operators.size() > kMostOperators) operators = operators.last(kMostOperators);
   const size_t at_least = operators.size() / 2 + 1;
   std::vector<uint32_t> ends_with;
   Stretch longest;
@@ -58,9 +58,12 @@ OperatorRounds FindOperatorRounds(std::span<const OutermostOperator> operators) 
     if (stretch.length > longest.length) longest = stretch;
   }
   if (longest.length == 0) return {};
+  const size_t end = longest.begin + longest.length;
+  if (Difference(operators[end - 1].start_ns, operators[longest.begin].start_ns) < kShortestNs) {
+    return {};
+  }
   std::vector<int64_t> lengths_ns;
   lengths_ns.reserve(longest.length / longest.round);
-  const size_t end = longest.begin + longest.length;
   for (size_t i = longest.begin + longest.round; i < end; i += longest.round) {
     lengths_ns.push_back(Difference(operators[i].start_ns, operators[i - longest.round].start_ns));
   }

@@ -3,18 +3,22 @@
 //
 //   A B C C  A B C C  A B C C ...   20 rounds or more of 4 operators
 //
-// A round is the shortest stretch of outermost operators that repeats without a difference, 20
-// times or more, for over half of what the thread ran: layers of a model repeat, too, but not for
-// so long. Where a loop begins is not known, so a round may begin in its middle.
+// A round is the shortest stretch of two outermost operators or more that repeats without a
+// difference, 20 times or more, for a second or longer and over half of what the thread ran: layers
+// of a model repeat, too, but seldom for so long. Where a loop begins is not known, so a round may
+// begin in its middle.
+//
+// Known gap: of a capture of one or two long passes of a model, the layers count as rounds.
 //
 // `profctl trace --step-source periodicity` counts such rounds as steps, while it records
 // (client_lib/torch/period_detector.h).
 //
 // Threads: any. Errors: none.
-// Memory:  4 bytes per operator, of at most 65,536 operators: the last ones.
+// Memory:  4 bytes per operator.
 #ifndef PROFD_DAEMON_REPORT_TIME_OPERATOR_ROUNDS_H_
 #define PROFD_DAEMON_REPORT_TIME_OPERATOR_ROUNDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -32,7 +36,10 @@ struct OutermostOperator {
   int64_t start_ns = 0;
 };
 
-// Of one thread's operators, by start.
+// Rounds are looked for in so many operators; of more, callers pass the last ones.
+inline constexpr size_t kMostOperatorsInRounds = 65'536;
+
+// Of one thread's operators, by start; at most kMostOperatorsInRounds.
 OperatorRounds FindOperatorRounds(std::span<const OutermostOperator> operators);
 
 }  // namespace profd::report

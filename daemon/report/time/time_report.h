@@ -234,13 +234,14 @@ struct TimeReport {
   bool host_of_ranges = false;     // HostSplits::of_ranges
   std::vector<HostGap> host_gaps;  // All of the training threads, by start.
   OperatorRounds rounds;           // HostSplits::rounds
-  HostGapTable host_gap_table;     // Of them, the parts in steps; without steps, in windows.
+  bool rounds_of_last_operators = false;
+  HostGapTable host_gap_table;  // Of them, the parts in steps; without steps, in windows.
 };
 
 absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& reader, const TimeOptions& options);
 
 // The report "time" of reports.h, and back: without `compile`, host_collectives,
-// host_of_ranges, host_gaps, and rounds.
+// host_of_ranges, host_gaps, rounds, and rounds_of_last_operators.
 // DATA_LOSS: the parts do not fit together.
 table::Report ToReport(const TimeReport& time);
 absl::StatusOr<TimeReport> TimeFrom(const table::Report& report);

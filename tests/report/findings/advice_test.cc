@@ -77,7 +77,9 @@ TEST_F(AdviceTest, AServerIsToldOfBatchesInsteadOfOptimizers) {
 
 TEST_F(AdviceTest, AProgramWithoutPyTorchIsToldOfCudasFunctions) {
   LaunchBound("");
-  reader_.Range(main_, "LayerBackward", 4 * kMs, 4 * kMs + 50);
+  for (const std::string_view name : {"LayerBackward", "LayerBackward12"}) {
+    reader_.Range(main_, name, 4 * kMs, 4 * kMs + 50);
+  }
   for (const std::string_view rule : {"IDLE_HOST_WAIT", "SMALL_KERNELS", "CUDA_GRAPH"}) {
     EXPECT_THAT(Find(rule).advice,
                 AllOf(HasSubstr("cudaStreamBeginCapture"), Not(HasSubstr("torch"))))

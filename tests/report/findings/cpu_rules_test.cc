@@ -92,12 +92,36 @@ TEST_F(CpuRulesTest, TheLoaderIsBlamedForMoreThanTheWait) {
 
 TEST_F(CpuRulesTest, ASlowStepIsDoubtedIfABurstExplainsIt) {
   StepsWith(kStepNs);
-  reader_.Range(main_, "checkpoint", 10 * kStepNs, 15 * kStepNs);
   reader_.Step(10, 10 * kStepNs, 5 * kStepNs);
   EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
   WaitedFor(0.25, 160 * kMs);
   EXPECT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kLow);
   EXPECT_THAT(Find("STEP_OUTLIER").confidence_reason, HasSubstr("CPU_CONTENTION"));
+}
+
+TEST_F(CpuRulesTest, ASlowStepThatDoesMoreIsNotDoubted) {
+  StepsWith(kStepNs);
+  reader_.Step(10, 10 * kStepNs, 5 * kStepNs);
+  reader_.Range(main_, "aten::save", 11 * kStepNs, 15 * kStepNs,
+                {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+  WaitedFor(0.25, 160 * kMs);
+  EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+}
+
+TEST_F(CpuRulesTest, ASlowFirstStepThatIsLeftOutIsNoBurst) {
+  reader_.Step(-1, -5 * kStepNs, 5 * kStepNs);
+  StepsWith(6 * kMs);
+  WaitedFor(0.4, 115 * kMs);
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
+}
+
+TEST_F(CpuRulesTest, HalfOfABurstIsInOneStep) {
+  StepsWith(6 * kMs);
+  reader_.Step(10, 10 * kStepNs, 30 * kMs);
+  WaitedFor(0.28, 140 * kMs);  // 39 ms; the step is 20 ms longer.
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kHigh);
+  WaitedFor(0.3, 140 * kMs);
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
 }
 
 TEST_F(CpuRulesTest, RecordingIsNotBlamedForTimeWithoutACpu) {

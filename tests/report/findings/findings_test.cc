@@ -162,20 +162,24 @@ TEST_F(FindingsTest, ACaptureWithoutStepsCountsAsOne) {
 }
 
 TEST_F(FindingsTest, OperatorsThatRepeatAreOfferedAsSteps) {
-  reader_.mutable_record().windows = {{.start_ns = 0, .end_ns = 100 * kMs}};
+  reader_.mutable_record().windows = {{.start_ns = 0, .end_ns = 1'500 * kMs}};
   for (int round = 0; round < 25; ++round) {
     for (int i = 0; i < 3; ++i) {
-      const int64_t start_ns = round * 4 * kMs + i * kMs;
-      reader_.Range(main_, i == 2 ? "aten::argmax" : "aten::linear", start_ns, start_ns + kMs / 2,
+      const int64_t start_ns = (round * 60 + i * 10) * kMs;
+      reader_.Range(main_, i == 2 ? "aten::argmax" : "aten::linear", start_ns, start_ns + kMs,
                     {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
     }
   }
   EXPECT_THAT(Report().verdict,
-              HasSubstr("its window spans 100 ms, in which 3 operators repeat 25 times, every 4 ms "
+              HasSubstr("its window spans 1.5 s, in which 3 operators repeat 25 times, every 60 ms "
                         "(`profctl trace --steps N --step-source periodicity` records such rounds "
                         "as steps)"));
+  const auto offers_nothing = AllOf(HasSubstr("repeat 25 times"), Not(HasSubstr("profctl")));
+  reader_.mutable_record().spec.torch.step_source = StepSource::kPeriodicity;
+  EXPECT_THAT(Report().verdict, offers_nothing);
+  reader_.mutable_record().spec.torch.step_source = StepSource::kNone;
   reader_.mutable_record().imported.source = "torch.profiler";
-  EXPECT_THAT(Report().verdict, AllOf(HasSubstr("repeat 25 times"), Not(HasSubstr("profctl"))));
+  EXPECT_THAT(Report().verdict, offers_nothing);
 }
 
 TEST_F(FindingsTest, ACaptureWithoutAGpuSaysSo) {
