@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -269,7 +268,7 @@ class CaptureSetBuilder {
     set_.progress = &invocation.error_style();
     Fleet& nodes = set_.fleet(index);
     std::vector<Found> found(nodes.members().size());
-    const std::vector<NodeOutcome> outcomes =
+    std::vector<NodeOutcome> outcomes =
         RunOnAll(invocation, nodes, timeout, [&](size_t member, DaemonClient& daemon) {
           absl::StatusOr<Found> one = FindCaptureOrGroup(daemon, asked);
           if (!one.ok()) return one.status();
@@ -277,22 +276,18 @@ class CaptureSetBuilder {
           return absl::OkStatus();
         });
     RETURN_IF_ERROR(TakeFound(found, index));
-    if (const std::optional<CaptureFilter> window = ScheduledWindow()) {
-      std::vector<std::vector<CaptureView>> views(nodes.members().size());
-      std::vector<std::vector<GroupMember>> without(nodes.members().size());
-      const std::vector<const CaptureRecord*> first = {&set_.members.front().view.record};
-      RunOnAll(invocation, nodes, timeout,
-               [&](size_t member, DaemonClient& daemon) -> absl::Status {
-                 ASSIGN_OR_RETURN(views[member], daemon.ListCaptures(*window, kMaxGroupMembers));
-                 for (CaptureView& view : views[member]) {
-                   view.record.node = nodes.members()[member].node;
-                 }
-                 without[member] = RanksWithoutCapture(daemon, nodes.members()[member].node, first);
-                 return absl::OkStatus();
-               });
-      for (const std::vector<CaptureView>& of_node : views) NameRanksBeside(of_node);
-      for (const std::vector<GroupMember>& of_node : without) {
-        for (const GroupMember& member : of_node) set_.AddMissing(SetMemberOf(member));
+    if (IsOfWindow()) {
+      const CaptureRecord of = set_.members.front().view.record;
+      std::vector<std::vector<GroupMember>> others(nodes.members().size());
+      const std::vector<NodeOutcome> told = RunOnAll(
+          invocation, nodes, timeout, [&](size_t member, DaemonClient& daemon) -> absl::Status {
+            ASSIGN_OR_RETURN(others[member],
+                             OthersOfWindow(daemon, nodes.members()[member].node, of));
+            return absl::OkStatus();
+          });
+      for (size_t node = 0; node < others.size(); ++node) {
+        if (outcomes[node].status.ok()) outcomes[node].status = told[node].status;
+        AddMissing(others[node]);
       }
     }
     NameOutOfReach(outcomes);
@@ -325,36 +320,24 @@ class CaptureSetBuilder {
       CaptureSet::Member member = Told(SetMemberOf(view));
       set_.Add(std::move(member), open_source(std::move(view)));
     }
-    if (const std::optional<CaptureFilter> window = ScheduledWindow()) {
-      ASSIGN_OR_RETURN(const std::vector<CaptureView> views,
-                       captures.ListCaptures(*window, kMaxGroupMembers));
-      NameRanksBeside(views);
-      if constexpr (std::is_same_v<Captures, DaemonClient>) {
-        const CaptureRecord& of = set_.members.front().view.record;
-        const std::vector<const CaptureRecord*> first = {&of};
-        const std::vector<GroupMember> without = RanksWithoutCapture(captures, of.node, first);
-        for (const GroupMember& member : without) set_.AddMissing(SetMemberOf(member));
-      }
+    if (IsOfWindow()) {
+      const CaptureRecord of = set_.members.front().view.record;
+      ASSIGN_OR_RETURN(const std::vector<GroupMember> others, OthersOfWindow(captures, "", of));
+      AddMissing(others);
     }
     RETURN_IF_ERROR(AskWhereTheyAre(invocation));
     NameRanksWithoutTrace();
     return absl::OkStatus();
   }
 
-  // Where the other captures of a scheduled window are; nullopt: these are not of one.
-  std::optional<CaptureFilter> ScheduledWindow() const {
-    if (!set_.is_group || set_.members.empty()) return std::nullopt;
-    const std::vector<const CaptureRecord*> first = {&set_.members.front().view.record};
-    return WindowOfGroup(first);
+  // Whether a schedule made the group.
+  bool IsOfWindow() const {
+    return set_.is_group && !set_.members.empty() &&
+           !set_.members.front().view.record.schedule_id.empty();
   }
 
-  // Ranks that chose another step are missing, and never compared.
-  void NameRanksBeside(std::span<const CaptureView> of_window) {
-    const CaptureRecord group = set_.members.front().view.record;
-    const std::vector<const CaptureRecord*> first = {&group};
-    for (const GroupMember& member : RanksBesideGroup(first, of_window)) {
-      set_.AddMissing(SetMemberOf(member));
-    }
+  void AddMissing(std::span<const GroupMember> members) {
+    for (const GroupMember& member : members) set_.AddMissing(SetMemberOf(member));
   }
 
   void NameRanksWithoutTrace() {

@@ -39,61 +39,10 @@ void Merge(GroupView view, size_t node, FoundGroup& group) {
   for (CaptureView& capture : view.captures) group.captures.push_back({std::move(capture), node});
 }
 
-// Of one window there are as many captures as ranks.
-constexpr int64_t kMostOfWindow = kMaxGroupMembers;
 // The newest rows of a schedule's history; a group's window that is older has none of them.
 constexpr int64_t kMostRowsOfHistory = 10'000;
 // Captures of a window are created at its time, or a little later (ScheduleRunner::kMaxLateness).
 constexpr absl::Duration kWindowSlack = absl::Seconds(10);
-
-absl::StatusOr<std::vector<CaptureView>> ListOne(Invocation& invocation,
-                                                 const CaptureFilter& filter) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
-  if (store != nullptr) return store->ListCaptures(filter, kMostOfWindow);
-  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-  return daemon->ListCaptures(filter, kMostOfWindow);
-}
-
-std::vector<GroupMember> RanksWithoutCaptureAnywhere(Invocation& invocation, Fleet& fleet,
-                                                     absl::Duration timeout,
-                                                     std::span<const CaptureRecord* const> group) {
-  std::vector<std::vector<GroupMember>> by_node(fleet.members().size());
-  RunOnAll(invocation, fleet, timeout, [&](size_t node, DaemonClient& daemon) -> absl::Status {
-    by_node[node] = RanksWithoutCapture(daemon, fleet.members()[node].node, group);
-    daemon.LimitCalls(absl::InfiniteFuture());
-    return absl::OkStatus();
-  });
-  std::vector<GroupMember> all;
-  for (std::vector<GroupMember>& ranks : by_node) std::ranges::move(ranks, std::back_inserter(all));
-  return all;
-}
-
-// The same, of the daemon that is asked; a store alone has no history that it could ask.
-std::vector<GroupMember> RanksWithoutCaptureHere(Invocation& invocation,
-                                                 std::span<const CaptureRecord* const> group) {
-  const absl::StatusOr<std::unique_ptr<LocalStore>> store = LocalStore::Find(invocation);
-  if (!store.ok() || *store != nullptr) return {};
-  const absl::StatusOr<DaemonClient*> daemon = invocation.Daemon();
-  if (!daemon.ok()) return {};
-  return RanksWithoutCapture(**daemon, group.front()->node, group);
-}
-
-// A node that fails here has answered before, or is named already.
-std::vector<CaptureView> ListAll(Invocation& invocation, Fleet& fleet, absl::Duration timeout,
-                                 const CaptureFilter& filter) {
-  std::vector<std::vector<CaptureView>> by_node(fleet.members().size());
-  RunOnAll(invocation, fleet, timeout, [&](size_t node, DaemonClient& daemon) -> absl::Status {
-    ASSIGN_OR_RETURN(by_node[node], daemon.ListCaptures(filter, kMostOfWindow));
-    daemon.LimitCalls(absl::InfiniteFuture());
-    for (CaptureView& view : by_node[node]) view.record.node = fleet.members()[node].node;
-    return absl::OkStatus();
-  });
-  std::vector<CaptureView> all;
-  for (std::vector<CaptureView>& views : by_node) {
-    std::ranges::move(views, std::back_inserter(all));
-  }
-  return all;
-}
 
 std::string WhyBeside(const CaptureView& view) {
   const CaptureRecord& record = view.record;
@@ -104,6 +53,83 @@ std::string WhyBeside(const CaptureView& view) {
     return StrCat("its capture ", record.id, " is ", view.state, where);
   }
   return StrCat("it began at another step, ", record.windows.front().first_step, where);
+}
+
+CaptureFilter WindowOf(const CaptureRecord& of) {
+  const absl::Time window = absl::FromUnixNanos(of.schedule_window_unix_ns);
+  return {.since = window - kWindowSlack,
+          .until = window + kWindowSlack,
+          .schedule = of.schedule_id,
+          .job = JobOf(of.target),
+          .include_deleted = true};
+}
+
+std::vector<GroupMember> WithCapture(const CaptureRecord& of, std::span<const CaptureView> views,
+                                     std::string_view node) {
+  std::vector<GroupMember> members;
+  for (const CaptureView& view : views) {
+    const CaptureRecord& record = view.record;
+    if (record.group_id == of.group_id ||
+        record.schedule_window_unix_ns != of.schedule_window_unix_ns) {
+      continue;
+    }
+    members.push_back({.node = node.empty() ? record.node : std::string(node),
+                       .pid = record.target.pid,
+                       .rank = RankOf(record.target),
+                       .state = record.state,
+                       .error = WhyBeside(view)});
+  }
+  return members;
+}
+
+absl::StatusOr<std::vector<GroupMember>> WithoutCapture(DaemonClient& daemon, std::string_view node,
+                                                        const CaptureRecord& of) {
+  const absl::Time window = absl::FromUnixNanos(of.schedule_window_unix_ns);
+  ASSIGN_OR_RETURN(std::vector<WindowView> rows,
+                   daemon.ListScheduleWindows(of.schedule_id, kMostRowsOfHistory, window));
+  std::erase_if(rows, [&](const WindowView& row) {
+    return row.window.time != window || row.window.pid == 0 || !row.window.capture_id.empty();
+  });
+  std::vector<GroupMember> members;
+  if (rows.empty()) return members;
+  ASSIGN_OR_RETURN(const std::vector<TargetInfo> targets, daemon.ListTargets());
+  for (const WindowView& row : rows) {
+    const auto target = std::ranges::find(targets, row.window.pid, &TargetInfo::pid);
+    if (target == targets.end() || JobOf(*target) != JobOf(of.target)) continue;
+    members.push_back({.node = node.empty() ? row.node : std::string(node),
+                       .pid = row.window.pid,
+                       .rank = RankOf(*target),
+                       .state = CaptureState::kFailed,
+                       .error = StrCat("no capture (", row.outcome, "): ", row.window.detail)});
+  }
+  return members;
+}
+
+// Of the daemon that is asked, or its store.
+absl::StatusOr<std::vector<GroupMember>> OthersHere(Invocation& invocation,
+                                                    const CaptureRecord& of) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
+  if (store != nullptr) return OthersOfWindow(*store, "", of);
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  return OthersOfWindow(*daemon, "", of);
+}
+
+// A node that fails is in `group.outcomes`.
+std::vector<GroupMember> OthersOnFleet(Invocation& invocation, Fleet& fleet, absl::Duration timeout,
+                                       const CaptureRecord& of, FoundGroup& group) {
+  std::vector<std::vector<GroupMember>> by_node(fleet.members().size());
+  const std::vector<NodeOutcome> outcomes =
+      RunOnAll(invocation, fleet, timeout, [&](size_t node, DaemonClient& daemon) -> absl::Status {
+        ASSIGN_OR_RETURN(by_node[node], OthersOfWindow(daemon, fleet.members()[node].node, of));
+        daemon.LimitCalls(absl::InfiniteFuture());
+        return absl::OkStatus();
+      });
+  std::vector<GroupMember> others;
+  for (size_t node = 0; node < by_node.size(); ++node) {
+    if (group.outcomes[node].status.ok()) group.outcomes[node].status = outcomes[node].status;
+    std::ranges::move(by_node[node], std::back_inserter(others));
+  }
+  return others;
 }
 
 absl::StatusOr<GroupView> GetOne(Invocation& invocation, const std::string& id) {
@@ -142,57 +168,27 @@ std::vector<int64_t> RanksWithoutTrace(std::span<const CaptureRecord* const> cap
   return AbsentRanks(targets);
 }
 
-std::optional<CaptureFilter> WindowOfGroup(std::span<const CaptureRecord* const> group) {
-  if (group.empty() || group.front()->schedule_id.empty()) return std::nullopt;
-  const absl::Time window = absl::FromUnixNanos(group.front()->schedule_window_unix_ns);
-  return CaptureFilter{.since = window - kWindowSlack,
-                       .until = window + kWindowSlack,
-                       .schedule = group.front()->schedule_id,
-                       .job = JobOf(group.front()->target),
-                       .include_deleted = true};
+absl::StatusOr<std::vector<GroupMember>> OthersOfWindow(DaemonClient& daemon, std::string_view node,
+                                                        const CaptureRecord& of) {
+  if (of.schedule_id.empty()) return std::vector<GroupMember>();
+  ASSIGN_OR_RETURN(const std::vector<CaptureView> views,
+                   daemon.ListCaptures(WindowOf(of), kMaxGroupMembers));
+  std::vector<GroupMember> others = WithCapture(of, views, node);
+  absl::StatusOr<std::vector<GroupMember>> without = WithoutCapture(daemon, node, of);
+  const bool is_hidden =
+      absl::IsNotFound(without.status()) || absl::IsPermissionDenied(without.status());
+  if (is_hidden) return others;
+  RETURN_IF_ERROR(without.status());
+  std::ranges::move(*without, std::back_inserter(others));
+  return others;
 }
 
-std::vector<GroupMember> RanksBesideGroup(std::span<const CaptureRecord* const> group,
-                                          std::span<const CaptureView> of_window) {
-  std::vector<GroupMember> beside;
-  for (const CaptureView& view : of_window) {
-    const CaptureRecord& record = view.record;
-    if (group.empty() || record.group_id == group.front()->group_id ||
-        record.schedule_window_unix_ns != group.front()->schedule_window_unix_ns) {
-      continue;
-    }
-    beside.push_back({.node = record.node,
-                      .pid = record.target.pid,
-                      .rank = RankOf(record.target),
-                      .state = record.state,
-                      .error = WhyBeside(view)});
-  }
-  return beside;
-}
-
-std::vector<GroupMember> RanksWithoutCapture(DaemonClient& daemon, std::string_view node,
-                                             std::span<const CaptureRecord* const> group) {
-  if (!WindowOfGroup(group).has_value()) return {};
-  const CaptureRecord& of = *group.front();
-  std::vector<WindowView> rows = daemon.ListScheduleWindows(of.schedule_id, kMostRowsOfHistory)
-                                     .value_or(std::vector<WindowView>());
-  std::erase_if(rows, [&](const WindowView& row) {
-    return absl::ToUnixNanos(row.window.time) != of.schedule_window_unix_ns ||
-           row.window.pid == 0 || !row.window.capture_id.empty();
-  });
-  if (rows.empty()) return {};
-  const std::vector<TargetInfo> targets = daemon.ListTargets().value_or(std::vector<TargetInfo>());
-  std::vector<GroupMember> ranks;
-  for (const WindowView& row : rows) {
-    const auto target = std::ranges::find(targets, row.window.pid, &TargetInfo::pid);
-    if (target == targets.end() || JobOf(*target) != JobOf(of.target)) continue;
-    ranks.push_back({.node = std::string(node),
-                     .pid = row.window.pid,
-                     .rank = RankOf(*target),
-                     .state = CaptureState::kFailed,
-                     .error = StrCat("no capture (", row.outcome, "): ", row.window.detail)});
-  }
-  return ranks;
+absl::StatusOr<std::vector<GroupMember>> OthersOfWindow(LocalStore& store, std::string_view node,
+                                                        const CaptureRecord& of) {
+  if (of.schedule_id.empty()) return std::vector<GroupMember>();
+  ASSIGN_OR_RETURN(const std::vector<CaptureView> views,
+                   store.ListCaptures(WindowOf(of), kMaxGroupMembers));
+  return WithCapture(of, views, node);
 }
 
 std::optional<std::string> WholeGroupId(std::string_view text) {
@@ -232,23 +228,18 @@ absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const
   if (group.captures.empty()) {
     return absl::NotFoundError(StrCat("no group ", id, " on any node that answered"));
   }
-  std::vector<const CaptureRecord*> records;
-  for (const FoundCaptureOf& capture : group.captures) records.push_back(&capture.view.record);
-  if (const std::optional<CaptureFilter> window = WindowOfGroup(records)) {
-    std::vector<CaptureView> views;
+  const CaptureRecord of = group.captures.front().view.record;
+  if (!of.schedule_id.empty()) {
+    std::vector<GroupMember> others;
     if (fleet == nullptr) {
-      ASSIGN_OR_RETURN(views, ListOne(invocation, *window));
+      ASSIGN_OR_RETURN(others, OthersHere(invocation, of));
     } else {
-      views = ListAll(invocation, *fleet, timeout, *window);
+      others = OthersOnFleet(invocation, *fleet, timeout, of, group);
     }
-    std::ranges::move(RanksBesideGroup(records, views), std::back_inserter(group.record.members));
-    std::ranges::move(fleet == nullptr
-                          ? RanksWithoutCaptureHere(invocation, records)
-                          : RanksWithoutCaptureAnywhere(invocation, *fleet, timeout, records),
-                      std::back_inserter(group.record.members));
+    std::ranges::move(others, std::back_inserter(group.record.members));
   }
   Overlay(group);
-  records.clear();  // In the order of Overlay().
+  std::vector<const CaptureRecord*> records;
   for (const FoundCaptureOf& capture : group.captures) records.push_back(&capture.view.record);
   group.ranks_without_trace = RanksWithoutTrace(records);
   return group;

@@ -17,6 +17,8 @@
 
 namespace profd::cli {
 
+class LocalStore;
+
 struct FoundCaptureOf {
   CaptureView view;
   size_t node = 0;  // Of the fleet's members; 0 where there is one daemon.
@@ -36,19 +38,17 @@ struct FoundGroup {
 std::vector<int64_t> RanksWithoutTrace(std::span<const CaptureRecord* const> captures);
 inline constexpr std::string_view kNoTraceMessage = "no trace of it was imported";
 
-// Finds the captures of the scheduled window, of the group's job, that `group` is of; nullopt: no
-// schedule made the group.
-std::optional<CaptureFilter> WindowOfGroup(std::span<const CaptureRecord* const> group);
-// The ranks whose captures of that window are not in the group: they began at another step, or were
-// not captured. Their members have no capture of the group, and `error` says why.
-std::vector<GroupMember> RanksBesideGroup(std::span<const CaptureRecord* const> group,
-                                          std::span<const CaptureView> of_window);
-// The ranks of the group's job on that daemon's node that had no capture in that window, as the
-// schedule's history has it: another capture was live, or the window was skipped to limit what
-// sampling costs. Only processes that still run tell their job and rank, so others are left out;
-// all are if the daemon does not show the caller that history.
-std::vector<GroupMember> RanksWithoutCapture(DaemonClient& daemon, std::string_view node,
-                                             std::span<const CaptureRecord* const> group);
+// The ranks of the scheduled window of `of`, a capture of a group, that are not in the group: they
+// began at another step, their captures failed, or they had none, because another was live or the
+// window was skipped to limit what sampling costs. The members have no capture, and `error` says
+// why. Ranks without a capture are in the schedule's history: they are left out if the caller may
+// not read it, or if their process has ended, which alone tells its job and rank. Empty: no
+// schedule made the group. `node`: what the daemon's node is called; empty: as it calls itself.
+absl::StatusOr<std::vector<GroupMember>> OthersOfWindow(DaemonClient& daemon, std::string_view node,
+                                                        const CaptureRecord& of);
+// Of a store without a daemon: those that have captures.
+absl::StatusOr<std::vector<GroupMember>> OthersOfWindow(LocalStore& store, std::string_view node,
+                                                        const CaptureRecord& of);
 
 // "groups/ID" or the whole id of a group or a capture, in upper case; nullopt: none of these.
 std::optional<std::string> WholeGroupId(std::string_view text);

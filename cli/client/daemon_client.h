@@ -258,8 +258,9 @@ class DaemonClient {
   absl::StatusOr<std::vector<ScheduleView>> ListSchedules(bool include_deleted);
   absl::StatusOr<ScheduleView> SetSchedulePaused(const std::string& id, bool paused);
   absl::StatusOr<ScheduleView> DeleteSchedule(const std::string& id);
-  // Newest first; `limit` 0: all.
-  absl::StatusOr<std::vector<WindowView>> ListScheduleWindows(const std::string& id, int64_t limit);
+  // Newest first; `limit` 0: all. Windows before `since` may be left out.
+  absl::StatusOr<std::vector<WindowView>> ListScheduleWindows(
+      const std::string& id, int64_t limit, absl::Time since = absl::InfinitePast());
 
   // Ends the calls in flight, and all later ones but CancelCapture(), as CANCELLED.
   void Abort();

@@ -78,7 +78,8 @@ absl::StatusOr<ScheduleView> DaemonClient::DeleteSchedule(const std::string& id)
 }
 
 absl::StatusOr<std::vector<WindowView>> DaemonClient::ListScheduleWindows(const std::string& id,
-                                                                          int64_t limit) {
+                                                                          int64_t limit,
+                                                                          absl::Time since) {
   std::vector<WindowView> views;
   v1::ListScheduleWindowsRequest request;
   request.set_name(ScheduleName(id));
@@ -90,7 +91,7 @@ absl::StatusOr<std::vector<WindowView>> DaemonClient::ListScheduleWindows(const 
         impl_->Unary(*impl_->schedules_, &Stub::ListScheduleWindows, request, kCallDeadline));
     for (const v1::ScheduleWindow& window : response.windows()) views.push_back(FromProto(window));
     request.set_page_token(response.next_page_token());
-  } while (!request.page_token().empty() &&
+  } while (!request.page_token().empty() && views.back().window.time >= since &&
            (limit == 0 || static_cast<int64_t>(views.size()) < limit));
   return views;
 }
