@@ -184,7 +184,7 @@ void TcpListener::Admit(UniqueFd connection) {
   if (getpeername(connection.get(), peer.get(), &peer.size) != 0) return;  // Gone already.
   const Name name = NameOf(peer);
   if (!TakeArrival(name.host)) {
-    if (const auto n = refusals_.Allow()) {
+    if (const auto n = rate_refusals_.Allow()) {
       LogWarning(StrCat(address(), ": more than ", static_cast<int64_t>(limits_.max_new_per_second),
                         " new connections per second without calls, refused ", name.host, " (", *n,
                         " more)"));
@@ -220,9 +220,8 @@ bool TcpListener::TakeArrival(const std::string& address) {
     std::erase_if(arrivals_, [now, full_s](const auto& entry) {
       return absl::ToDoubleSeconds(now - entry.second.filled) > full_s;
     });
-    // Someone has many addresses: all begin anew, which costs less than to look for old ones each
-    // time.
-    if (arrivals_.size() >= kMaxArrivals) arrivals_.clear();
+    // Too many recent addresses: reset all budgets instead of scanning again soon.
+    if (arrivals_.size() > kMaxArrivals / 2) arrivals_.clear();
   }
   const auto [it, is_new] = arrivals_.try_emplace(address);
   Arrivals& arrivals = it->second;

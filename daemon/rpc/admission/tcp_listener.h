@@ -7,8 +7,9 @@
 // oldest one that has not made a call (of the same address, at that address's limit). Connections
 // that have made a call are never closed for a new one.
 //
-// An address whose connections make no calls gets 200 new ones a second: the others are closed
-// before they cost a TLS handshake. A connection that makes a call gives its share back.
+// An address whose connections make no calls gets 200 new ones a second, after the first 400: the
+// others are closed before they cost a TLS handshake. A connection that makes a call gives its
+// share back. Each address of a host that has many, as with IPv6, has a rate of its own.
 //
 // While profd uses too much memory, the connection that received most ends, whatever it did; while
 // it uses a quarter more than that, all but small ones do (memory_relief.h).
@@ -108,7 +109,7 @@ class TcpListener {
   // How many new connections of an address there may be now.
   struct Arrivals {
     double left = 0;
-    absl::Duration filled;  // When `left` was right.
+    absl::Duration filled;  // Time of the last refill.
   };
 
   TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits, MemoryRelief::Options memory);
@@ -127,6 +128,7 @@ class TcpListener {
   OnConnection on_connection_;
   OnClosed on_closed_;
   RateLimiter refusals_{absl::Seconds(10)};
+  RateLimiter rate_refusals_{absl::Seconds(10)};
 
   absl::Mutex mu_;                                              // Before the ledger's.
   std::map<int, Connection> connections_ ABSL_GUARDED_BY(mu_);  // By the watched descriptor.

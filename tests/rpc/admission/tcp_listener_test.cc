@@ -151,6 +151,7 @@ class TcpListenerTest : public testing::Test {
   quota::Ledger ledger_{quota::Limits::ForMemory(int64_t{2} << 30), Clock::Real()};
   absl::Mutex mu_;
   std::deque<UniqueFd> admitted_;
+  FakeClock clock_;
   std::unique_ptr<TcpListener> listener_;
 };
 
@@ -184,8 +185,7 @@ TEST_F(TcpListenerTest, IdleConnectionsOfOneAddressLockNobodyOut) {
 }
 
 TEST_F(TcpListenerTest, NewConnectionsThatMakeNoCallsAreLimitedPerSecond) {
-  FakeClock clock;
-  Start({.max_new_per_second = 2, .max_new_at_once = 3, .clock = &clock});
+  Start({.max_new_per_second = 2, .max_new_at_once = 3, .clock = &clock_});
   std::vector<UniqueFd> held;
   const auto is_admitted = [&] {
     held.push_back(Connect());
@@ -198,10 +198,10 @@ TEST_F(TcpListenerTest, NewConnectionsThatMakeNoCallsAreLimitedPerSecond) {
   ASSERT_THAT(listener_->Claim(GrpcPeerOf(held[0]), "cn:alice"), IsOk());
   EXPECT_TRUE(is_admitted());
   EXPECT_TRUE(IsHungUp(Connect()));
-  clock.Advance(absl::Seconds(1));
+  clock_.Advance(absl::Seconds(1));
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(is_admitted());
   EXPECT_TRUE(IsHungUp(Connect()));
-  clock.Advance(absl::Hours(1));
+  clock_.Advance(absl::Hours(1));
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(is_admitted());
   EXPECT_TRUE(IsHungUp(Connect()));
   listener_->Stop();
