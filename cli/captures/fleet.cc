@@ -32,7 +32,7 @@ constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
 // Further connections end with the answer.
 constexpr size_t kMostKept = 1024;
 // Open files of the program without its connections, and those of a connection while it is made:
-// its socket, and those that look up the name. One that is there is one.
+// its socket, and those that look up the name. An open connection uses one file.
 constexpr size_t kOtherFiles = 64;
 constexpr size_t kFilesToConnect = 4;
 
@@ -117,9 +117,9 @@ absl::Status NoFiles() {
 }
 
 // Whether this process has used less than half of the machine's cores since the last question.
-class IdleCores {
+class CoreUse {
  public:
-  bool Are() {
+  bool IsLow() {
     const absl::Duration now = Clock::Real().Monotonic();
     const absl::Duration used = CpuTime();
     const double busy_cores = absl::FDivDuration(used - used_, now - asked_);
@@ -335,7 +335,7 @@ void Fleet::RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl
     on_done(chosen[i], has_threads ? NoFiles() : NoThread());
     --left;
   }
-  IdleCores idle_cores;
+  CoreUse core_use;
   absl::Duration next_look = Clock::Real().Monotonic() + kLookInterval;
   bool may_grow = has_threads;
   while (left > 0) {
@@ -348,7 +348,7 @@ void Fleet::RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl
     }
     if (!may_grow || Clock::Real().Monotonic() < next_look) continue;
     next_look = Clock::Real().Monotonic() + kLookInterval;
-    if (idle_cores.Are()) may_grow = start_threads(std::min(most, 2 * started));
+    if (core_use.IsLow()) may_grow = start_threads(std::min(most, 2 * started));
   }
 }
 

@@ -4,11 +4,12 @@
 //   --nodes @FILE, dns:NAME ──────────┼─► members ─► Run(): at most 256 members at once,
 //   --job 88123 ─► squeue ────────────┘              a deadline each, results as they come
 //
-// A member is asked on a thread: its calls block, so that `work` is plain code. Sixteen threads do,
-// and more, at most 256, are started only while this machine's cores are mostly idle, because
-// members are slow to answer. A thread for each of 256 members took 1.8 times the CPU time for a
-// warm call (tests/bench/README.md). Connections are kept from one Run() to the next, at most 1,024
-// of them. Where the limit of open files is low, fewer are asked at once, and fewer kept.
+// A member is asked on a thread: its calls block, so that `work` is plain code. There are 16
+// threads at first. Their number doubles, up to 256, while this process uses less than half of the
+// cores, because it then waits for members. Fewer threads take less CPU time for a warm call
+// (tests/bench/README.md). Connections are kept from one Run() to the next, at most 1,024 of them.
+// Where the limit of open files is low, Run() asks fewer members at once and keeps fewer
+// connections; RunTogether() fails those that there is no room for (RESOURCE_EXHAUSTED).
 //
 // Threads: one caller; Abort() any thread.
 #ifndef PROFD_CLI_CAPTURES_FLEET_H_

@@ -62,7 +62,8 @@ std::string HostOf(std::string_view address) {
 
 // A connected socket, whose reads and writes give up after kPatienceMs.
 absl::StatusOr<UniqueFd> Dial(const Endpoint& endpoint) {
-  if (const UniqueFd spare(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); !spare.valid()) {
+  const UniqueFd spare(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!spare.valid() && (errno == EMFILE || errno == ENFILE)) {
     return LocalFailure(absl::ResourceExhaustedError(
         StrCat("cannot connect to ", endpoint.address, ": ", std::strerror(errno),
                "; raise the limit of open files (`ulimit -n`), or name fewer nodes")));

@@ -40,7 +40,7 @@ ShareTrust SharesOf(const CaptureView& view);
 Style StyleFor(const CaptureView& view, Style style);
 // Above a report: which capture it is over, and RenderQuality().
 std::string RenderReportHeader(const CaptureView& view, const Style& style);
-// Its first line alone: for what says itself how far it can be trusted.
+// Its first line alone, for reports that state their own quality.
 std::string RenderReportTitle(const CaptureView& view, const Style& style);
 // The grade and why it is not better: losses by cause with what to do about them. One line
 // for a capture that lost nothing.

@@ -109,7 +109,7 @@ def walk():
         missing = [name for name in names if not results[name]]
         said = [f'no test {name}' for name in missing] + [
             f'{counts.count(bad)} {bad}' for bad in (FAILED, SKIPPED) if bad in counts]
-        is_good = bool(names) and not missing and FAILED not in counts
+        is_good = bool(names) and not missing and FAILED not in counts and PASSED in counts
         good += is_good
         print(f'| {resource} | {", ".join(names) or "none"} | {counts.count(PASSED)} | '
               f'{"as promised" if is_good else "**FAILED**"}{": " if said else ""}{", ".join(said)} '
