@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "daemon/base/str_cat.h"
+
 namespace profd::cli {
 namespace {
 
@@ -28,16 +30,17 @@ std::vector<std::string> EnvironmentOf(const Environment& given) {
   std::vector<std::string> lines;
   for (const char* kept :
        {"PATH", "HOME", "LANG", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"}) {
-    if (const char* value = getenv(kept)) lines.push_back(std::string(kept) + "=" + value);
+    if (const char* value = getenv(kept)) lines.push_back(StrCat(kept, "=", value));
   }
   // Nothing is left in the user's own cache.
   if (!given.contains("PROFD_CACHE_DIR")) lines.emplace_back("PROFD_CACHE_DIR=");
-  for (const auto& [name, value] : given) lines.push_back(name + "=" + value);
+  for (const auto& [name, value] : given) lines.push_back(StrCat(name, "=", value));
   return lines;
 }
 
 std::vector<char*> Pointers(std::vector<std::string>& words) {
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   return pointers;
