@@ -91,7 +91,8 @@ absl::StatusOr<std::vector<WindowView>> DaemonClient::ListScheduleWindows(const 
         impl_->Unary(*impl_->schedules_, &Stub::ListScheduleWindows, request, kCallDeadline));
     for (const v1::ScheduleWindow& window : response.windows()) views.push_back(FromProto(window));
     request.set_page_token(response.next_page_token());
-  } while (!request.page_token().empty() && views.back().window.time >= since &&
+    if (!views.empty() && views.back().window.time < since) break;
+  } while (!request.page_token().empty() &&
            (limit == 0 || static_cast<int64_t>(views.size()) < limit));
   return views;
 }
