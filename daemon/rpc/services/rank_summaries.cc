@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/time.h"
-#include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/group_types.h"
@@ -72,14 +70,6 @@ bool IsMeant(const RankQuery& query, const CaptureRecord& record) {
   return query.schedule_prefix.empty() || record.schedule_id.starts_with(query.schedule_prefix);
 }
 
-// A summary stays damaged, and every request meets it again.
-void LogDamaged(const std::string& capture, const absl::Status& status) {
-  static auto* const limiter = new RateLimiter(absl::Minutes(1));
-  if (const auto more = limiter->Allow()) {
-    LogWarning(StrCat("capture=", capture, " ", status.ToString(), " (", *more, " more)"));
-  }
-}
-
 // The records of groups, each read once. Who did not ask for a group does not see its members.
 class GroupClocks {
  public:
@@ -121,7 +111,7 @@ class GroupClocks {
 
 absl::Status ListRankSummaries(store::CaptureStore& store, const CallInfo& info,
                                const v1::ListRankSummariesRequest& request,
-                               v1::ListRankSummariesResponse& response) {
+                               v1::ListRankSummariesResponse& response, RateLimiter& damaged_log) {
   ASSIGN_OR_RETURN(const RankQuery query, RankQueryFrom(info.caller, request));
   ASSIGN_OR_RETURN(std::string before_id, ParsePageToken(request.page_token(), query.text));
   GroupClocks clocks(store, info.caller);
@@ -147,7 +137,10 @@ absl::Status ListRankSummaries(store::CaptureStore& store, const CallInfo& info,
       const std::string& kept = capture.summaries.ranks;
       if (kept.empty()) continue;
       if (absl::Status status = RankSummaryToProto(kept, summary); !status.ok()) {
-        LogDamaged(capture.record.id, status);
+        if (const auto more = damaged_log.Allow()) {
+          LogWarning(
+              StrCat("capture=", capture.record.id, " ", status.ToString(), " (", *more, " more)"));
+        }
       }
       page_bytes += summary.collectives().ByteSizeLong();
     }

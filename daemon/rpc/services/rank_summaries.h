@@ -6,16 +6,18 @@
 #define PROFD_DAEMON_RPC_SERVICES_RANK_SUMMARIES_H_
 
 #include "absl/status/status.h"
+#include "daemon/base/log.h"
 #include "daemon/rpc/admission/admission.h"
 #include "daemon/store/capture_store.h"
 #include "profd/v1/reports.pb.h"
 
 namespace profd::rpc {
 
-// As ReportService.ListRankSummaries says. CANCELLED once the caller is gone.
+// As ReportService.ListRankSummaries says. CANCELLED once the caller is gone. A damaged summary is
+// logged as `damaged_log` allows: it stays damaged, and every request meets it again.
 absl::Status ListRankSummaries(store::CaptureStore& store, const CallInfo& info,
                                const v1::ListRankSummariesRequest& request,
-                               v1::ListRankSummariesResponse& response);
+                               v1::ListRankSummariesResponse& response, RateLimiter& damaged_log);
 
 }  // namespace profd::rpc
 

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/rpc/server/call.h"
@@ -68,7 +70,8 @@ class ReportService final : public RpcService {
                &v1::ReportService::AsyncService::RequestListRankSummaries, Verb::kRead,
                [this](const CallInfo& info, const v1::ListRankSummariesRequest& request,
                       v1::ListRankSummariesResponse& response) {
-                 return ListRankSummaries(parts_.store, info, request, response);
+                 return ListRankSummaries(parts_.store, info, request, response,
+                                          damaged_summaries_log_);
                });
   }
 
@@ -118,6 +121,7 @@ class ReportService final : public RpcService {
 
   const ServiceParts parts_;
   AnswerCache answers_;
+  RateLimiter damaged_summaries_log_{absl::Minutes(1)};
   RawService service_;
 };
 
