@@ -214,15 +214,8 @@ void TcpListener::Admit(UniqueFd connection) {
 bool TcpListener::TakeArrival(const std::string& address) {
   const absl::Duration now = limits_.clock->Monotonic();
   const absl::MutexLock lock(&mu_);
-  if (arrivals_.size() >= kMaxArrivals && !arrivals_.contains(address)) {
-    // After that time they may have as many as at first.
-    const double full_s = limits_.max_new_at_once / limits_.max_new_per_second;
-    std::erase_if(arrivals_, [now, full_s](const auto& entry) {
-      return absl::ToDoubleSeconds(now - entry.second.filled) > full_s;
-    });
-    // Too many recent addresses: reset all budgets instead of scanning again soon.
-    if (arrivals_.size() > kMaxArrivals / 2) arrivals_.clear();
-  }
+  // With so many addresses, to begin anew costs less than to look for the old ones.
+  if (arrivals_.size() >= kMaxArrivals && !arrivals_.contains(address)) arrivals_.clear();
   const auto [it, is_new] = arrivals_.try_emplace(address);
   Arrivals& arrivals = it->second;
   const double filled = is_new ? limits_.max_new_at_once
