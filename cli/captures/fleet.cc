@@ -145,7 +145,8 @@ class Fleet::Impl {
  public:
   // How many connections the limit of open files has room for.
   struct Room {
-    size_t together;  // All made at once.
+    // All made at once. A file each: the others of a connection that is being made are soon closed.
+    size_t together;
     size_t at_once = kMostAtOnce;
     size_t kept = kMostKept;
   };

@@ -120,12 +120,13 @@ class Stage:
         return trace
 
     def start_attackers(self, attack, stack):
-        """They end with the stack."""
+        """They end with the stack, or with this process."""
         last_cpu = str(max(os.sched_getaffinity(0)))
         processes = []
         for command in attack(self):
             process = subprocess.Popen(
-                ['taskset', '-c', last_cpu, *command], stdin=subprocess.PIPE,
+                ['setpriv', '--pdeathsig', 'KILL', 'taskset', '-c', last_cpu, *command],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL, env=harness.environment(self.socket_dir),
                 start_new_session=True, **harness.as_user(ATTACKER))
             processes.append(process)
