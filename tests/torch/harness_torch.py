@@ -68,7 +68,7 @@ class Program:
         self.pid = self.process.pid  # `profctl run` becomes the program.
 
     def answer(self):
-        """The words behind the next "ok"."""
+        """The words after the next "ok"."""
         for line in self.process.stdout:
             if line.startswith('ok'):
                 return line.split()[1:]

@@ -156,7 +156,13 @@ def main():
                                         with_stack=True) as profiler:
                 for _ in range(int(words[0])):
                     step()
-            dump_timeline(profiler, arguments.out)
+            try:
+                dump_timeline(profiler, arguments.out)
+            except AssertionError as error:
+                # torch.profiler's check of its own records, which fails once in many runs.
+                if 'duplicate outputs' not in str(error):
+                    raise
+                answer = 'doubted'
         elif command == 'digest':
             digest = hashlib.sha256()
             for parameter in model.parameters():

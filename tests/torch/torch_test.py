@@ -91,12 +91,16 @@ class MemoryCategoriesTest(TorchTest):
         program = self.program('profiled_training.py', out, *arguments)
         program.do('train 3')
         self.await_target(program, 'optimizer')
-        tracing = self.trace('--pid', program.pid, '--steps', STEPS, '--warmup', 0,
-                             '--with', 'memory')
-        self.await_state('WAITING_STEP')
-        program.do(f'timeline {STEPS + 4}')
-        result = tracing.result()
-        self.assertEqual(result.status, DONE, result.err)
+        for _ in range(3):
+            tracing = self.trace('--pid', program.pid, '--steps', STEPS, '--warmup', 0,
+                                 '--with', 'memory')
+            self.await_state('WAITING_STEP')
+            answer = program.do(f'timeline {STEPS + 4}')
+            result = tracing.result()
+            self.assertEqual(result.status, DONE, result.err)
+            if 'doubted' not in answer:
+                break
+        self.assertNotIn('doubted', answer, 'torch.profiler doubts its own records')
         self.assertEqual(program.end(), 0)
         capture = result.json
         memory = self.daemon.ctl('memory', capture['id'], '--json').json

@@ -211,12 +211,14 @@ TEST_F(NvtxModuleTest, AnObjectThatIsClosedKeepsItsSlots) {
     WaitUntil("the slots", [&] { return is_hooked() == 1; });
     parent.Tell('f');
     WaitUntil("the slots", [&] { return is_hooked() == 0; });
+    parent.Await('x');  // The slots are empty before the daemon has its answer.
   });
   auto target = daemon.WaitTarget();
   child.Await('c');
   auto capture = target->Arm();
   child.Await('f');
   capture->Finish();
+  child.Tell('x');
   child.ExpectSuccess();
 }
 
