@@ -418,6 +418,7 @@ metrics::AccessNumbers Daemon::AccessNumbersNow() {
   if (policy_ != nullptr) numbers.policy_current = policy_->state().error.empty();
   numbers.certificate_end = server_->certificate_end();
   numbers.closed_remote_connections = server_->closed_remote_connections();
+  numbers.cut_off_connections = server_->cut_off_connections();
   return numbers;
 }
 

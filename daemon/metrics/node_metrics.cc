@@ -124,6 +124,10 @@ std::vector<MetricFamily> AccessMetrics(const AccessNumbers& numbers) {
   families.push_back(OneCounter("profd_remote_connections_closed_total",
                                 "Remote connections closed because profd used too much memory",
                                 Number(numbers.closed_remote_connections)));
+  families.push_back(OneCounter("profd_callers_cut_off_total",
+                                "Connections, local and remote, ended because their callers sent "
+                                "too many calls or HTTP/2 frames, or file descriptors",
+                                Number(numbers.cut_off_connections)));
   return families;
 }
 

@@ -33,6 +33,7 @@ struct AccessNumbers {
   std::optional<bool> policy_current;    // The rules in force are the file's; nullopt: no file.
   std::optional<absl::Time> certificate_end;  // nullopt: there is none.
   int64_t closed_remote_connections = 0;      // For want of memory.
+  int64_t cut_off_connections = 0;            // Their callers sent too much.
 };
 
 std::vector<prometheus::MetricFamily> BuildMetrics(const std::string& version);

@@ -100,6 +100,7 @@ class ControlServer::Impl {
   absl::Status Start();
   void Shutdown(absl::Duration grace);
   RemoteServer* remote() { return remote_.get(); }
+  int64_t local_cut_off_count() const { return local_traffic_->ended_count(); }
 
  private:
   Admission::Limits LimitsOfCalls() const {
@@ -125,6 +126,7 @@ class ControlServer::Impl {
   worker::ReportPool reports_;
   AuditLog audit_;
   Server local_;
+  const std::shared_ptr<CallerTraffic> local_traffic_ = std::make_shared<CallerTraffic>();
   std::unique_ptr<ControlListener> listener_;
   std::unique_ptr<RemoteServer> remote_;
   std::filesystem::path socket_path_;  // Empty: inherited, or not made.
@@ -158,6 +160,7 @@ absl::Status ControlServer::Impl::Start() {
       listener_, ControlListener::Start(
                      std::move(listener), peers_,
                      options_.processes != nullptr ? *options_.processes : ProcessReader::Direct(),
+                     local_traffic_,
                      [this](UniqueFd connection) {
                        grpc::AddInsecureChannelFromFd(&local_.server(), connection.Release());
                      },
@@ -278,6 +281,11 @@ std::optional<absl::Time> ControlServer::certificate_end() const {
 
 int64_t ControlServer::closed_remote_connections() const {
   return impl_->remote() == nullptr ? 0 : impl_->remote()->closed_count();
+}
+
+int64_t ControlServer::cut_off_connections() const {
+  const int64_t remote = impl_->remote() == nullptr ? 0 : impl_->remote()->cut_off_count();
+  return remote + impl_->local_cut_off_count();
 }
 
 void ControlServer::CheckCertificates() {

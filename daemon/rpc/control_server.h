@@ -76,6 +76,9 @@ class ControlServer {
   std::optional<absl::Time> certificate_end() const;
   // Remote connections that were closed for want of memory.
   int64_t closed_remote_connections() const;
+  // Connections, local and remote, that ended because their callers sent what is not allowed
+  // (admission/caller_traffic.h).
+  int64_t cut_off_connections() const;
   // Takes up new certificates now, not at the next look.
   void CheckCertificates();
 

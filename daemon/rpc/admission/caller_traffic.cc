@@ -24,20 +24,21 @@ constexpr size_t kMaxBudgets = 4096;
 
 }  // namespace
 
-std::optional<std::string> CallerTraffic::Take(int64_t uid, const FrameCounts& counts) {
-  return TakeAmounts(uid, {0, counts.headers, counts.resets, counts.control, counts.small_data});
+std::optional<std::string> CallerTraffic::Take(const std::string& caller,
+                                               const FrameCounts& counts) {
+  return TakeAmounts(caller, {0, counts.headers, counts.resets, counts.control, counts.small_data});
 }
 
-std::optional<std::string> CallerTraffic::TakeConnection(int64_t uid) {
-  return TakeAmounts(uid, {1, 0, 0, 0, 0});
+std::optional<std::string> CallerTraffic::TakeConnection(const std::string& caller) {
+  return TakeAmounts(caller, {1, 0, 0, 0, 0});
 }
 
-std::optional<std::string> CallerTraffic::TakeAmounts(int64_t uid,
+std::optional<std::string> CallerTraffic::TakeAmounts(const std::string& caller,
                                                       const std::array<int64_t, kKinds>& amounts) {
   const absl::Duration now = clock_.Monotonic();
   absl::MutexLock lock(&mu_);
-  if (budgets_.size() >= kMaxBudgets && !budgets_.contains(uid)) ForgetTheQuiet(now);
-  const auto [it, is_new] = budgets_.try_emplace(uid);
+  if (budgets_.size() >= kMaxBudgets && !budgets_.contains(caller)) ForgetTheQuiet(now);
+  const auto [it, is_new] = budgets_.try_emplace(caller);
   Budget& budget = it->second;
   if (is_new) {
     for (size_t i = 0; i < kKinds; ++i) budget.tokens[i] = kLimits[i].burst;
@@ -61,15 +62,15 @@ std::optional<std::string> CallerTraffic::TakeAmounts(int64_t uid,
 }
 
 void CallerTraffic::ForgetTheQuiet(absl::Duration now) {
-  // Whoever has been quiet for that long has a full budget.
+  // After so long a quiet caller has a full budget.
   std::erase_if(budgets_,
                 [now](const auto& entry) { return now - entry.second.filled > absl::Seconds(10); });
 }
 
-void CallerTraffic::LogEnd(int64_t uid, int64_t pid, std::string_view why) {
+void CallerTraffic::NoteEnd(std::string_view connection, std::string_view why) {
+  ended_count_.fetch_add(1, std::memory_order_relaxed);
   if (const auto more = log_limiter_.Allow()) {
-    LogWarning(StrCat("control.sock: connection ended, uid ", uid, " pid ", pid, ": ", why, " (",
-                      *more, " more)"));
+    LogWarning(StrCat(connection, ": connection ended: ", why, " (", *more, " more)"));
   }
 }
 
@@ -89,15 +90,15 @@ bool CallerMeter::OnReceived(std::span<const std::byte> bytes) {
       }
     }
   }
-  if (!exceeded.has_value()) exceeded = traffic_->Take(uid_, counts);
+  if (!exceeded.has_value()) exceeded = traffic_->Take(caller_, counts);
   if (!exceeded.has_value()) return true;
-  traffic_->LogEnd(uid_, pid_, *exceeded);
+  traffic_->NoteEnd(connection_, *exceeded);
   return false;
 }
 
 void CallerMeter::OnFiles(std::vector<UniqueFd> files) {
-  traffic_->LogEnd(uid_, pid_, "it passed file descriptors");
-  closer_->ClosePassed(std::move(files));
+  traffic_->NoteEnd(connection_, "it passed file descriptors");
+  if (closer_ != nullptr) closer_->ClosePassed(std::move(files));
 }
 
 }  // namespace profd::rpc

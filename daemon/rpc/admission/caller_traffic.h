@@ -1,30 +1,43 @@
-// What the callers of the control socket may send, by uid, counted before gRPC sees it. gRPC 1.51
-// spends memory on a call even if the caller resets it at once, and on every frame that it answers
-// (CVE-2023-44487 "rapid reset", settings and ping floods); no limit of its own bounds that.
+// What callers may send, counted before gRPC sees it. gRPC 1.51 spends memory on a call even if the
+// caller resets it at once, and on every frame that it answers (CVE-2023-44487 "rapid reset",
+// settings and ping floods); no limit of its own bounds that.
 //
-// Each uid has one budget for all its connections: a bucket per kind that fills all the time. A
+// Each caller has one budget for all its connections: a bucket per kind that fills all the time. A
 // connection that takes more than there is ends. profctl never comes near.
 //
-//   kind                               per second    at once
-//   new connections                           200        400
-//   calls begun (HEADERS)                   2,500     12,000   more than the limit of calls
-//   (Admission) resets (RST_STREAM)                       500      1,000 SETTINGS, PING,
-//   CONTINUATION, ...         500      1,000 DATA of less than 256 bytes             5,000 24,000
+// | Kind | Per second | At once |
+// | --- | --- | --- |
+// | new connections (control.sock; TcpListener has a rate of its own) | 200 | 400 |
+// | calls begun (HEADERS); more than the limit of calls (Admission) | 2,500 | 12,000 |
+// | resets of calls (RST_STREAM) | 500 | 1,000 |
+// | SETTINGS, PING, CONTINUATION, ... | 500 | 1,000 |
+// | DATA of less than 256 bytes | 5,000 | 24,000 |
 //
 // A connection may begin kMaxCallsBeforeSettings calls before it acknowledges gRPC's SETTINGS:
 // until then gRPC does not hold it to the limit of streams per connection.
+//
+// | Callers by | Are | Bytes come from |
+// | --- | --- | --- |
+// | control.sock | uids | receive_hook.h |
+// | mutual TLS | the names in a certificate | tls_receive_hook.h |
+// | plaintext-listen | one, all together | receive_hook.h |
 //
 // Threads: any.
 #ifndef PROFD_DAEMON_RPC_ADMISSION_CALLER_TRAFFIC_H_
 #define PROFD_DAEMON_RPC_ADMISSION_CALLER_TRAFFIC_H_
 
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -43,12 +56,14 @@ class CallerTraffic {
 
   explicit CallerTraffic(Clock& clock = Clock::Real()) : clock_(clock) {}
 
-  // Takes `counts` from the budget of `uid`. Returns the limit that is exceeded, for people, or
-  // nullopt.
-  std::optional<std::string> Take(int64_t uid, const FrameCounts& counts);
-  std::optional<std::string> TakeConnection(int64_t uid);
+  // Takes `counts` from the budget of `caller`, any text that tells it from others. Returns the
+  // limit that is exceeded, for people, or nullopt.
+  std::optional<std::string> Take(const std::string& caller, const FrameCounts& counts);
+  std::optional<std::string> TakeConnection(const std::string& caller);
 
-  void LogEnd(int64_t uid, int64_t pid, std::string_view why);
+  // A connection ends. `connection`: which, and whose, for people.
+  void NoteEnd(std::string_view connection, std::string_view why);
+  int64_t ended_count() const { return ended_count_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr size_t kKinds = 5;
@@ -57,31 +72,38 @@ class CallerTraffic {
     absl::Duration filled;
   };
 
-  std::optional<std::string> TakeAmounts(int64_t uid, const std::array<int64_t, kKinds>& amounts);
+  std::optional<std::string> TakeAmounts(const std::string& caller,
+                                         const std::array<int64_t, kKinds>& amounts);
   void ForgetTheQuiet(absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Clock& clock_;
   RateLimiter log_limiter_{absl::Seconds(1)};
+  std::atomic<int64_t> ended_count_{0};
   absl::Mutex mu_;
-  std::map<int64_t, Budget> budgets_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Budget> budgets_ ABSL_GUARDED_BY(mu_);
 };
 
-// CallerMeter holds one connection of the control socket to the budget of its uid. gRPC's threads
-// may use it after its listener is gone, so it shares what it needs.
+// CallerMeter holds one connection to the budget of its caller. gRPC's threads may use it after its
+// listener is gone, so it shares what it needs.
 class CallerMeter final : public ReceiveObserver {
  public:
-  CallerMeter(std::shared_ptr<CallerTraffic> traffic, std::shared_ptr<ForeignCloser> closer,
-              int64_t uid, int64_t pid)
-      : traffic_(std::move(traffic)), closer_(std::move(closer)), uid_(uid), pid_(pid) {}
+  // `connection` as in CallerTraffic::NoteEnd(). `closer`: for what a local caller may pass;
+  // nullptr: nothing can be passed.
+  CallerMeter(std::shared_ptr<CallerTraffic> traffic, std::string caller, std::string connection,
+              std::shared_ptr<ForeignCloser> closer = nullptr)
+      : traffic_(std::move(traffic)),
+        caller_(std::move(caller)),
+        connection_(std::move(connection)),
+        closer_(std::move(closer)) {}
 
   bool OnReceived(std::span<const std::byte> bytes) override;
   void OnFiles(std::vector<UniqueFd> files) override;
 
  private:
   const std::shared_ptr<CallerTraffic> traffic_;
+  const std::string caller_;
+  const std::string connection_;
   const std::shared_ptr<ForeignCloser> closer_;
-  const int64_t uid_;
-  const int64_t pid_;
 
   absl::Mutex mu_;  // Reads of one connection follow each other, on changing threads.
   FrameScanner scanner_ ABSL_GUARDED_BY(mu_);

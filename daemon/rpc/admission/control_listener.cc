@@ -126,21 +126,20 @@ absl::Status CheckInheritedListener(int fd) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Start(UniqueFd listener,
-                                                                        PeerTable& peers,
-                                                                        ProcessReader& processes,
-                                                                        OnConnection on_connection,
-                                                                        Watchdog* watchdog) {
+absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Start(
+    UniqueFd listener, PeerTable& peers, ProcessReader& processes,
+    std::shared_ptr<CallerTraffic> traffic, OnConnection on_connection, Watchdog* watchdog) {
   ASSIGN_OR_RETURN(auto loop, AcceptLoop::Create(std::move(listener)));
-  return std::unique_ptr<ControlListener>(
-      new ControlListener(std::move(loop), peers, processes, std::move(on_connection), watchdog));
+  return std::unique_ptr<ControlListener>(new ControlListener(
+      std::move(loop), peers, processes, std::move(traffic), std::move(on_connection), watchdog));
 }
 
 ControlListener::ControlListener(std::unique_ptr<AcceptLoop> loop, PeerTable& peers,
-                                 ProcessReader& processes, OnConnection on_connection,
-                                 Watchdog* watchdog)
+                                 ProcessReader& processes, std::shared_ptr<CallerTraffic> traffic,
+                                 OnConnection on_connection, Watchdog* watchdog)
     : peers_(peers),
       processes_(processes),
+      traffic_(std::move(traffic)),
       on_connection_(std::move(on_connection)),
       loop_(std::move(loop)) {
   RefusePassedFiles(loop_->listener());
@@ -160,18 +159,22 @@ ControlListener::~ControlListener() { Stop(); }
 void ControlListener::Stop() { loop_->Stop(); }
 
 void ControlListener::Admit(UniqueFd connection) {
+  const absl::StatusOr<PeerIds> ids = PeerIdsOf(connection.get());
+  if (!ids.ok()) return closer_->CloseConnection(std::move(connection));
+  const std::string caller = StrCat("uid ", ids->uid);
+  const std::string shown = StrCat(caller, " pid ", ids->pid);
+  // Before anything that takes longer: a caller beyond its rate costs as little as can be.
+  if (const auto exceeded = traffic_->TakeConnection(caller)) {
+    return Refuse(std::move(connection), shown, *exceeded);
+  }
+  RefusePassedFiles(connection.get());  // It may have waited before the listener was set up.
   absl::StatusOr<Peer> peer = IdentifyPeer(connection.get(), processes_);
   if (!peer.ok()) return closer_->CloseConnection(std::move(connection));
-  RefusePassedFiles(connection.get());  // It may have waited before the listener was set up.
-  const int64_t uid = peer->principal.uid;
-  if (const auto exceeded = traffic_->TakeConnection(uid)) {
-    return Refuse(std::move(connection), *peer, *exceeded);
-  }
   if (closer_->is_full()) {
-    return Refuse(std::move(connection), *peer, "callers passed descriptors that cannot be closed");
+    return Refuse(std::move(connection), shown, "callers passed descriptors that cannot be closed");
   }
   if (!peers_.Reserve(peer->principal)) {
-    return Refuse(std::move(connection), *peer, "too many connections");
+    return Refuse(std::move(connection), shown, "too many connections");
   }
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   absl::StatusOr<UniqueFd> numbered = MoveToHighNumber(std::move(connection));
@@ -181,15 +184,14 @@ void ControlListener::Admit(UniqueFd connection) {
   const int watched_fd = watched.get();
   watched_[watched_fd] = {.fd = std::move(watched), .ticket = ticket};
   if (!loop_->Watch(watched_fd).ok()) return ConnectionEnded(watched_fd);
-  ObserveReceives(numbered->get(),
-                  std::make_shared<CallerMeter>(traffic_, closer_, uid, peer->pid));
+  ObserveReceives(numbered->get(), std::make_shared<CallerMeter>(
+                                       traffic_, caller, StrCat("control.sock: ", shown), closer_));
   on_connection_(*std::move(numbered));
 }
 
-void ControlListener::Refuse(UniqueFd connection, const Peer& peer, std::string_view why) {
+void ControlListener::Refuse(UniqueFd connection, std::string_view caller, std::string_view why) {
   if (const auto n = refusals_.Allow()) {
-    LogWarning(StrCat("control.sock: refused uid ", peer.principal.uid, " pid ", peer.pid, ": ",
-                      why, " (", *n, " more)"));
+    LogWarning(StrCat("control.sock: refused ", caller, ": ", why, " (", *n, " more)"));
   }
   closer_->CloseConnection(std::move(connection));
 }

@@ -43,11 +43,12 @@ class ControlListener {
   // Gets the connection's descriptor, which it then owns; the peer is in the table already.
   using OnConnection = std::function<void(UniqueFd)>;
 
-  // `peers`, `processes`, and `watchdog` must outlive the listener; nullptr: nobody watches.
-  static absl::StatusOr<std::unique_ptr<ControlListener>> Start(UniqueFd listener, PeerTable& peers,
-                                                                ProcessReader& processes,
-                                                                OnConnection on_connection,
-                                                                Watchdog* watchdog = nullptr);
+  // `traffic`: the budgets of callers. `peers`, `processes`, and `watchdog` must outlive the
+  // listener; nullptr: nobody watches.
+  static absl::StatusOr<std::unique_ptr<ControlListener>> Start(
+      UniqueFd listener, PeerTable& peers, ProcessReader& processes,
+      std::shared_ptr<CallerTraffic> traffic, OnConnection on_connection,
+      Watchdog* watchdog = nullptr);
   ~ControlListener();  // Stop().
 
   // Ends the thread: nobody is accepted any more, and closed connections stay in the table.
@@ -61,9 +62,10 @@ class ControlListener {
   };
 
   ControlListener(std::unique_ptr<AcceptLoop> loop, PeerTable& peers, ProcessReader& processes,
-                  OnConnection on_connection, Watchdog* watchdog);
+                  std::shared_ptr<CallerTraffic> traffic, OnConnection on_connection,
+                  Watchdog* watchdog);
   void Admit(UniqueFd connection);
-  void Refuse(UniqueFd connection, const Peer& peer, std::string_view why);
+  void Refuse(UniqueFd connection, std::string_view caller, std::string_view why);
   absl::StatusOr<UniqueFd> MoveToHighNumber(UniqueFd connection);
   void ConnectionEnded(int watched_fd);
 
@@ -71,7 +73,7 @@ class ControlListener {
   ProcessReader& processes_;
   // Shared with what gRPC's threads use after the listener is gone.
   const std::shared_ptr<ForeignCloser> closer_ = std::make_shared<ForeignCloser>();
-  const std::shared_ptr<CallerTraffic> traffic_ = std::make_shared<CallerTraffic>();
+  const std::shared_ptr<CallerTraffic> traffic_;
   const OnConnection on_connection_;
 
   // The accept thread's own.

@@ -86,7 +86,7 @@ int64_t MemoryRelief::window() const { return NowNs() / absl::ToInt64Nanoseconds
 bool ReceivedMeter::OnReceived(std::span<const std::byte> bytes) {
   received_.Add(std::ssize(bytes), relief_->window());
   relief_->OnReceived(std::ssize(bytes));
-  if (!relief_->IsTooMuch(recent_bytes())) return true;
+  if (!relief_->IsTooMuch(recent_bytes())) return next_ == nullptr || next_->OnReceived(bytes);
   has_ended_.store(true, std::memory_order_relaxed);
   return false;
 }

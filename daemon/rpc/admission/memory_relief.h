@@ -1,9 +1,10 @@
 // MemoryRelief closes connections of remote callers while profd uses more memory than it should.
-// Over TCP, frames cannot be counted before gRPC sees them, because gRPC ends TLS. So what a caller
-// makes gRPC allocate is bounded by this: above the mark, the connection that received most in the
-// last 10 to 20 s ends, then the next one, until memory is below the mark. gRPC gives the memory of
-// closed connections back late. Meanwhile the largest may be a new caller that has hardly sent
-// anything: connections of less than kSmallBytes stay, unless many of them add up.
+// How many frames they send is bounded elsewhere (caller_traffic.h), but not how many bytes of
+// messages that never end: gRPC's own quota of memory is exceeded many times by them. So above the
+// mark, the connection that received most in the last 10 to 20 s ends, then the next one, until
+// memory is below the mark. gRPC gives the memory of closed connections back late. Meanwhile the
+// largest may be a new caller that has hardly sent anything: connections of less than kSmallBytes
+// stay, unless many of them add up.
 //
 //   gRPC reads ─► ReceivedMeter (bytes per connection) ─► is memory above the mark?
 //                                                           └─ wakes the accept thread, which
@@ -55,7 +56,6 @@ class MemoryRelief {
   // How often memory is measured, at most; above the mark, more often.
   static constexpr absl::Duration kLookInterval = absl::Milliseconds(20);
   static constexpr absl::Duration kUrgentLookInterval = absl::Milliseconds(1);
-  // Six callers that reset calls as fast as they can need less than 200 ms for 256 MiB.
   static constexpr absl::Duration kCloseInterval = absl::Milliseconds(20);
   static constexpr absl::Duration kWindow = absl::Seconds(10);
   // A handshake with certificates and a call need 3 to 6 KB.
@@ -105,21 +105,24 @@ class MemoryRelief {
   std::function<void()> wake_ ABSL_GUARDED_BY(mu_);
 };
 
-// Counts what one connection receives.
+// Counts what one connection receives, and shows it to `next`, unless that is nullptr.
 class ReceivedMeter final : public ReceiveObserver {
  public:
-  explicit ReceivedMeter(std::shared_ptr<MemoryRelief> relief) : relief_(std::move(relief)) {}
+  explicit ReceivedMeter(std::shared_ptr<MemoryRelief> relief,
+                         std::shared_ptr<ReceiveObserver> next = nullptr)
+      : relief_(std::move(relief)), next_(std::move(next)) {}
 
   bool OnReceived(std::span<const std::byte> bytes) override;
   void OnFiles(std::vector<UniqueFd> /*files*/) override {}  // There are none over TCP.
 
   // In the current window and the one before.
   int64_t recent_bytes() const { return received_.Get(relief_->window()); }
-  // Whether OnReceived() ended it.
+  // Whether OnReceived() ended it for want of memory.
   bool has_ended() const { return has_ended_.load(std::memory_order_relaxed); }
 
  private:
   const std::shared_ptr<MemoryRelief> relief_;
+  const std::shared_ptr<ReceiveObserver> next_;
   RecentBytes received_;
   std::atomic<bool> has_ended_{false};
 };

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/ingest/workload.h"
@@ -104,23 +105,26 @@ bool IsOutside(int64_t uid, int64_t pid, const ProcessPlace& peer, const Process
          peer.container != ours.container;
 }
 
-absl::StatusOr<Peer> IdentifyPeer(int socket_fd, ProcessReader& processes) {
+absl::StatusOr<PeerIds> PeerIdsOf(int socket_fd) {
   ucred credentials{};
   socklen_t size = sizeof credentials;
   if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
     return absl::ErrnoToStatus(errno, "SO_PEERCRED");
   }
-  Peer peer{
-      .principal = {.uid = credentials.uid, .gid = credentials.gid, .groups = GroupsOf(socket_fd)},
-      .pid = credentials.pid,
-      .address = StrCat("unix:", credentials.pid)};
-  if (credentials.pid <= 0) return peer;
+  return PeerIds{.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
+}
+
+absl::StatusOr<Peer> IdentifyPeer(int socket_fd, ProcessReader& processes) {
+  ASSIGN_OR_RETURN(const PeerIds ids, PeerIdsOf(socket_fd));
+  Peer peer{.principal = {.uid = ids.uid, .gid = ids.gid, .groups = GroupsOf(socket_fd)},
+            .pid = ids.pid,
+            .address = StrCat("unix:", ids.pid)};
+  if (ids.pid <= 0) return peer;
   static const ProcessPlace ours = PlaceOf(ReadProcFolder("/proc/self"));
-  const UniqueFd pidfd = OpenPeerPidfd(socket_fd, credentials.pid);
+  const UniqueFd pidfd = OpenPeerPidfd(socket_fd, static_cast<pid_t>(ids.pid));
   const int open_error = errno;
-  const ProcessPlace place =
-      PlaceOf(pidfd.valid() ? processes.Read(pidfd.get())
-                            : ReadProcFolder(StrCat("/proc/", credentials.pid)));
+  const ProcessPlace place = PlaceOf(pidfd.valid() ? processes.Read(pidfd.get())
+                                                   : ReadProcFolder(StrCat("/proc/", ids.pid)));
   peer.place_known = IsKnown(place);
   if (place.job != ours.job) peer.principal.job = place.job;
   // If it has ended, what was read may be of another process that got the pid.

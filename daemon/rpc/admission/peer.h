@@ -53,7 +53,15 @@ std::string ContainerOf(std::string_view cgroup);
 // The rule above.
 bool IsOutside(int64_t uid, int64_t pid, const ProcessPlace& peer, const ProcessPlace& ours);
 
-// Asks the kernel about a connected AF_UNIX stream socket. INTERNAL if it will not say.
+// Who connected an AF_UNIX stream socket, in one system call. INTERNAL if the kernel will not say.
+struct PeerIds {
+  int64_t uid = 0;
+  int64_t gid = 0;
+  int64_t pid = 0;  // As in Peer.
+};
+absl::StatusOr<PeerIds> PeerIdsOf(int socket_fd);
+
+// The same and all the rest, some of it read from /proc.
 absl::StatusOr<Peer> IdentifyPeer(int socket_fd,
                                   ProcessReader& processes = ProcessReader::Direct());
 

@@ -194,7 +194,12 @@ void TcpListener::Admit(UniqueFd connection) {
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   if (!watched.valid()) return;
   const int watched_fd = watched.get();
-  const auto meter = std::make_shared<ReceivedMeter>(relief_);
+  std::shared_ptr<CallerMeter> frames;
+  if (limits_.traffic != nullptr) {
+    frames = std::make_shared<CallerMeter>(limits_.traffic, "plaintext",
+                                           StrCat(address(), ": ", GrpcPeer(name)));
+  }
+  const auto meter = std::make_shared<ReceivedMeter>(relief_, std::move(frames));
   if (!Enter({.fd = std::move(watched),
               .grpc_peer = GrpcPeer(name),
               .address = name.host,
@@ -207,7 +212,7 @@ void TcpListener::Admit(UniqueFd connection) {
     return;
   }
   if (!loop_->Watch(watched_fd).ok()) return ConnectionEnded(watched_fd);
-  if (relief_->mark_bytes() != 0) ObserveReceives(connection.get(), meter);
+  ObserveReceives(connection.get(), meter);
   on_connection_(std::move(connection));
 }
 

@@ -11,6 +11,9 @@
 // others are closed before they cost a TLS handshake. A connection that makes a call gives its
 // share back. Each address of a host that has many, as with IPv6, has a rate of its own.
 //
+// Frames of HTTP/2 are counted here where they are not encrypted (caller_traffic.h), else by
+// tls_receive_hook.h.
+//
 // While profd uses too much memory, the connection that received most ends, whatever it did; while
 // it uses a quarter more than that, all but small ones do (memory_relief.h).
 //
@@ -38,6 +41,7 @@
 #include "daemon/base/unique_fd.h"
 #include "daemon/quota/ledger.h"
 #include "daemon/rpc/admission/accept_loop.h"
+#include "daemon/rpc/admission/caller_traffic.h"
 #include "daemon/rpc/admission/memory_relief.h"
 
 namespace profd::rpc {
@@ -60,6 +64,8 @@ class TcpListener {
     // Counts the connections of each principal from its first call on, and says how many it may
     // have; must outlive the listener. nullptr: any number.
     quota::Ledger* ledger = nullptr;
+    // Holds all connections together to its limits of frames. nullptr: none are counted here.
+    std::shared_ptr<CallerTraffic> traffic;
     Clock* clock = &Clock::Real();  // Must outlive the listener.
   };
   // Gets the connection's descriptor, which it then owns.

@@ -12,6 +12,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/rpc/admission/audit.h"
 #include "daemon/rpc/admission/remote_peer.h"
+#include "daemon/rpc/admission/tls_receive_hook.h"
 #include "daemon/rpc/admission/work_queue.h"
 
 namespace profd::rpc {
@@ -69,13 +70,18 @@ absl::Status RemoteServer::Open() {
     RETURN_IF_ERROR(CheckTlsPaths(options_.tls));
     ASSIGN_OR_RETURN(tls_files_, TlsFiles::Load(options_.tls, options_.tls_reload));
     ASSIGN_OR_RETURN(UniqueFd socket, ListenTcp(options_.listen, /*loopback_only=*/false));
-    RETURN_IF_ERROR(OpenPort(std::move(socket), TlsCredentials(), builder, tls_));
+    RETURN_IF_ERROR(OpenPort(std::move(socket), TlsCredentials(), nullptr, builder, tls_));
+    if (!TlsReceiveHookIsInPlace()) {
+      LogError(StrCat(tls_.listener->address(),
+                      ": callers are not held to limits of frames; use a profd that was built from "
+                      "the released sources"));
+    }
     LogInfo(StrCat("listening for remote callers on ", tls_.listener->address(), " (mutual TLS)"));
   }
   if (!options_.plaintext_listen.empty()) {
     ASSIGN_OR_RETURN(UniqueFd socket, ListenTcp(options_.plaintext_listen, /*loopback_only=*/true));
-    RETURN_IF_ERROR(
-        OpenPort(std::move(socket), grpc::InsecureServerCredentials(), builder, plaintext_));
+    RETURN_IF_ERROR(OpenPort(std::move(socket), grpc::InsecureServerCredentials(),
+                             plaintext_traffic_, builder, plaintext_));
     LogInfo(StrCat("listening on ", plaintext_.listener->address(),
                    " (plaintext, callers are \"unknown\")"));
   }
@@ -92,8 +98,10 @@ absl::Status RemoteServer::Open() {
 
 absl::Status RemoteServer::OpenPort(UniqueFd socket,
                                     std::shared_ptr<grpc::ServerCredentials> credentials,
+                                    std::shared_ptr<CallerTraffic> traffic,
                                     grpc::ServerBuilder& builder, Port& port) const {
   TcpListener::Limits limits = options_.connections;
+  limits.traffic = std::move(traffic);
   limits.ledger = parts_.limits.ledger;
   ASSIGN_OR_RETURN(port.listener, TcpListener::Create(std::move(socket), limits, options_.memory));
   port.acceptor = builder.experimental().AddExternalConnectionAcceptor(
@@ -194,6 +202,10 @@ int64_t RemoteServer::closed_count() const {
     if (port->listener != nullptr) count += port->listener->closed_count();
   }
   return count;
+}
+
+int64_t RemoteServer::cut_off_count() const {
+  return plaintext_traffic_->ended_count() + TlsConnectionsEnded();
 }
 
 void RemoteServer::CheckCertificates() {

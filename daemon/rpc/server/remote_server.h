@@ -27,6 +27,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/base/log.h"
+#include "daemon/rpc/admission/caller_traffic.h"
 #include "daemon/rpc/admission/tcp_listener.h"
 #include "daemon/rpc/admission/tls_files.h"
 #include "daemon/rpc/server/remote_options.h"
@@ -58,6 +59,9 @@ class RemoteServer {
   std::optional<absl::Time> certificate_end() const;
   // Connections that were closed for want of memory.
   int64_t closed_count() const;
+  // Connections that ended because their callers sent more than caller_traffic.h allows; those with
+  // TLS are of all servers of this process.
+  int64_t cut_off_count() const;
   // Takes up new certificates now, not at the next look.
   void CheckCertificates();
 
@@ -77,13 +81,16 @@ class RemoteServer {
   absl::Status Open();
   std::shared_ptr<grpc::ServerCredentials> TlsCredentials() const;
   void SetAges(grpc::ServerBuilder& builder) const;
+  // `traffic` as in TcpListener::Limits.
   absl::Status OpenPort(UniqueFd socket, std::shared_ptr<grpc::ServerCredentials> credentials,
-                        grpc::ServerBuilder& builder, Port& port) const;
+                        std::shared_ptr<CallerTraffic> traffic, grpc::ServerBuilder& builder,
+                        Port& port) const;
   void OnClosed(const TcpListener::Closed& closed);
   absl::StatusOr<Peer> Identify(const grpc::ServerContext& context);
 
   const RemoteOptions options_;
   RateLimiter urgent_closes_{absl::Seconds(1)};
+  const std::shared_ptr<CallerTraffic> plaintext_traffic_ = std::make_shared<CallerTraffic>();
   const Parts parts_;
   std::unique_ptr<TlsFiles> tls_files_;
   Port tls_;

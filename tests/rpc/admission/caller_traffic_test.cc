@@ -1,4 +1,4 @@
-// What callers of the control socket may send before gRPC sees it.
+// What callers may send before gRPC sees it.
 #include "daemon/rpc/admission/caller_traffic.h"
 
 #include <errno.h>
@@ -14,37 +14,17 @@
 #include <span>
 #include <string>
 
+#include "daemon/base/str_cat.h"
 #include "daemon/rpc/admission/http2_frames.h"
 #include "daemon/rpc/admission/receive_hook.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/rpc/admission/http2.h"
 
 namespace profd::rpc {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Optional;
-
-constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-constexpr int kData = 0;
-constexpr int kHeaders = 1;
-constexpr int kReset = 3;
-constexpr int kSettings = 4;
-constexpr int kPing = 6;
-constexpr int kWindowUpdate = 8;
-constexpr int kContinuation = 9;
-
-std::string FrameOf(int type, size_t payload, int flags = 0) {
-  std::string frame = {static_cast<char>(payload >> 16),
-                       static_cast<char>(payload >> 8),
-                       static_cast<char>(payload),
-                       static_cast<char>(type),
-                       static_cast<char>(flags),
-                       0,
-                       0,
-                       0,
-                       1};
-  return frame + std::string(payload, '\x01');  // Looks like HEADERS, if it is misread.
-}
 
 std::span<const std::byte> AsBytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -90,28 +70,28 @@ class CallerTrafficTest : public testing::Test {
   CallerTraffic traffic_{clock_};
 };
 
-TEST_F(CallerTrafficTest, ResetsAreLimitedPerUidAndTheBudgetFillsAgain) {
+TEST_F(CallerTrafficTest, ResetsAreLimitedPerCallerAndTheBudgetFillsAgain) {
   const FrameCounts resets = {.resets = 1000};
-  EXPECT_EQ(traffic_.Take(1000, resets), std::nullopt);
-  EXPECT_THAT(traffic_.Take(1000, {.resets = 1}), Optional(HasSubstr("500 resets")));
-  EXPECT_EQ(traffic_.Take(1001, resets), std::nullopt) << "another uid has its own";
+  EXPECT_EQ(traffic_.Take("a", resets), std::nullopt);
+  EXPECT_THAT(traffic_.Take("a", {.resets = 1}), Optional(HasSubstr("500 resets")));
+  EXPECT_EQ(traffic_.Take("b", resets), std::nullopt) << "another caller has its own";
   clock_.Advance(absl::Seconds(1));
-  EXPECT_EQ(traffic_.Take(1000, {.resets = 500}), std::nullopt);
-  EXPECT_NE(traffic_.Take(1000, {.resets = 1}), std::nullopt);
+  EXPECT_EQ(traffic_.Take("a", {.resets = 500}), std::nullopt);
+  EXPECT_NE(traffic_.Take("a", {.resets = 1}), std::nullopt);
 }
 
 TEST_F(CallerTrafficTest, EachKindHasItsLimit) {
-  EXPECT_THAT(traffic_.Take(1, {.headers = 12'001}), Optional(HasSubstr("calls")));
-  EXPECT_THAT(traffic_.Take(2, {.control = 1001}), Optional(HasSubstr("control frames")));
-  EXPECT_THAT(traffic_.Take(3, {.small_data = 24'001}), Optional(HasSubstr("DATA")));
-  for (int i = 0; i < 400; ++i) EXPECT_EQ(traffic_.TakeConnection(4), std::nullopt);
-  EXPECT_THAT(traffic_.TakeConnection(4), Optional(HasSubstr("new connections")));
+  EXPECT_THAT(traffic_.Take("1", {.headers = 12'001}), Optional(HasSubstr("calls")));
+  EXPECT_THAT(traffic_.Take("2", {.control = 1001}), Optional(HasSubstr("control frames")));
+  EXPECT_THAT(traffic_.Take("3", {.small_data = 24'001}), Optional(HasSubstr("DATA")));
+  for (int i = 0; i < 400; ++i) EXPECT_EQ(traffic_.TakeConnection("4"), std::nullopt);
+  EXPECT_THAT(traffic_.TakeConnection("4"), Optional(HasSubstr("new connections")));
 }
 
-TEST_F(CallerTrafficTest, QuietUidsAreForgottenAndBusyOnesAreNot) {
-  EXPECT_EQ(traffic_.Take(7, {.resets = 1000}), std::nullopt);
-  for (int64_t uid = 100; uid < 4'500; ++uid) traffic_.Take(uid, {.resets = 1});
-  EXPECT_NE(traffic_.Take(7, {.resets = 1}), std::nullopt);
+TEST_F(CallerTrafficTest, QuietCallersAreForgottenAndBusyOnesAreNot) {
+  EXPECT_EQ(traffic_.Take("busy", {.resets = 1000}), std::nullopt);
+  for (int i = 0; i < 4'400; ++i) traffic_.Take(StrCat(i), {.resets = 1});
+  EXPECT_NE(traffic_.Take("busy", {.resets = 1}), std::nullopt);
 }
 
 // ---- connections, through recvmsg() as gRPC calls it ----
@@ -123,7 +103,7 @@ class CallerMeterTest : public testing::Test {
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     grpcs_ = UniqueFd(fds[0]);
     callers_ = UniqueFd(fds[1]);
-    ObserveReceives(grpcs_.get(), std::make_shared<CallerMeter>(traffic_, closer_, 1000, 1));
+    ObserveReceives(grpcs_.get(), std::make_shared<CallerMeter>(traffic_, "a", "a test", closer_));
   }
   ~CallerMeterTest() override { ObserveReceives(grpcs_.get(), nullptr); }
 
