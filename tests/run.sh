@@ -81,7 +81,9 @@ main() {
     shift
   done
 
-  [[ $install -eq 0 ]] || deploy/install_packages.sh build test
+  local -a packages=(build test)
+  [[ $preset != asan ]] || packages+=(lint)  # For clang.
+  [[ $install -eq 0 ]] || deploy/install_packages.sh "${packages[@]}"
   local test_jobs=$jobs
   [[ -n $jobs ]] || jobs=$(deploy/build_jobs.sh)
   # A test that computes counts as two: tests/CMakeLists.txt.
