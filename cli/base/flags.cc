@@ -178,6 +178,14 @@ absl::StatusOr<ParsedFlags> ParseFlags(std::span<const Flag> table,
   return parsed;
 }
 
+std::string HelpWithActions(const Flag& flag) {
+  std::string text;
+  for (const std::string_view action : flag.actions) {
+    StrAppend(&text, text.empty() ? "" : ", ", action);
+  }
+  return StrCat(text, text.empty() ? "" : ": ", flag.help);
+}
+
 std::optional<std::string> ParsedFlags::Get(std::string_view flag) const {
   const auto found = values_.find(flag);
   if (found == values_.end()) return std::nullopt;

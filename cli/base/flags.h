@@ -39,20 +39,27 @@ enum class Completes {
   kContext,      // one of the choices, or a name of `profctl context`
   kChoice,       // one of Flag::choices
   kCommand,      // a command of profctl
-  kProgram,      // a program, and behind it files
+  kProgram,      // a program, and files after it
 };
 
 struct Flag {
   std::string_view name = {};        // "steps"
   char letter = 0;                   // 'o'; 0: none
   std::string_view value_name = {};  // "N"; empty: a boolean
-  std::string_view help = {};        // One sentence or two, without a full stop at the end.
+  // One sentence or two, without a full stop at the end.
+  std::string_view help = {};
+  // Which actions of the command take it ("create"), its first argument; empty: all.
+  std::vector<std::string_view> actions = {};
+  bool is_rare = false;  // --help names it only, --help-all explains it.
   bool repeated = false;
   Completes completes = Completes::kNothing;
   std::vector<std::string_view> choices = {};
   // The value may be left out, and is then empty; one that is given follows a "=".
   bool value_is_optional = false;
 };
+
+// Its help with its actions before it: "apply, diff: JSON file that declares schedules".
+std::string HelpWithActions(const Flag& flag);
 
 class ParsedFlags {
  public:
@@ -79,7 +86,7 @@ class ParsedFlags {
   std::vector<std::string> arguments_;
 };
 
-// Parses `words`. With `stop_at_argument`, the first word that is no flag and all behind it
+// Parses `words`. With `stop_at_argument`, the first word that is no flag and all after it
 // become arguments. An unknown flag is answered with the nearest that exists.
 absl::StatusOr<ParsedFlags> ParseFlags(std::span<const Flag> table,
                                        std::span<const std::string> words,

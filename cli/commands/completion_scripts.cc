@@ -212,7 +212,7 @@ std::string ZshAction(Completes completes, const std::vector<std::string_view>& 
 }
 
 std::string ZshFlag(const Flag& flag) {
-  const std::string description = StrCat("[", ZshEscaped(flag.help), "]");
+  const std::string description = StrCat("[", ZshEscaped(HelpWithActions(flag)), "]");
   std::string value;
   if (!flag.value_name.empty() && !flag.value_is_optional) {
     value = StrCat(":", ZshEscaped(flag.value_name), ":", ZshAction(flag.completes, flag.choices));
@@ -317,7 +317,7 @@ std::string FishCommand(const Command& command) {
     if (!flag.value_name.empty() && !flag.value_is_optional) {
       StrAppend(&text, " -r", FishOffer(flag.completes, flag.choices));
     }
-    StrAppend(&text, " -d ", FishQuoted(flag.help), "\n");
+    StrAppend(&text, " -d ", FishQuoted(HelpWithActions(flag)), "\n");
   }
   if (command.max_arguments > 0) {
     StrAppend(&text, "complete -c profctl ", when, FishOffer(command.completes, command.choices),

@@ -20,7 +20,7 @@ void WriteCommandsJson(JsonWriter& json) {
       json.BeginObject();
       json.Field("name", flag.name);
       json.Field("value", flag.value_name);
-      json.Field("help", flag.help);
+      json.Field("help", HelpWithActions(flag));
       json.EndObject();
     }
     json.EndArray();

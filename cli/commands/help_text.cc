@@ -1,5 +1,9 @@
 #include "cli/commands/help_text.h"
 
+#include <algorithm>
+#include <map>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -33,7 +37,7 @@ std::string FlagSpelling(const Flag& flag) {
   return text;
 }
 
-std::string FlagHelp(const std::vector<Flag>& flags) {
+std::string FlagHelp(const std::vector<Flag>& flags, bool with_actions) {
   constexpr size_t kHelpColumn = 28;
   std::string out;
   for (const Flag& flag : flags) {
@@ -43,7 +47,9 @@ std::string FlagHelp(const std::vector<Flag>& flags) {
     } else {
       line.append(kHelpColumn - line.size(), ' ');
     }
-    StrAppend(&out, line, WrapText(flag.help, kTextWidth, kHelpColumn), "\n");
+    StrAppend(&out, line,
+              WrapText(with_actions ? HelpWithActions(flag) : flag.help, kTextWidth, kHelpColumn),
+              "\n");
   }
   return out;
 }
@@ -67,15 +73,56 @@ std::string ArgumentHelp(const Command& command) {
   return text;
 }
 
-// "Connection flags: --address, --context."
-std::string ConnectionLine(const Command& command) {
-  std::string names;
-  const std::vector<Flag> all = AllFlags(command);
-  for (size_t i = OwnFlags(command).size(); i < all.size(); ++i) {
-    StrAppend(&names, names.empty() ? "--" : ", --", all[i].name);
+// "Connection flags: --address, --context."; empty if there are none.
+std::string LineOfNames(std::string_view title, std::span<const Flag> flags) {
+  if (flags.empty()) return "";
+  std::string line = StrCat(title, ":");
+  for (size_t i = 0; i < flags.size(); ++i) {
+    StrAppend(&line, i == 0 ? " --" : ", --", flags[i].name);
   }
-  if (names.empty()) return "";
-  return StrCat("\nConnection flags: ", names, ".\n`--help-all` explains them.\n");
+  return StrCat(WrapText(StrCat(line, "."), kTextWidth, 0), "\n");
+}
+
+bool IsOf(const Flag& flag, std::string_view action) {
+  return flag.actions.empty() || std::ranges::find(flag.actions, action) != flag.actions.end();
+}
+
+// The flags of an action, or of none, those that are rare by name; then those of other actions.
+std::string FlagsHelp(const Command& command, HelpDetail detail, std::string_view action) {
+  const std::vector<Flag> all = AllFlags(command);
+  const size_t own_count = OwnFlags(command).size();
+  std::vector<Flag> shown;
+  std::vector<Flag> rare;
+  std::vector<Flag> connection;
+  std::map<std::string, std::vector<Flag>> of_actions;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (detail == HelpDetail::kAllFlags && action.empty()) {
+      shown.push_back(all[i]);
+    } else if (!IsOf(all[i], action)) {
+      Flag bare;
+      bare.name = all[i].name;
+      const std::string with_actions = HelpWithActions({.actions = all[i].actions});
+      of_actions[StrCat("Flags of ", with_actions.substr(0, with_actions.size() - 2))].push_back(
+          bare);
+    } else if (detail == HelpDetail::kOwnFlags && all[i].is_rare) {
+      rare.push_back(all[i]);
+    } else if (detail == HelpDetail::kOwnFlags && i >= own_count) {
+      connection.push_back(all[i]);
+    } else {
+      shown.push_back(all[i]);
+    }
+  }
+  std::string text = StrCat("\nFlags:\n", FlagHelp(shown, action.empty()));
+  if (!rare.empty() || !connection.empty()) {
+    StrAppend(&text, "\n", LineOfNames("More flags", rare),
+              LineOfNames("Connection flags", connection), "`--help-all` explains them.\n");
+  }
+  if (action.empty() && !of_actions.empty()) {
+    StrAppend(&text, "\n");
+    for (const auto& [title, flags] : of_actions) StrAppend(&text, LineOfNames(title, flags));
+    StrAppend(&text, "`profctl ", command.name, " ACTION --help` explains them.\n");
+  }
+  return text;
 }
 
 }  // namespace
@@ -107,14 +154,16 @@ std::string OverviewHelp() {
   return text;
 }
 
-std::string CommandHelp(const Command& command, HelpDetail detail) {
-  std::string text = StrCat(command.summary, ".\n\nUsage: ", UsageLine(command), "\n",
-                            ArgumentHelp(command), "\n", WrappedParagraphs(command.description));
-  if (detail == HelpDetail::kAllFlags) {
-    StrAppend(&text, "\nFlags:\n", FlagHelp(AllFlags(command)));
-  } else {
-    StrAppend(&text, "\nFlags:\n", FlagHelp(OwnFlags(command)), ConnectionLine(command));
-  }
+bool HasAction(const Command& command, std::string_view word) {
+  return std::ranges::any_of(command.flags, [word](const Flag& flag) {
+    return std::ranges::find(flag.actions, word) != flag.actions.end();
+  });
+}
+
+std::string CommandHelp(const Command& command, HelpDetail detail, std::string_view action) {
+  std::string text =
+      StrCat(command.summary, ".\n\nUsage: ", UsageLine(command), "\n", ArgumentHelp(command), "\n",
+             WrappedParagraphs(command.description), FlagsHelp(command, detail, action));
   if (!command.examples.empty()) {
     StrAppend(&text, "\nExamples:\n");
     for (const Example& example : command.examples) {

@@ -1,7 +1,9 @@
 // profctl: the command line of profd. What its commands are is in command_table.cc.
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,9 +118,29 @@ absl::Status CheckArgumentCount(const Command& command, size_t count) {
              "; usage: ", UsageLine(command)));
 }
 
-int PrintHelp(const Command& command, HelpDetail detail) {
-  const bool written =
-      std::fputs(CommandHelp(command, detail).c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+// A flag of another action would be ignored.
+absl::Status CheckActions(const Command& command, const ParsedFlags& flags) {
+  if (flags.arguments().empty()) return absl::OkStatus();
+  const std::string& action = flags.arguments().front();
+  for (const Flag& flag : command.flags) {
+    if (flag.actions.empty() || !flags.Has(flag.name)) continue;
+    if (std::ranges::find(flag.actions, action) != flag.actions.end()) continue;
+    return UsageError(StrCat("--", flag.name, " is not a flag of `profctl ", command.name, " ",
+                             ForDisplay(action, 40), "`"));
+  }
+  return absl::OkStatus();
+}
+
+// The first word that is an action with flags of its own; empty: there is none.
+std::string ActionOf(const Command& command, std::span<const std::string> words) {
+  const auto action = std::ranges::find_if(
+      words, [&command](const std::string& word) { return HasAction(command, word); });
+  return action == words.end() ? std::string() : *action;
+}
+
+int PrintHelp(const CommandLine& line, HelpDetail detail) {
+  const std::string help = CommandHelp(*line.command, detail, ActionOf(*line.command, line.words));
+  const bool written = std::fputs(help.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   return written ? kExitDone : ExitCodeOf(StdoutError(errno));
 }
 
@@ -126,9 +148,10 @@ absl::StatusOr<int> Execute(const CommandLine& line) {
   const Command& command = *line.command;
   ASSIGN_OR_RETURN(ParsedFlags flags,
                    ParseFlags(AllFlags(command), line.words, command.is_launcher));
-  if (flags.Has("help-all")) return PrintHelp(command, HelpDetail::kAllFlags);
-  if (flags.Has("help")) return PrintHelp(command, HelpDetail::kOwnFlags);
+  if (flags.Has("help-all")) return PrintHelp(line, HelpDetail::kAllFlags);
+  if (flags.Has("help")) return PrintHelp(line, HelpDetail::kOwnFlags);
   RETURN_IF_ERROR(CheckArgumentCount(command, flags.arguments().size()));
+  RETURN_IF_ERROR(CheckActions(command, flags));
   Invocation invocation(std::move(flags));
   const absl::StatusOr<int> result = command.run(invocation);
   const absl::Status written = invocation.WriteStatus();
@@ -150,7 +173,7 @@ int Main(const std::vector<std::string>& words) {
   if (!line.ok()) return Fail(line.status(), nullptr);
   if (!line->command->is_launcher) {
     const std::optional<HelpDetail> detail = AsksForHelp(line->words);
-    if (detail.has_value()) return PrintHelp(*line->command, *detail);
+    if (detail.has_value()) return PrintHelp(*line, *detail);
   }
   const absl::StatusOr<int> result = Execute(*line);
   return result.ok() ? *result : Fail(result.status(), line->command);

@@ -48,7 +48,7 @@ std::string FlagEntry(const Flag& flag) {
   } else if (!flag.value_name.empty()) {
     StrAppend(&text, " \\fI", Escaped(flag.value_name), "\\fR");
   }
-  return StrCat(text, "\n", Escaped(flag.help), ".\n");
+  return StrCat(text, "\n", Escaped(HelpWithActions(flag)), ".\n");
 }
 
 std::string CommandSection(const Command& command) {

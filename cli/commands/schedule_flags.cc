@@ -154,114 +154,121 @@ absl::Status ParseBudget(const ParsedFlags& flags, ScheduleSpec& spec) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-std::vector<Flag> ScheduleFlags() {
+std::vector<Flag> CreateFlags() {
   return {
-      {.name = "every",
-       .value_name = "TIME",
-       .help = "create: a window every so often, 10s to 30d"},
+      {.name = "every", .value_name = "TIME", .help = "A window every so often, 10s to 30d"},
       {.name = "cron",
        .value_name = "EXPR",
-       .help = "create: windows by \"minute hour day-of-month month day-of-week\", in UTC"},
+       .help = "Windows by \"minute hour day-of-month month day-of-week\", in UTC"},
       {.name = "align",
-       .help =
-           "create: windows at multiples of --every on the clock (10:00, 10:30), not shifted by "
-           "the schedule's own phase"},
+       .help = "Windows at multiples of --every on the clock (10:00, 10:30), not shifted by "
+               "the schedule's own phase"},
       {.name = "jitter",
        .value_name = "TIME",
-       .help = "create: each window up to this much later, the same on all nodes"},
+       .help = "Each window up to this much later, the same on all nodes"},
       {.name = "until",
        .value_name = "WHEN",
-       .help = "create: no window later than this: a span from now (7d) or a time "
+       .help = "No window later than this: a span from now (7d) or a time "
                "(2026-11-20T10:00:00Z)"},
       {.name = "steps",
        .letter = 's',
        .value_name = "N",
-       .help = "create: whole steps per window (default: 3)"},
-      {.name = "duration", .value_name = "TIME", .help = "create: a span of time, not steps"},
-      {.name = "warmup", .value_name = "N", .help = "create: discarded steps before (default: 1)"},
+       .help = "Whole steps per window (default: 3)"},
+      {.name = "duration", .value_name = "TIME", .help = "A span of time, not steps"},
+      {.name = "warmup", .value_name = "N", .help = "Discarded steps before (default: 1)"},
       {.name = "timeout",
        .value_name = "TIME",
-       .help = "create: give a window up after this long (default: 5m)"},
-      {.name = "buffer",
-       .value_name = "SIZE",
-       .help = "create: size of the event buffer (default: 64MiB)"},
+       .help = "Give a window up after this long (default: 5m)"},
+      {.name = "buffer", .value_name = "SIZE", .help = "Size of the event buffer (default: 64MiB)"},
       {.name = "max-bytes",
        .value_name = "BYTES",
-       .help = "create: most that one capture's file takes (default: 2GiB)"},
-      {.name = "pin", .help = "create: pin each capture (profctl pin)"},
+       .help = "Most that one capture's file takes (default: 2GiB)"},
+      {.name = "pin", .help = "Pin each capture (profctl pin)"},
       {.name = "step-marker",
        .value_name = "NAME",
-       .help = "create: the range whose every begin is a step"},
+       .help = "The range whose every begin is a step"},
       {.name = "gpu",
        .value_name = "MODE",
-       .help = "create: what of the GPU to record",
+       .help = "What of the GPU to record",
        .completes = Completes::kChoice,
        .choices = {"auto", "off", "light", "default", "full"}},
       {.name = "ops",
        .value_name = "MODE",
-       .help = "create: what of PyTorch's operators to record",
+       .help = "What of PyTorch's operators to record",
        .completes = Completes::kChoice,
        .choices = {"auto", "off", "names", "shapes"}},
       {.name = "label",
        .value_name = "KEY=VALUE",
-       .help = "create: a label of every capture; may be repeated",
+       .help = "A label of every capture; may be repeated",
        .repeated = true},
       {.name = "job",
        .value_name = "JOB",
-       .help = "create: only processes of this job; without --nodes and --address on the nodes "
+       .help = "Only processes of this job (create); without --nodes and --address, on the nodes "
                "that Slurm runs it on"},
-      {.name = "rank", .value_name = "LIST", .help = "create: only these ranks", .repeated = true},
-      {.name = "command", .value_name = "TEXT", .help = "create: only commands with this in them"},
+      {.name = "rank", .value_name = "LIST", .help = "Only these ranks", .repeated = true},
+      {.name = "command", .value_name = "TEXT", .help = "Only commands with this in them"},
       {.name = "meta",
        .value_name = "KEY=VALUE",
-       .help = "create: only processes that say this of themselves; may be repeated",
+       .help = "Only processes that say this of themselves; may be repeated",
        .repeated = true},
-      {.name = "namespace", .value_name = "NAME", .help = "create: only pods of this namespace"},
-      {.name = "uid", .value_name = "UID", .help = "create: only processes of this user"},
+      {.name = "namespace", .value_name = "NAME", .help = "Only pods of this namespace"},
+      {.name = "uid", .value_name = "UID", .help = "Only processes of this user"},
       {.name = "fraction",
        .value_name = "SHARE",
-       .help = "create: sample this share of nodes (5%, 0.05), others each window"},
+       .help = "Sample this share of nodes (5%, 0.05), others each window"},
       {.name = "count",
        .value_name = "N",
-       .help = "create: sample this many nodes each window; of targets and jobs, per node"},
+       .help = "Sample this many nodes each window; of targets and jobs, per node"},
       {.name = "of",
        .value_name = "WHAT",
-       .help = "create: what --fraction and --count choose (default: nodes)",
+       .help = "What --fraction and --count choose (default: nodes)",
        .completes = Completes::kChoice,
        .choices = {"nodes", "targets", "jobs"}},
       {.name = "step-grid",
        .value_name = "N",
-       .help =
-           "create: one in N steps can be the first of a window, on all ranks of a job; a power "
-           "of two, or 0: each rank begins as soon as it can (default: 256)"},
+       .help = "One in N steps can be the first of a window, on all ranks of a job; a power "
+               "of two, or 0: each rank begins as soon as it can (default: 256)"},
       {.name = "step-lead",
        .value_name = "N",
-       .help = "create: ranks choose their first step N steps ahead (default: 64)"},
-      {.name = "captures-per-hour", .value_name = "N", .help = "create: at most so many on a node"},
-      {.name = "bytes-per-day", .value_name = "BYTES", .help = "create: of files, on a node"},
+       .help = "Ranks choose their first step N steps ahead (default: 64)"},
+      {.name = "captures-per-hour", .value_name = "N", .help = "At most so many on a node"},
+      {.name = "bytes-per-day", .value_name = "BYTES", .help = "Of files, on a node"},
       {.name = "time-share",
        .value_name = "SHARE",
-       .help = "create: of its time that any one process is being captured (0.1%)"},
+       .help = "Of its time that any one process is being captured (0.1%)"},
       {.name = "max-slowdown",
        .value_name = "SHARE",
-       .help = "create: skip windows of a process that they slow by more (default: 5%; 0: never)"},
-      {.name = "name", .value_name = "NAME", .help = "create: human-readable name"},
+       .help = "Skip windows of a process that they slow by more (default: 5%; 0: never)"},
+      {.name = "name", .value_name = "NAME", .help = "Human-readable name"},
       {.name = "id",
        .value_name = "ID",
-       .help = "create: the id to give it, to place the same schedule on more nodes"},
+       .help = "The id to give it, to place the same schedule on more nodes"},
+  };
+}
+
+}  // namespace
+
+std::vector<Flag> ScheduleFlags() {
+  std::vector<Flag> flags = CreateFlags();
+  for (Flag& flag : flags) {
+    if (flag.name != "job") flag.actions = {"create"};  // That chooses nodes, too.
+  }
+  const std::vector<Flag> others = {
       {.name = "file",
        .letter = 'f',
        .value_name = "FILE",
-       .help = "apply, diff: JSON file that declares schedules; - is stdin",
+       .help = "JSON file that declares schedules; - is stdin",
+       .actions = {"apply", "diff"},
        .completes = Completes::kFile},
-      {.name = "deleted", .help = "list, status: also deleted ones"},
+      {.name = "deleted", .help = "Also deleted ones", .actions = {"list", "status"}},
       {.name = "limit",
        .value_name = "N",
-       .help = "history: at most N windows of each node; 0 is all (default: 50, all with "
-               "--json)"},
+       .help = "At most N windows of each node; 0 is all (default: 50, all with "
+               "--json)",
+       .actions = {"history"}},
   };
+  flags.insert(flags.end(), others.begin(), others.end());
+  return flags;
 }
 
 absl::StatusOr<ScheduleSpec> ScheduleSpecOf(const ParsedFlags& flags, absl::Time now) {

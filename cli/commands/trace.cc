@@ -526,14 +526,17 @@ std::vector<Flag> TraceFlags() {
        .value_name = "N",
        .help = "On several nodes: how many processes must be ready, else nothing is captured: all, "
                "a number, or a percentage (default: captures those that are ready; exit code 4 if "
-               "some are not)"},
+               "some are not)",
+       .is_rare = true},
       {.name = "lead",
        .value_name = "TIME",
        .help = "On several nodes: how far ahead to choose the first step; increase it for slow "
-               "nodes (default: 500ms)"},
+               "nodes (default: 500ms)",
+       .is_rare = true},
       {.name = "detach",
        .help = "On several nodes: record even if profctl ends before the first step. Default: "
-               "processes that still wait are released about 15 s after profctl ended"},
+               "processes that still wait are released about 15 s after profctl ended",
+       .is_rare = true},
       {.name = "steps",
        .letter = 's',
        .value_name = "N",
@@ -547,10 +550,12 @@ std::vector<Flag> TraceFlags() {
        .help = "Number of steps to record and discard before each window (default: 1)"},
       {.name = "wait",
        .value_name = "N",
-       .help = "Number of steps to wait before each warm-up (default: 0)"},
+       .help = "Number of steps to wait before each warm-up (default: 0)",
+       .is_rare = true},
       {.name = "repeat",
        .value_name = "N",
-       .help = "Number of windows of --steps, each after its own wait and warm-up (default: 1)"},
+       .help = "Number of windows of --steps, each after its own wait and warm-up (default: 1)",
+       .is_rare = true},
       {.name = "start-step",
        .value_name = "K",
        .help = "The first step to record; must be in the future (default: as soon as possible)"},
@@ -567,6 +572,7 @@ std::vector<Flag> TraceFlags() {
                "periodicity, the rounds in which a thread repeats PyTorch's operators, for loops "
                "that have none of these: they are known after a second and three rounds. They "
                "count from 0",
+       .is_rare = true,
        .completes = Completes::kChoice,
        .choices = {"marks", "optimizer", "profiler", "dataloader", "periodicity"}},
       {.name = "ops",
@@ -595,18 +601,22 @@ std::vector<Flag> TraceFlags() {
        .choices = {"off", "light", "default", "full"}},
       {.name = "gpu-buffer",
        .value_name = "SIZE",
-       .help = "Memory in the process for GPU records, 4MiB to 1GiB (default: 64MiB)"},
+       .help = "Memory in the process for GPU records, 4MiB to 1GiB (default: 64MiB)",
+       .is_rare = true},
       {.name = "gpu-max-records",
        .value_name = "N",
        .help =
-           "Stop recording the GPU after this many records, 1000 to 100000000 (default: 20000000)"},
+           "Stop recording the GPU after this many records, 1000 to 100000000 (default: 20000000)",
+       .is_rare = true},
       {.name = "gpu-latency",
-       .help = "Also record when kernels were queued and submitted; costs more per launch"},
+       .help = "Also record when kernels were queued and submitted; costs more per launch",
+       .is_rare = true},
       {.name = "gpu-detach",
        .help =
            "Detach CUPTI afterwards also from a program that uses CUDA graphs, and wait up to "
            "2s for a CUDA call to do so. Default: detach where it is known to be safe. Attached, "
-           "CUPTI slows down each CUDA call"},
+           "CUPTI slows down each CUDA call",
+       .is_rare = true},
       {.name = "timeout",
        .value_name = "TIME",
        .help =
@@ -618,26 +628,35 @@ std::vector<Flag> TraceFlags() {
                "(Perfetto), .html (report), or .profd. With several targets, each file gets the "
                "rank or PID before the suffix",
        .completes = Completes::kFile},
-      {.name = "name", .value_name = "NAME", .help = "Human-readable capture name"},
+      {.name = "name",
+       .value_name = "NAME",
+       .help = "Human-readable capture name",
+       .is_rare = true},
       {.name = "label",
        .value_name = "KEY=VALUE",
        .help = "Label for filtering; repeatable",
+       .is_rare = true,
        .repeated = true},
       {.name = "buffer",
        .value_name = "SIZE",
        .help = "Size of the event buffer, 1MiB to 4GiB (default: 64MiB, or an equal share if a "
-               "node has too many processes for that); a larger one loses fewer events in bursts"},
+               "node has too many processes for that); a larger one loses fewer events in bursts",
+       .is_rare = true},
       {.name = "allow-smaller-buffer",
        .help = "Accept a smaller buffer if the node's capture memory is nearly used up, instead of "
-               "failing"},
+               "failing",
+       .is_rare = true},
       {.name = "max-bytes",
        .value_name = "SIZE",
-       .help = "End the capture when its file reaches this size (default: 2GiB)"},
+       .help = "End the capture when its file reaches this size (default: 2GiB)",
+       .is_rare = true},
       {.name = "pin",
-       .help = "Pin the capture: its events are never removed to make room. Not with --nodes"},
+       .help = "Pin the capture: its events are never removed to make room. Not with --nodes",
+       .is_rare = true},
       {.name = "request-id",
        .value_name = "ID",
-       .help = "For scripts that retry: a repeated ID never starts a second capture"}};
+       .help = "For scripts that retry: a repeated ID never starts a second capture",
+       .is_rare = true}};
 }
 
 }  // namespace

@@ -85,6 +85,30 @@ TEST(HelpTest, ConnectionFlagsAreOneLineUntilAllAreAskedFor) {
               Not(HasSubstr("Connection flags")));
 }
 
+TEST(HelpTest, RareFlagsAreNamedUntilAllAreAskedFor) {
+  const Command& trace = *FindCommand("trace");
+  const std::string own = CommandHelp(trace, HelpDetail::kOwnFlags);
+  EXPECT_LE(std::ranges::count(own, '\n'), 80);
+  EXPECT_THAT(own, HasSubstr("More flags: --quorum, --lead, "));
+  EXPECT_THAT(own, Not(HasSubstr("must be ready")));
+  EXPECT_THAT(CommandHelp(trace, HelpDetail::kAllFlags), HasSubstr("must be ready"));
+}
+
+TEST(HelpTest, AnActionHasItsOwnFlags) {
+  const Command& schedule = *FindCommand("schedule");
+  const std::string all = CommandHelp(schedule, HelpDetail::kOwnFlags);
+  EXPECT_THAT(all, HasSubstr("Flags of create: --every, --cron, "));
+  EXPECT_THAT(all, HasSubstr("Flags of apply, diff: --file."));
+  EXPECT_THAT(all, Not(HasSubstr("A window every so often")));
+  const std::string create = CommandHelp(schedule, HelpDetail::kOwnFlags, "create");
+  EXPECT_THAT(create, HasSubstr("A window every so often"));
+  EXPECT_THAT(create, Not(HasSubstr("--file")));
+  const std::string apply = CommandHelp(schedule, HelpDetail::kOwnFlags, "apply");
+  EXPECT_THAT(apply, HasSubstr("JSON file that declares"));
+  EXPECT_THAT(apply, Not(HasSubstr("--every")));
+  EXPECT_FALSE(HasAction(schedule, "gpu[001-128]"));
+}
+
 TEST(GeneratedTextTest, NamesEveryCommandAndFlag) {
   const std::string page = ManPage();
   const std::string bash = BashCompletion();
