@@ -397,6 +397,11 @@ struct CpuRecord {
   int64_t ran_ns = 0;  // Summed over all threads, as is:
   int64_t waited_ns = 0;
   std::vector<ThreadCpuRecord> threads;  // The kMostCpuThreads that ran or waited longest.
+  // The main threads of the target's children that were there from the begin of a window to its end
+  // and ran or waited, such as workers of a DataLoader: how many, and their sums.
+  int64_t child_count = 0;
+  int64_t children_ran_ns = 0;
+  int64_t children_waited_ns = 0;
   // Of the target: when its first window began, and when its last one ended; -1: not known.
   int64_t resident_begin_bytes = -1;
   int64_t resident_end_bytes = -1;

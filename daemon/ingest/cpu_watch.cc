@@ -29,7 +29,7 @@ std::string ReadShortFile(const std::string& path) {
   return size <= 0 ? std::string() : std::string(text.data(), static_cast<size_t>(size));
 }
 
-// Takes a number and the blank behind it off the front of `text`.
+// Takes a number and the blank after it off the front of `text`.
 std::optional<int64_t> TakeNumber(std::string_view& text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -56,7 +56,8 @@ void CpuWatch::Begin(absl::Duration now) {
   if (is_open_ || pid_ <= 0) return;
   is_open_ = true;
   begin_time_ = now;
-  begin_ = Read();
+  threads_begin_ = ReadThreads();
+  children_begin_ = ReadChildren();
   if (resident_begin_bytes_ < 0) resident_begin_bytes_ = ReadResidentBytes();
 }
 
@@ -64,32 +65,43 @@ void CpuWatch::End(absl::Duration now) {
   if (!is_open_) return;
   is_open_ = false;
   resident_end_bytes_ = ReadResidentBytes();
-  const std::map<int64_t, Times> end = Read();
+  const ByNumber end = ReadThreads();
   if (end.empty()) return;
-  for (const auto& [thread, before] : begin_) {
-    const auto found = end.find(thread);
+  AddDifferences(threads_begin_, end, threads_);
+  AddDifferences(children_begin_, ReadChildren(), children_);
+  watched_ns_ += absl::ToInt64Nanoseconds(now - begin_time_);
+}
+
+void CpuWatch::AddDifferences(const ByNumber& begin, const ByNumber& end, ByNumber& sums) {
+  for (const auto& [number, before] : begin) {
+    const auto found = end.find(number);
     if (found == end.end()) continue;
     const Times& after = found->second;
-    // Another thread has its number by now.
+    // Another one has its number by now.
     if (after.ran_ns < before.ran_ns || after.waited_ns < before.waited_ns) continue;
-    Times& sum = sums_[thread];
+    Times& sum = sums[number];
     sum.ran_ns += after.ran_ns - before.ran_ns;
     sum.waited_ns += after.waited_ns - before.waited_ns;
   }
-  watched_ns_ += absl::ToInt64Nanoseconds(now - begin_time_);
 }
 
 CpuRecord CpuWatch::Take() const {
   CpuRecord record = {.threads = {},
                       .resident_begin_bytes = resident_begin_bytes_,
                       .resident_end_bytes = resident_end_bytes_};
-  if (sums_.empty() || watched_ns_ <= 0) return record;
+  if (threads_.empty() || watched_ns_ <= 0) return record;
   record.watched_ns = watched_ns_;
-  record.thread_count = static_cast<int64_t>(sums_.size());
-  std::vector<std::pair<int64_t, Times>> threads(sums_.begin(), sums_.end());
+  record.thread_count = static_cast<int64_t>(threads_.size());
+  std::vector<std::pair<int64_t, Times>> threads(threads_.begin(), threads_.end());
   for (const auto& [thread, times] : threads) {
     record.ran_ns += times.ran_ns;
     record.waited_ns += times.waited_ns;
+  }
+  for (const auto& [child, times] : children_) {
+    if (times.ran_ns + times.waited_ns == 0) continue;  // It slept.
+    ++record.child_count;
+    record.children_ran_ns += times.ran_ns;
+    record.children_waited_ns += times.waited_ns;
   }
   std::ranges::stable_sort(threads, [](const auto& a, const auto& b) {
     return a.second.ran_ns + a.second.waited_ns > b.second.ran_ns + b.second.waited_ns;
@@ -117,8 +129,17 @@ int64_t CpuWatch::ReadResidentBytes() const {
   return bytes;
 }
 
-std::map<int64_t, CpuWatch::Times> CpuWatch::Read() const {
-  std::map<int64_t, Times> times;
+std::optional<CpuWatch::Times> CpuWatch::ReadTimes(const std::string& folder) {
+  const std::string text = ReadShortFile(folder + "/schedstat");
+  std::string_view rest = text;
+  const std::optional<int64_t> ran_ns = TakeNumber(rest);
+  const std::optional<int64_t> waited_ns = TakeNumber(rest);
+  if (!ran_ns.has_value() || !waited_ns.has_value()) return std::nullopt;
+  return Times{.ran_ns = *ran_ns, .waited_ns = *waited_ns};
+}
+
+CpuWatch::ByNumber CpuWatch::ReadThreads() const {
+  ByNumber times;
   const std::string task = StrCat("/proc/", pid_, "/task");
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(task.c_str()), &closedir);
   if (folder == nullptr) return times;
@@ -128,13 +149,21 @@ std::map<int64_t, CpuWatch::Times> CpuWatch::Read() const {
     std::string_view name = entry->d_name;
     const std::optional<int64_t> thread = TakeNumber(name);
     if (!thread.has_value()) continue;
-    const std::string text = ReadShortFile(StrCat(task, "/", *thread, "/schedstat"));
-    std::string_view rest = text;
-    const std::optional<int64_t> ran_ns = TakeNumber(rest);
-    const std::optional<int64_t> waited_ns = TakeNumber(rest);
-    if (ran_ns.has_value() && waited_ns.has_value()) {
-      times[*thread] = {.ran_ns = *ran_ns, .waited_ns = *waited_ns};
-    }
+    if (const auto read = ReadTimes(StrCat(task, "/", *thread))) times[*thread] = *read;
+  }
+  return times;
+}
+
+CpuWatch::ByNumber CpuWatch::ReadChildren() const {
+  ByNumber times;
+  // 4 KiB hold 500 and more; a number that is cut off is of no process, or of none that is in both
+  // readings.
+  const std::string text = ReadShortFile(StrCat("/proc/", pid_, "/task/", pid_, "/children"));
+  std::string_view rest = text;
+  while (times.size() < kMostChildren) {
+    const std::optional<int64_t> child = TakeNumber(rest);
+    if (!child.has_value()) break;
+    if (const auto read = ReadTimes(StrCat("/proc/", *child))) times[*child] = *read;
   }
   return times;
 }

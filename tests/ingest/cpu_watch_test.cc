@@ -1,9 +1,12 @@
 #include "daemon/ingest/cpu_watch.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +14,9 @@
 #include <fstream>
 #include <thread>
 #include <utility>
+#include <vector>
+
+#include "daemon/base/str_cat.h"
 
 namespace profd {
 namespace {
@@ -94,6 +100,56 @@ TEST(CpuWatchTest, AThreadThatSharesItsCpuWaits) {
   const ThreadCpuRecord* const own = RecordOf(record, ThisThread());
   ASSERT_NE(own, nullptr);
   EXPECT_GE(own->waited_ns, kBusyNs);
+}
+
+// A child that runs all the time and one that sleeps; both end when this end of the pipe is closed.
+class TwoChildren {
+ public:
+  TwoChildren() {
+    EXPECT_EQ(pipe2(pipe_, O_CLOEXEC), 0);
+    for (const bool runs : {true, false}) {
+      const pid_t child = fork();
+      if (child == 0) {
+        close(pipe_[1]);
+        pollfd end = {.fd = pipe_[0], .events = POLLIN, .revents = 0};
+        while (poll(&end, 1, runs ? 0 : -1) == 0) {
+        }
+        _exit(0);
+      }
+      children_.push_back(child);
+    }
+  }
+  ~TwoChildren() {
+    close(pipe_[1]);
+    for (const pid_t child : children_) EXPECT_EQ(waitpid(child, nullptr, 0), child);
+    close(pipe_[0]);
+  }
+  TwoChildren(const TwoChildren&) = delete;
+  TwoChildren& operator=(const TwoChildren&) = delete;
+
+ private:
+  int pipe_[2];
+  std::vector<pid_t> children_;
+};
+
+TEST(CpuWatchTest, ChildrenThatRunAreCounted) {
+  if (!KernelCountsWaits()) GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/schedstat";
+  if (access(StrCat("/proc/self/task/", getpid(), "/children").c_str(), F_OK) != 0) {
+    GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/children";
+  }
+  const TwoChildren children;
+  CpuWatch watch(getpid());
+  CpuRecord record;
+  // Until it has run: other tests may have the CPUs.
+  for (int window = 0; record.children_ran_ns < kBusyNs; ++window) {
+    watch.Begin(absl::Seconds(window));
+    RunFor(kBusyNs);
+    watch.End(absl::Seconds(window + 1));
+    record = watch.Take();
+  }
+  // The one that sleeps may have begun to only now.
+  EXPECT_GE(record.child_count, 1);
+  EXPECT_LE(record.child_count, 2);
 }
 
 TEST(CpuWatchTest, WithoutAProcessThereIsNothing) {

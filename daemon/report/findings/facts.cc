@@ -326,8 +326,11 @@ CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope) {
   const CpuRecord& cpu = reader.record().cpu;
   const std::vector<ThreadCpuRecord>& threads = cpu.threads;
   if (cpu.watched_ns <= 0 || threads.empty()) return {};
-  CpuFacts facts = {
-      .thread_count = cpu.thread_count, .all_ran_ns = cpu.ran_ns, .all_waited_ns = cpu.waited_ns};
+  CpuFacts facts = {.thread_count = cpu.thread_count,
+                    .all_ran_ns = cpu.ran_ns,
+                    .all_waited_ns = cpu.waited_ns,
+                    .child_count = cpu.child_count,
+                    .children_waited_ns = cpu.children_waited_ns};
   const int64_t step_thread = reader.step_thread();
   auto found = threads.end();
   if (step_thread >= 0 && step_thread < std::ssize(reader.threads())) {
@@ -342,6 +345,15 @@ CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope) {
   facts.waited_ns = std::min(found->waited_ns, cpu.watched_ns);
   facts.may_be_one_burst = MayBeOneBurst(facts.waited_ns, scope.stretches);
   return facts;
+}
+
+int64_t Facts::WorkerWaitPerStep() const {
+  if (cpu.child_count <= 0 || cpu.watched_ns <= 0) return 0;
+  const double share =
+      static_cast<double>(cpu.children_waited_ns) / static_cast<double>(cpu.watched_ns);
+  // Each batch is made by one of them, while the others make theirs.
+  return PerStep(static_cast<int64_t>(share * static_cast<double>(scope.total_ns) /
+                                      static_cast<double>(cpu.child_count)));
 }
 
 absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,

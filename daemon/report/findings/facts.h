@@ -175,6 +175,9 @@ struct CpuFacts {
   int64_t thread_count = 0;
   int64_t all_ran_ns = 0;
   int64_t all_waited_ns = 0;
+  // Of the program's children that ran or waited, such as workers of a DataLoader.
+  int64_t child_count = 0;
+  int64_t children_waited_ns = 0;
 
   double Share() const {
     return watched_ns <= 0 ? 0 : static_cast<double>(waited_ns) / static_cast<double>(watched_ns);
@@ -257,6 +260,8 @@ struct Facts {
   int64_t CpuWaitPerStep() const {
     return PerStep(static_cast<int64_t>(cpu.Share() * static_cast<double>(scope.total_ns)));
   }
+  // How much longer workers that take turns need for a step's batch, because they wait for a CPU.
+  int64_t WorkerWaitPerStep() const;
   const GpuDevice* device() const;
 };
 

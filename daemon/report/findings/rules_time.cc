@@ -21,7 +21,8 @@ constexpr size_t kMostCausesInText = 3;
 constexpr int64_t kTellingCollectiveBytes = 1 << 20;
 // Four lanes of PCIe 4; NVLink has 50 times as much.
 constexpr double kSlowBusGbPerS = 8;
-// Shorter times are too few to tell how long threads wait for a CPU.
+// Shorter times tell too little of how long threads wait for a CPU to blame that, but enough to
+// doubt what else is blamed.
 constexpr int64_t kShortestCpuWatchNs = 50'000'000;
 constexpr double kMuchCpuWait = 0.20;
 // The wait for a CPU explains a time if it is this share of it or more.
@@ -105,14 +106,26 @@ std::string WhySlow(const SlowStep& slow, const FrameworkSteps& framework) {
 
 void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, int64_t ns_per_step,
                        Finding& finding, bool burst_can_explain) {
-  if (facts.cpu.watched_ns < kShortestCpuWatchNs) return;
   if (facts.cpu.may_be_one_burst && !burst_can_explain) return;
   if (facts.cpu.Share() <= thresholds.cpu_wait_share) return;
   const int64_t waited_ns = facts.CpuWaitPerStep();
   if (static_cast<double>(waited_ns) < kExplainingShare * static_cast<double>(ns_per_step)) return;
   finding.confidence = Confidence::kLow;
-  finding.confidence_reason = StrCat("the thread waits for a CPU for ", TimeText(waited_ns), " of ",
-                                     StepWord(facts), ", which can explain it (CPU_CONTENTION)");
+  finding.confidence_reason =
+      StrCat("the thread waits for a CPU for ", TimeText(waited_ns), " of ", StepWord(facts),
+             ", which can explain it",
+             facts.cpu.watched_ns < kShortestCpuWatchNs ? "" : " (CPU_CONTENTION)");
+}
+
+// Lowers the confidence if the wait of a loader's workers for a CPU can explain `ns_per_step`.
+static void DoubtIfWorkersWithoutCpu(const Facts& facts, int64_t ns_per_step, Finding& finding) {
+  const int64_t waited_ns = facts.WorkerWaitPerStep();
+  if (facts.time.data_loader.count == 0 || waited_ns == 0) return;
+  if (static_cast<double>(waited_ns) < kExplainingShare * static_cast<double>(ns_per_step)) return;
+  finding.confidence = Confidence::kLow;
+  finding.confidence_reason = StrCat("child processes of the program (", facts.cpu.child_count,
+                                     ") wait for a CPU, so that a batch takes up to ",
+                                     TimeText(waited_ns), " longer, which can explain it");
 }
 
 RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
@@ -148,6 +161,7 @@ RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
   SetConfidence(facts, Confidence::kHigh, finding);
   // Workers that load data share the CPUs that this thread waits for.
   DoubtIfWithoutCpu(facts, thresholds, facts.PerStep(facts.gaps.loader_wait_ns), finding);
+  DoubtIfWorkersWithoutCpu(facts, facts.PerStep(facts.gaps.loader_wait_ns), finding);
   return result;
 }
 
@@ -555,6 +569,7 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
     DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding,
                       /*burst_can_explain=*/true);
   }
+  DoubtIfWorkersWithoutCpu(facts, finding.saving_ns_per_step, finding);
   return result;
 }
 

@@ -226,6 +226,9 @@ void Visit(Archive& archive, T& cpu) {
   archive("ran_ns", cpu.ran_ns);
   archive("waited_ns", cpu.waited_ns);
   archive("threads", cpu.threads);
+  archive("child_count", cpu.child_count);
+  archive("children_ran_ns", cpu.children_ran_ns);
+  archive("children_waited_ns", cpu.children_waited_ns);
   archive("resident_begin_bytes", cpu.resident_begin_bytes);
   archive("resident_end_bytes", cpu.resident_end_bytes);
 }
@@ -654,7 +657,9 @@ void CheckGrade(GradeRecord& graded) {
 void CheckCpu(CpuRecord& cpu) {
   const auto is_time = [](int64_t ns) { return ns >= 0 && ns <= kMaxCpuNs; };
   bool possible = is_time(cpu.watched_ns) && is_time(cpu.ran_ns) && is_time(cpu.waited_ns) &&
-                  cpu.thread_count >= 0 && cpu.threads.size() <= kMostCpuThreads;
+                  is_time(cpu.children_ran_ns) && is_time(cpu.children_waited_ns) &&
+                  cpu.thread_count >= 0 && cpu.child_count >= 0 &&
+                  cpu.threads.size() <= kMostCpuThreads;
   for (const ThreadCpuRecord& thread : cpu.threads) {
     possible = possible && is_time(thread.ran_ns) && is_time(thread.waited_ns);
   }

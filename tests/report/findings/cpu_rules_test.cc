@@ -81,6 +81,23 @@ TEST_F(CpuRulesTest, TheLoaderIsNotBlamedForWorkersWithoutACpu) {
   EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kLow);
 }
 
+TEST_F(CpuRulesTest, TheLoaderIsNotBlamedForChildrenWithoutACpu) {
+  StepsWith(kStepNs);
+  for (int step = 0; step < 10; ++step) {
+    reader_.Range(main_, kLoader, step * kStepNs, step * kStepNs + 2 * kMs);
+  }
+  WaitedFor(0);
+  CpuRecord& cpu = reader_.mutable_record().cpu;
+  cpu.child_count = 2;
+  // Two take turns, so a batch is late by half of what both wait for.
+  cpu.children_waited_ns = 60 * kMs;  // Of 200 ms: 3 ms of each step.
+  EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kHigh);
+  cpu.children_waited_ns = 80 * kMs;
+  EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kLow);
+  EXPECT_THAT(Find("INPUT_BOUND").confidence_reason,
+              HasSubstr("child processes of the program (2)"));
+}
+
 TEST_F(CpuRulesTest, TheLoaderIsBlamedForMoreThanTheWait) {
   StepsWith(kStepNs);
   for (int step = 0; step < 10; ++step) {
@@ -139,6 +156,14 @@ TEST_F(CpuRulesTest, RecordingIsNotBlamedForTimeWithoutACpu) {
   EXPECT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kHigh);
   WaitedFor(0.4);
   EXPECT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kLow);
+}
+
+TEST_F(CpuRulesTest, InAShortWindowAWaitIsNotBlamedButCastsDoubt) {
+  StepsWith(6 * kMs);
+  WaitedFor(0.4, 40 * kMs);
+  EXPECT_THAT(Fired(), Not(Contains("CPU_CONTENTION")));
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
+  EXPECT_THAT(Find("HOST_BOUND").confidence_reason, Not(HasSubstr("CPU_CONTENTION")));
 }
 
 TEST_F(CpuRulesTest, AWaitBelowTheThresholdIsNone) {

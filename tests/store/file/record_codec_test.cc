@@ -161,6 +161,9 @@ CaptureRecord FullRecord() {
            .ran_ns = 158,
            .waited_ns = 159,
            .threads = {{.os_thread = 160, .ran_ns = 161, .waited_ns = 162}},
+           .child_count = 165,
+           .children_ran_ns = 166,
+           .children_waited_ns = 167,
            .resident_begin_bytes = 163,
            .resident_end_bytes = 164};
   r.imported = {.source = "source",
