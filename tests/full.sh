@@ -66,6 +66,7 @@ phase coordinators env PROFD_KILLED_COORDINATORS=20 python3 tests/e2e/group_test
 phase aarch64 env PROFD_LONG_AARCH64=1 python3 tests/other/aarch64_test.py
 phase sessions env PROFD_LONG_HOSTILE_SESSIONS=200 \
   tests/torch/with_torch.sh current python3 tests/torch/hostile_test.py
+phase stacks env PROFD_LONG_STACKS=1000 python3 tests/client_lib/python_stack/stacks_test.py
 phase truth python3 tests/truth/run.py
 phase fuzz run_fuzzers
 retry_failed_tests

@@ -3,6 +3,9 @@
 Runs itself once in every CPython of 3.9 to 3.14 that it finds; the operators are those of the
 stand-in for torch, so that no interpreter needs torch. Without arguments: all. With --inside: the
 tests, in the interpreter that runs them.
+
+PROFD_LONG_STACKS=N makes N captures of a program that makes and drops code, threads, generators, and
+coroutines all the time, in each interpreter; by default there are a few.
 """
 
 import asyncio
@@ -10,13 +13,16 @@ import ctypes
 import functools
 import gc
 import glob
+import itertools
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 import types
 import unittest
@@ -31,6 +37,7 @@ STACKS, MODULES = 1 << 2, 1 << 3
 FEATURE_STACKS, FEATURE_MODULES = 1 << 18, 1 << 19
 MAX_DEPTH = 256
 COUNT_ODD_FRAMES = 5
+CHANGING_CAPTURES = int(os.environ.get("PROFD_LONG_STACKS", "12"))
 
 
 def name_of(code):
@@ -499,6 +506,140 @@ class StacksTest(unittest.TestCase):
         self.assertEqual(capture.contents.wanted & (FEATURE_STACKS | FEATURE_MODULES), 0)
 
 
+class Restless:
+    """Threads that make and drop code objects, generators, coroutines, and threads until they are
+    told to stop, and call operators in all of them.
+
+    Operators have numbers of a ring, because a process has a limited number of distinct names.
+    """
+
+    RING = 20000
+    THREADS = 3
+    SOURCE = """{blank}
+def {name}(op):
+{blank}    op()
+    return [op() for _ in range(2)]
+def {name}_numbers(op):
+    try:
+        for i in range(3):
+{blank}            op()
+            yield i
+    finally:
+        op()
+async def {name}_later(op, pause):
+    await pause()
+{blank}    op()
+    async def inner():
+        await pause()
+        op()
+    await inner()
+"""
+
+    def __init__(self):
+        self.expected = {}
+        self.numbers = itertools.count()
+        self.last_number = 0
+        self.is_over = False
+        self.errors = []
+        self.threads = [threading.Thread(target=self._run, args=(seed,))
+                        for seed in range(self.THREADS)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over = True
+        for thread in self.threads:
+            thread.join()
+
+    def op(self):
+        number = self.last_number = next(self.numbers); name = "op%d" % (number % self.RING); self.expected[name] = stack_of(sys._getframe()); harness.free.harness_op(name.encode())  # noqa
+
+    def _run(self, seed):
+        choices = random.Random(seed)
+        try:
+            while not self.is_over:
+                self._round(choices)
+        except BaseException as error:  # noqa: the test reports it.
+            self.errors.append(error)
+
+    def _make(self, choices):
+        """A name, and new functions of that name."""
+        name = "made_%03d" % choices.randrange(300)
+        space = {}
+        source = self.SOURCE.format(name=name, blank="\n" * choices.randrange(7))
+        exec(compile(source, "<made %02d>" % choices.randrange(40), "exec"), space)
+        return name, space
+
+    def _round(self, choices):
+        name, space = self._make(choices)
+        space[name](self.op)
+        generator = space[name + "_numbers"](self.op)
+        for _ in range(choices.randrange(1, 3)):
+            next(generator)
+        kind = choices.randrange(4)
+        if kind == 0:
+            coroutine = space[name + "_later"](self.op, Pause)
+            for _ in range(3):
+                try:
+                    coroutine.send(None)
+                except StopIteration:
+                    break
+            coroutine.close()
+        elif kind == 1:
+            thread = threading.Thread(target=space[name], args=(self.op,))
+            thread.start()
+            thread.join()
+        elif kind == 2:
+            later = space[name + "_later"]
+
+            async def both():
+                await asyncio.gather(*(later(self.op, lambda: asyncio.sleep(0)) for _ in range(2)))
+            asyncio.run(both())
+        else:
+            # Resumed by another thread, which then drops it.
+            thread = threading.Thread(target=lambda: next(generator))
+            thread.start()
+            thread.join()
+        generator.close()
+
+
+class Pause:
+    """As asyncio.sleep(0), without a loop."""
+
+    def __await__(self):
+        yield
+
+
+class ChangingTest(unittest.TestCase):
+
+    def test_a_program_that_changes_all_the_time_has_the_right_names(self):
+        op_count, seed = 0, 27
+        pauses = random.Random(seed)
+        with Restless() as program:
+            for _ in range(CHANGING_CAPTURES):
+                first = program.last_number
+                harness.free.harness_arm(STACKS | MODULES, 32, 1)
+                time.sleep(pauses.uniform(0.001, 0.05))
+                harness.free.harness_finish(1)
+                expected = dict(program.expected)
+                self.assertLess(program.last_number - first, program.RING)
+                op_count += self.check(Contents(harness.directory / "contents"), expected)
+        self.assertEqual(program.errors, [])
+        self.assertGreater(op_count, CHANGING_CAPTURES)
+        print("%d captures, %d operators" % (CHANGING_CAPTURES, op_count))
+
+    def check(self, contents, expected):
+        self.assertEqual(contents.dropped, 0)
+        self.assertEqual(contents.missing.get("Python stacks"), None)
+        self.assertEqual(contents.counts[COUNT_ODD_FRAMES], 0)
+        for name, thread, stack in contents.ops:
+            self.assertEqual(contents.stack(thread, stack), expected[name], name)
+        return len(contents.ops)
+
+
 class LeavingTest(unittest.TestCase):
     """Last: nothing is read after it."""
 
@@ -527,10 +668,11 @@ def run_inside(mode):
     with tempfile.TemporaryDirectory() as directory:
         harness = Harness(directory, with_lock=mode != "foreign")
         features = harness.attach("2.6.0")
-        if mode == "stacks":
+        if mode != "foreign":
             wanted = FEATURE_STACKS | FEATURE_MODULES
             assert features & wanted == wanted, "stacks or modules do not work: %x" % features
-        cases = [ForeignTest] if mode == "foreign" else [StacksTest, LeavingTest]
+        cases = {"foreign": [ForeignTest], "changing": [ChangingTest],
+                 "stacks": [StacksTest, LeavingTest]}[mode]
         suite = unittest.TestSuite(
             unittest.defaultTestLoader.loadTestsFromTestCase(case) for case in cases)
         result = unittest.TextTestRunner(verbosity=1).run(suite)
@@ -563,7 +705,7 @@ def main():
         if path is None:
             print("SKIP: no Python 3.%d, so its stacks are not tested" % minor)
             continue
-        for mode in ("stacks", "foreign"):
+        for mode in ("stacks", "changing", "foreign"):
             print("Python 3.%d (%s): %s" % (minor, path, mode), flush=True)
             ran += 1
             if subprocess.run([path, __file__, "--inside", mode]).returncode != 0:
