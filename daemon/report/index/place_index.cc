@@ -15,6 +15,8 @@
 namespace profd::report {
 namespace {
 
+constexpr auto kBackward = static_cast<uint8_t>(wire::OperatorScope::kBackwardFunction);
+
 // A range with a place of its own.
 struct PlacedRange {
   int64_t start_ns;
@@ -23,6 +25,8 @@ struct PlacedRange {
   // Its stack is that of the call of backward(), which says less than the place of the backward
   // operator around it, if there is one.
   bool is_engine = false;
+  // A backward operator of a trace whose functions are ranges: `place` has the callers, too.
+  bool is_whole = false;
 };
 struct OperatorPlace {
   uint32_t place = 0;
@@ -59,7 +63,10 @@ class PlaceIndex::Builder {
     ASSIGN_OR_RETURN(stacks_, StackTable::Build(reader_));
     RETURN_IF_ERROR(stacks_.empty() ? ReadFunctions() : ReadOperators());
     const bool is_empty = std::ranges::all_of(ranges_, [](const auto& of) { return of.empty(); });
-    if (!is_empty) MakeChanges();
+    if (is_empty) return std::move(index_);
+    JoinThreads();
+    if (stacks_.empty()) RETURN_IF_ERROR(PlaceBackward());
+    MakeChanges();
     return std::move(index_);
   }
 
@@ -99,7 +106,6 @@ class PlaceIndex::Builder {
     // number on the thread that the backward operator names.
     absl::flat_hash_map<std::pair<uint64_t, int64_t>, uint32_t> forward;
     absl::flat_hash_set<uint32_t> engine_stacks;  // On which backward operators began.
-    constexpr auto kBackward = static_cast<uint8_t>(wire::OperatorScope::kBackwardFunction);
     RETURN_IF_ERROR(reader_.ForEach<OperatorRow>([&](const OperatorBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         if (batch.stack[i] == 0 || batch.sequence[i] < 0) continue;
@@ -178,6 +184,56 @@ class PlaceIndex::Builder {
         });
   }
 
+  // The engine of autograd runs backward operators inside of the function that called backward();
+  // they are where their forward operators were.
+  absl::Status PlaceBackward() {
+    struct Forward {
+      uint32_t thread;
+      int64_t start_ns;
+    };
+    absl::flat_hash_map<std::pair<uint64_t, int64_t>, Forward> forward;
+    RETURN_IF_ERROR(reader_.ForEach<OperatorRow>([&](const OperatorBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        if (batch.sequence[i] < 0 || batch.scope[i] == kBackward) continue;
+        // The last operator with a number made the node: rows come in the order of their ends.
+        forward[{batch.torch_thread[i], batch.sequence[i]}] = {batch.thread, batch.start_ns[i]};
+      }
+      return absl::OkStatus();
+    }));
+    absl::flat_hash_map<OperatorKey, Forward> backward;
+    if (!forward.empty()) {
+      RETURN_IF_ERROR(reader_.ForEach<OperatorRow>([&](const OperatorBatch& batch) {
+        for (size_t i = 0; i < batch.size; ++i) {
+          if (batch.sequence[i] < 0 || batch.scope[i] != kBackward) continue;
+          const auto at = forward.find({batch.forward_thread[i], batch.sequence[i]});
+          if (at == forward.end()) continue;
+          backward[{batch.thread, batch.start_ns[i], batch.depth[i]}] = at->second;
+        }
+        return absl::OkStatus();
+      }));
+    }
+    if (backward.empty()) return absl::OkStatus();
+    MakeChanges();
+    std::vector<std::pair<uint32_t, PlacedRange>> found;
+    RETURN_IF_ERROR(reader_.ForEach<RangeRow>(
+        kRangeStart | kRangeDuration | kRangeDepth, {}, [&](const RangeBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i) {
+            const auto at = backward.find({batch.thread, batch.start_ns[i], batch.depth[i]});
+            if (at == backward.end()) continue;
+            const uint32_t place = index_.At(at->second.thread, at->second.start_ns);
+            found.emplace_back(index_.row_of_[batch.thread],
+                               PlacedRange{.start_ns = batch.start_ns[i],
+                                           .end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]),
+                                           .place = place,
+                                           .is_whole = true});
+          }
+          return absl::OkStatus();
+        }));
+    for (const auto& [row, range] : found) ranges_[row].push_back(range);
+    index_.threads_.clear();
+    return absl::OkStatus();
+  }
+
   // ---- both ----
 
   // Rows of one OS thread count as one.
@@ -199,14 +255,16 @@ class PlaceIndex::Builder {
     const bool is_chain = kind_ == PlaceKind::kStack && stacks_.empty();
     if (!is_chain) return place;
     std::string text = index_.names_[place];
-    for (size_t i = 0; i < std::min(open.size(), frames_ - 1); ++i) {
-      StrAppend(&text, kCallerSeparator, index_.names_[open[open.size() - 1 - i].place]);
+    size_t frame_count = 1;
+    for (size_t i = open.size(); i > 0 && frame_count < frames_; --i) {
+      if (open[i - 1].is_whole) continue;  // No function of Python.
+      StrAppend(&text, kCallerSeparator, index_.names_[open[i - 1].place]);
+      ++frame_count;
     }
     return PlaceOf(std::move(text));
   }
 
   void MakeChanges() {
-    JoinThreads();
     for (std::vector<PlacedRange>& of_thread : ranges_) {
       std::ranges::sort(of_thread, IsBefore);
       std::vector<Change>& changes = index_.threads_.emplace_back().changes;
@@ -223,7 +281,12 @@ class PlaceIndex::Builder {
       for (const PlacedRange& range : of_thread) {
         close_until(range.start_ns);
         const bool is_inside = range.is_engine && !open.empty();
-        const uint32_t place = is_inside ? shown.back() : Inside(open, range.place);
+        uint32_t place = range.place;
+        if (is_inside) {
+          place = shown.back();
+        } else if (!range.is_whole) {
+          place = Inside(open, range.place);
+        }
         changes.push_back({range.start_ns, place});
         open.push_back(range);
         shown.push_back(place);

@@ -2,11 +2,11 @@
 // the stack that is around an instant of a thread.
 //
 // Where that is known from:
-//   the stacks of operators   captures with stacks or modules (StackRow, OperatorRow::stack). A
-//                             backward operator is where its forward operator was.
+//   the stacks of operators   captures with stacks or modules (StackRow, OperatorRow::stack)
 //   Python functions as ranges, "nn.Module: Linear_0" and "train.py(12): forward"
 //                             traces of torch.profiler with with_stack. They may have a row of
 //                             their own (daemon/import); rows of the same OS thread count as one.
+// In both, a backward operator is where its forward operator was, if that is in the capture.
 //
 // Threads: one at a time, because it remembers its last position.
 // Memory:  24 bytes per operator with a stack, or per Python function, up to twice that as vectors

@@ -148,6 +148,39 @@ TEST_F(PlaceIndexTest, PythonFunctionsOfAnImportedTraceArePlaces) {
   EXPECT_EQ(PlaceAt(PlaceKind::kModule, 60), "");
 }
 
+TEST_F(PlaceIndexTest, OfAnImportedTraceABackwardOperatorIsWhereItsForwardOperatorWas) {
+  const uint32_t autograd = reader_.AddThread(2, "autograd");
+  const uint32_t python = reader_.AddThread(1, "Python functions");
+  reader_.Range(python, "train.py(10): main", 0, 1000, {.category = kPython})
+      .Range(python, "nn.Module: Net_0", 10, 60, {.category = kPython})
+      .Range(python, "net.py(9): forward", 12, 50, {.category = kPython})
+      .Range(python, "ops.py(5): backward", 340, 350, {.category = kPython});
+  reader_.Operator(main_, "aten::mm", 20, 30, {.sequence = 7, .torch_thread = 1});
+  const FakeOperator of = {
+      .scope = kBackward, .sequence = 7, .forward_thread = 1, .torch_thread = 2};
+  reader_.Operator(autograd, "MmBackward0", 100, 140, of);
+  reader_.Operator(autograd, "aten::mm", 110, 120);
+  reader_.Operator(main_, "autograd::engine::evaluate_function: MmBackward0", 300, 400);
+  reader_.Operator(main_, "MmBackward0", 310, 390, of);
+  reader_.Operator(main_, "aten::mm", 320, 330);
+  FakeOperator unknown = of;
+  unknown.sequence = 6;
+  reader_.Operator(main_, "OldBackward0", 500, 510, unknown);
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 105, 8, autograd), "net.py(9): forward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kModule, 115, 8, autograd), "Net_0");
+  EXPECT_EQ(PlaceAt(PlaceKind::kStack, 115, 8, autograd),
+            "net.py(9): forward < train.py(10): main");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 150, 8, autograd), "");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 305), "train.py(10): main");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 325), "net.py(9): forward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 345), "ops.py(5): backward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kModule, 345), "Net_0");
+  EXPECT_EQ(PlaceAt(PlaceKind::kStack, 345), "ops.py(5): backward < train.py(10): main");
+  EXPECT_EQ(PlaceAt(PlaceKind::kStack, 355), "net.py(9): forward < train.py(10): main");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 395), "train.py(10): main");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 505), "train.py(10): main");
+}
+
 TEST(StackTableTest, LibrariesAreTorchPythonsOwnAndProfd) {
   for (const char* file : {"/opt/venv/lib/python3.11/site-packages/torch/optim/adamw.py",
                            "torch/nn/functional.py", "/usr/lib/python3.11/contextlib.py",
