@@ -2,15 +2,14 @@
 // does with `with_stack` and `with_modules`: its functions as `python_function` rows, and the `Call
 // stack` of operators.
 //
-//   "Python id", "Python parent id"   of a function and its caller, from 1; the outermost has no
-//   parent "Python module id"                of a module ("nn.Module: Linear_0"), among those of
-//   its class "Module"                          where the module is in the model: "blocks.0.mlp".
-//   torch.profiler
-//                                     does not say.
+//   "Python id", "Python parent id"   of a function and its caller, from 1; the outermost function
+//                                     has no parent
+//   "Python module id"                of a module ("nn.Module: Linear_0"), among those of its class
+//   "Module"                          where the module is in the model: "blocks.0.mlp";
+//                                     torch.profiler does not write it
 //   "Call stack"                      innermost first, a semicolon after each. Lines are those of
-//   the
-//                                     calls; torch.profiler has the first lines of the functions,
-//                                     as names of `python_function` rows have here, too.
+//                                     the calls; torch.profiler has the first lines of the
+//                                     functions, as names of `python_function` rows have here, too
 // A function lasts as report/index/host_slices.h says. Imported traces have their own
 // `python_function` rows, and only the `Call stack` is written here.
 //
