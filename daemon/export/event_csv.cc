@@ -14,6 +14,7 @@
 #include "daemon/capture/event_kinds.h"
 #include "daemon/export/trace/range_arguments.h"
 #include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/overlaps.h"
 #include "daemon/report/memory/category_levels.h"
 #include "daemon/report/memory/tracker.h"
 #include "proto/wire/event.h"
@@ -138,14 +139,16 @@ class CsvWriter {
   }
 
   absl::Status WriteCpu() {
+    ASSIGN_OR_RETURN(report::RowDepths row_depths, report::RowDepths::Build(reader_));
     RETURN_IF_ERROR(reader_.ForEach<RangeRow>(
         kRangeStart | kRangeDuration | kRangeName | kRangeDepth | kRangeCategory, {},
         [&](const RangeBatch& batch) {
+          const std::span<const uint16_t> depths = row_depths.Next(batch);
           for (size_t i = 0; i < batch.size; ++i) {
             BeginOn(batch.thread, RangeKind(batch.category[i]), batch.start_ns[i]);
             Set(Column::kDuration, batch.duration_ns[i]);
             SetName(batch.name[i]);
-            Set(Column::kDepth, batch.depth[i]);
+            Set(Column::kDepth, depths[i]);
             SetArguments(range_count_++);
             End();
           }

@@ -7,7 +7,8 @@
 //   duration_ns   of events with a duration
 //   thread        the kernel's number of the event's thread, and thread_name
 //   name          as recorded; for GPU work, as viewers call it
-//   depth         of ranges: 0 is outermost
+//   depth         of ranges: 0 is outermost. Ranges that overlap others without nesting have a
+//                 row of their own (a `thread` from 2^30), and do not count in depths
 //   device, context, stream, correlation
 //                 of GPU work, as CUDA numbers them; of memory, the device
 //   bytes         copied, set, allocated, or freed
@@ -19,7 +20,8 @@
 // Events are ordered by kind, and within a kind as in the file: by time within a thread at most.
 //
 // Threads: any, one reader and sink each.
-// Memory:  a batch of the reader's, and names.
+// Memory:  a batch of the reader's, and names; with overlapping ranges, that of
+//          report/index/overlaps.h.
 // Errors:  those of the reader; the sink's are in `out`.
 #ifndef PROFD_DAEMON_EXPORT_EVENT_CSV_H_
 #define PROFD_DAEMON_EXPORT_EVENT_CSV_H_

@@ -81,6 +81,32 @@ class EventCsvTest : public testing::Test {
 
 TEST_F(EventCsvTest, AnEmptyCaptureHasOnlyItsHeader) { EXPECT_THAT(Export(), SizeIs(0)); }
 
+// As recorded around an await: open ranges of other tasks count in the depth of what follows.
+TEST_F(EventCsvTest, DepthsAreThoseOfTheRowAlsoAfterAnAwait) {
+  const uint32_t lane = reader_.AddThread((1 << 30) | 3, "overlapping ranges of 100");
+  const uint32_t other = reader_.AddThread(200, "other");
+  reader_.BatchRows(2)
+      .Range(lane, "request", 0, 60)
+      .Range(main_, "after request", 10, 50, {.depth = 1})
+      .Range(main_, "inside", 20, 30, {.depth = 2})
+      .Range(main_, "empty", 30, 30, {.depth = 2})
+      .Range(main_, "at the end", 50, 50, {.depth = 2})
+      .Range(main_, "next", 50, 70, {.depth = 1})
+      .Range(main_, "last", 80, 90, {.depth = 0})
+      .Range(other, "below a lost one", 0, 10, {.depth = 1});
+  std::map<std::string, std::string> depths;
+  auto kinds = Export();
+  for (Row& row : kinds["range"]) depths[row["name"]] = row["depth"];
+  EXPECT_EQ(depths, (std::map<std::string, std::string>{{"request", "0"},
+                                                        {"after request", "0"},
+                                                        {"inside", "1"},
+                                                        {"empty", "1"},
+                                                        {"at the end", "1"},
+                                                        {"next", "0"},
+                                                        {"last", "0"},
+                                                        {"below a lost one", "1"}}));
+}
+
 TEST_F(EventCsvTest, EveryKindOfEventHasItsRows) {
   reader_.Step(7, 0, 1000)
       .Range(main_, "forward", 0, 100)

@@ -4,18 +4,15 @@
 
 #include <algorithm>
 
+#include "daemon/report/index/overlaps.h"
 #include "daemon/store/file/capture_reader.h"
-#include "proto/wire/event.h"
 
 namespace profd::report {
 
 // They do not where a parent was dropped, or is on a lane: ranges that began after one which did
 // not nest count it in their depth, and it is in the rows of another thread. Times tell then.
 inline bool MayLackParents(store::CaptureReader& reader) {
-  return TotalDrops(reader.record().drops) > 0 ||
-         std::ranges::any_of(reader.threads(), [](const store::ReaderThread& thread) {
-           return thread.os_thread >= int64_t{wire::kFirstLane};
-         });
+  return TotalDrops(reader.record().drops) > 0 || std::ranges::any_of(reader.threads(), IsLane);
 }
 
 }  // namespace profd::report

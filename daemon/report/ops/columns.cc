@@ -1,9 +1,14 @@
 // The columns of the operator table, and what the report says below it.
+#include <algorithm>
+#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/table/description.h"
+#include "daemon/base/text.h"
 #include "daemon/base/units.h"
 #include "daemon/report/ops/profile.h"
 
@@ -163,7 +168,8 @@ const table::Description<OpProfileRow>& OpColumns() {
        {.key = "self_cpu_ns",
         .title = "Self CPU",
         .doc = "CPU total minus the time of the row's children (ranges and CUDA calls on the same "
-               "thread)",
+               "thread); of ranges that overlap without nesting, each instant counts for the one "
+               "that began last",
         .formula = "CPU total - sum of CPU total of direct children",
         .unit = Unit::kNs,
         .over_ranks = OverRanks::kSum}},
@@ -281,6 +287,14 @@ const table::Description<OpProfileRow>& OpColumns() {
         .doc = "Number of calls",
         .unit = Unit::kCount,
         .over_ranks = OverRanks::kSum}},
+      {&OpProfileRow::overlapping_calls,
+       {.key = "overlapping_calls",
+        .title = "Overlapping",
+        .doc = "Calls that overlap other ranges of their thread without nesting: asyncio tasks, "
+               "NVTX ranges with a start and an end",
+        .unit = Unit::kCount,
+        .priority = Column::kOnlyInData,
+        .over_ranks = OverRanks::kSum}},
       {&OpProfileRow::calls_per_step,
        {.key = "calls_per_step",
         .title = "Calls/step",
@@ -349,6 +363,30 @@ const table::Description<OpProfile>& OpTotals() {
   return totals;
 }
 
+// Names the rows with most such calls; empty: there are none.
+std::string OverlapsText(const OpProfile& profile) {
+  constexpr size_t kMostNames = 3;
+  constexpr size_t kMostNameBytes = 40;
+  std::vector<const OpProfileRow*> rows;
+  int64_t call_count = 0;
+  for (const OpProfileRow& row : profile.rows) {
+    if (row.overlapping_calls == 0) continue;
+    call_count += row.overlapping_calls;
+    const auto has_name = [&row](const OpProfileRow* other) { return other->name == row.name; };
+    if (std::ranges::none_of(rows, has_name)) rows.push_back(&row);
+  }
+  if (rows.empty()) return "";
+  std::ranges::stable_sort(rows, std::greater<>(), &OpProfileRow::overlapping_calls);
+  std::string names;
+  for (size_t i = 0; i < std::min(rows.size(), kMostNames); ++i) {
+    StrAppend(&names, i == 0 ? "" : ", ", ForDisplay(rows[i]->name, kMostNameBytes));
+  }
+  if (rows.size() > kMostNames) StrAppend(&names, ", ...");
+  return StrCat(FormatCountOf(call_count, "call overlaps", "calls overlap"),
+                " others of the same thread without nesting (", names,
+                "): each instant is self time of the range that began last");
+}
+
 std::string DeviceTotalsText(const OpProfile& profile) {
   std::string text = StrCat("Self CUDA time total: ", FormatNs(profile.self_device_total_ns),
                             profile.is_simulated ? " (simulated)" : "");
@@ -377,6 +415,9 @@ table::Report ToReport(const OpProfile& profile) {
     report.notes.push_back(
         StrCat("(", FormatCountOf(profile.frame_row_count, "Python function", "Python functions"),
                profile.frame_row_count == 1 ? " is" : " are", " around these and not shown)"));
+  }
+  if (std::string text = OverlapsText(profile); !text.empty()) {
+    report.notes.push_back(std::move(text));
   }
   report.notes.push_back(StrCat("Self CPU time total: ", FormatNs(profile.self_cpu_total_ns)));
   if (profile.has_device) report.notes.push_back(DeviceTotalsText(profile));

@@ -16,6 +16,7 @@
 #include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/lost_parents.h"
 #include "daemon/report/index/op_kinds.h"
+#include "daemon/report/index/overlaps.h"
 #include "daemon/report/index/redispatch.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/ops/device.h"
@@ -41,6 +42,7 @@ constexpr std::array<std::pair<OpSort, std::string_view>, 9> kOpSortNames = {{
 // Sums are unsigned so that no number in a stranger's file can overflow.
 struct Totals {
   uint64_t calls = 0;
+  uint64_t overlapping_calls = 0;
   uint64_t self_ns = 0;
   uint64_t total_ns = 0;
   int64_t min_ns = 0;
@@ -66,6 +68,7 @@ struct Totals {
     min_ns = calls == 0 ? other.min_ns : std::min(min_ns, other.min_ns);
     max_ns = std::max(max_ns, other.max_ns);
     calls += other.calls;
+    overlapping_calls += other.overlapping_calls;
     self_ns += other.self_ns;
     total_ns += other.total_ns;
   }
@@ -242,10 +245,18 @@ class OpSummary {
     if (!reader_.record().imported.source.empty()) columns |= kRangeCategory;
     store::TimeFilter filter;
     only_ = only;
-    if (HasGpu()) RETURN_IF_ERROR(ReadGpu());
+    if (HasGpu()) {
+      ASSIGN_OR_RETURN(gpu_, GpuAttribution::Build(reader_, &kinds_));
+    }
+    ASSIGN_OR_RETURN(
+        overlaps_,
+        OverlapSelfTimes::Build(
+            reader_, gpu_.has_value() ? gpu_->calls() : std::span<const GpuAttribution::Call>()));
+    if (gpu_.has_value()) RETURN_IF_ERROR(ReadGpu());
     RETURN_IF_ERROR(memory_.Read(reader_));
     if (!memory_.empty()) columns |= OpMemory::kColumns;
-    if (only.has_value()) {
+    // Self times of overlapping ranges are given for all batches.
+    if (only.has_value() && overlaps_.empty()) {
       ASSIGN_OR_RETURN(filter, SpanOfOnly());
     }
     if (lacks_parents_ || by_step_ || only.has_value() || gpu_.has_value()) columns |= kRangeStart;
@@ -315,6 +326,7 @@ class OpSummary {
     OpRow row = {.name = reader_.names()[kinds_.NameOf(kind)],
                  .step = step,
                  .calls = static_cast<int64_t>(totals.calls),
+                 .overlapping_calls = static_cast<int64_t>(totals.overlapping_calls),
                  .self_cpu_ns = static_cast<int64_t>(totals.self_ns),
                  .cpu_total_ns = static_cast<int64_t>(totals.total_ns),
                  .min_ns = totals.min_ns,
@@ -339,12 +351,13 @@ class OpSummary {
 
   // Calls of the API are rows, too; what the GPU did is summed by the ranges around them.
   absl::Status ReadGpu() {
-    ASSIGN_OR_RETURN(gpu_, GpuAttribution::Build(reader_, &kinds_));
-    for (const GpuAttribution::Call& call : gpu_->calls()) {
+    for (size_t i = 0; i < gpu_->calls().size(); ++i) {
+      const GpuAttribution::Call& call = gpu_->calls()[i];
       if (only_.has_value() && !BeginsInOnly(call.start_ns)) continue;
       if (gpu_->IsBeforeWindow(call)) continue;
       const int64_t duration_ns = ApiTimes::DurationOf(call);
-      const auto self_ns = static_cast<uint64_t>(duration_ns);
+      const uint64_t self_ns =
+          overlaps_.Has(call.thread) ? overlaps_.OfCall(i) : static_cast<uint64_t>(duration_ns);
       const size_t step = call.step < 0 ? StepLookup::kNone : static_cast<size_t>(call.step);
       const uint32_t kind = kinds_.OfCall(call.name, call.thread, call.start_ns);
       Grow();
@@ -390,8 +403,13 @@ class OpSummary {
     if (IsPython(batch)) return;
     if (self_.size() < batch.size) self_.resize(batch.size);
     const auto self = std::span(self_).first(batch.size);
-    SelfTimesOf(batch.thread).Compute(batch, self);
-    if (gpu_.has_value()) ApiTimesOf(batch.thread).Subtract(batch, self);
+    if (overlaps_.Has(batch.thread)) {
+      overlaps_.Next(batch, self);
+    } else {
+      SelfTimesOf(batch.thread).Compute(batch, self);
+      if (gpu_.has_value()) ApiTimesOf(batch.thread).Subtract(batch, self);
+    }
+    const bool is_overlapping = IsLane(reader_.threads()[batch.thread]);
     const std::span<const uint32_t> kinds = kinds_.Of(batch);
     Grow();
     const std::span<const OpMemory::Change> changes =
@@ -402,6 +420,7 @@ class OpSummary {
     for (size_t i = 0; i < batch.size; ++i) {
       Pending range = {.kind = kinds[i], .duration_ns = batch.duration_ns[i], .self_ns = self[i]};
       range.counts = SetStep(batch, i, range);
+      range.is_overlapping = is_overlapping;
       if (next_change < changes.size() && changes[next_change].row == i) {
         range.self_memory = changes[next_change].self;
         range.memory = changes[next_change].total;
@@ -421,6 +440,7 @@ class OpSummary {
   // A range that counts unless the next one of its thread turns out to be the same call.
   struct Pending {
     bool counts = false;
+    bool is_overlapping = false;  // On a lane.
     uint32_t kind = 0;
     size_t step = StepLookup::kNone;  // Position; by step only.
     int64_t duration_ns = 0;
@@ -440,6 +460,7 @@ class OpSummary {
     if (!range.counts) return;
     Totals& totals = by_step_ ? by_step_totals_.At(range.step, range.kind) : by_kind_[range.kind];
     totals.Add(range.duration_ns, range.self_ns);
+    totals.overlapping_calls += range.is_overlapping ? 1 : 0;
     if (memory_.empty()) return;
     totals.self_memory.Add(range.self_memory);
     totals.memory.Add(range.memory);
@@ -483,6 +504,7 @@ class OpSummary {
   OpKinds& kinds_;
   std::vector<Totals> by_kind_;
   StepTotals by_step_totals_;
+  OverlapSelfTimes overlaps_;
   // Of captures that recorded CUDA.
   std::optional<GpuAttribution> gpu_;
   std::optional<OpDevice> device_;

@@ -2,7 +2,7 @@
 //
 // Threads: any, one reader each.
 // Memory:  per name and step; 24 bytes per allocator event; by inputs, 16 per operator. The device
-//          part needs 64 bytes per API call and 48 per GPU row.
+//          part needs 64 bytes per API call and 48 per GPU row. Overlapping ranges: overlaps.h.
 // Errors:  the reader's; INVALID_ARGUMENT for options out of range.
 #ifndef PROFD_DAEMON_REPORT_OPS_OP_TABLE_H_
 #define PROFD_DAEMON_REPORT_OPS_OP_TABLE_H_
@@ -21,7 +21,11 @@ namespace profd::report {
 // Definitions are torch.profiler's: CPU total = end - start, summed over calls (a recursive range
 // counts at every level, but an operator that redispatches to itself counts once: redispatch.h).
 // Self = CPU total - the sum of the CPU totals of its direct children on the same thread.
-
+//
+// No instant of a thread counts twice: of ranges that overlap without nesting (asyncio tasks, NVTX
+// ranges with a start and an end), it is self time of the one that began last (index/overlaps.h).
+// torch.profiler counts it for each of them.
+//
 // CUDA API calls are rows like ranges, and children of the range that they were made in.
 //
 // Device time also follows torch.profiler: a kernel, copy, or memset belongs to the innermost
@@ -56,6 +60,7 @@ struct OpRow {
   std::string name;   // As recorded (any bytes).
   int64_t step = -1;  // With by_step: the step it began in; -1: in none.
   int64_t calls = 0;
+  int64_t overlapping_calls = 0;  // Of these, on lanes: they overlap others without nesting.
   int64_t self_cpu_ns = 0;
   int64_t cpu_total_ns = 0;
   int64_t min_ns = 0;

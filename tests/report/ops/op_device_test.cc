@@ -137,6 +137,20 @@ TEST_F(OpDeviceTest, ApiCallsLeaveOtherThreadsSelfTimesAlone) {
   EXPECT_EQ(RowOf(table, "b").self_cpu_ns, 90);
 }
 
+TEST_F(OpDeviceTest, ApiCallsBelowOverlappingRangesCountOnce) {
+  const uint32_t lane = reader_.AddThread((1 << 30) | 3, "overlapping ranges of 1");
+  reader_.mutable_record().gpu.outcome = GpuOutcome::kRecorded;
+  reader_.Range(main_, "step", 0, 100).Range(lane, "request", 10, 60);
+  reader_.ApiCall(main_, "cudaLaunchKernel", 20, 25, 1)
+      .ApiCall(main_, "cudaDeviceSynchronize", 50, 90, 2);
+  const OpTable table = Table();
+  EXPECT_EQ(RowOf(table, "step").self_cpu_ns, 10 + 10);
+  EXPECT_EQ(RowOf(table, "request").self_cpu_ns, 50 - 5 - 10);
+  EXPECT_EQ(RowOf(table, "cudaLaunchKernel").self_cpu_ns, 5);
+  EXPECT_EQ(RowOf(table, "cudaDeviceSynchronize").self_cpu_ns, 40);
+  EXPECT_EQ(table.self_cpu_total_ns, 100);
+}
+
 TEST_F(OpDeviceTest, AllNodesOfAGraphBelongToItsLaunch) {
   reader_.Range(main_, "replay", 0, 100).ApiCall(main_, "cudaGraphLaunch", 10, 20, 9);
   reader_.Kernel("a", 50, 60, 9, {.graph_id = 3, .graph_node_id = 1})

@@ -52,6 +52,26 @@ TEST_F(OpProfileTest, PercentilesAreDurationsThatOccurred) {
   EXPECT_EQ(row.calls, 100);
 }
 
+TEST_F(OpProfileTest, ANoteNamesOverlappingCalls) {
+  const uint32_t lane = reader_.AddThread((1 << 30) | 3, "overlapping ranges of 1");
+  reader_.Range(main_, "step", 0, 100);
+  EXPECT_THAT(ToReport(Profile()).notes, ElementsAre("Self CPU time total: 0.100us"));
+  for (int64_t i = 0; i < 5; ++i) {
+    const std::string name = "request " + std::to_string(i);
+    for (int64_t j = 0; j <= i; ++j) reader_.Range(lane, name, 10 * i + j, 10 * i + j + 1);
+  }
+  const table::Report report = ToReport(Profile());
+  EXPECT_THAT(report.notes,
+              ElementsAre("15 calls overlap others of the same thread without nesting (request 4, "
+                          "request 3, request 2, ...): each instant is self time of the range that "
+                          "began last",
+                          "Self CPU time total: 0.100us"));
+  const absl::StatusOr<OpProfile> again = OpProfileOf(report);
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(RowOf(*again, "request 4").overlapping_calls, 5);
+  EXPECT_EQ(RowOf(*again, "step").overlapping_calls, 0);
+}
+
 TEST_F(OpProfileTest, ApiCallsHavePercentilesToo) {
   reader_.ApiCall(main_, "cudaLaunchKernel", 0, 10, 1)
       .ApiCall(main_, "cudaLaunchKernel", 20, 50, 2)

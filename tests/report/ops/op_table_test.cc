@@ -121,7 +121,60 @@ TEST(OpTableTest, RangesThatFollowOneOfALaneAreNotInsideOfEachOther) {
       .Range(main, "decode", 20, 30, {.depth = 1})
       .Range(main, "decode", 40, 50, {.depth = 0})
       .Range(lane, "request", 0, 60);
-  EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"request", {1, 60, 60}}, {"decode", {3, 30, 30}}}));
+  EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"request", {1, 30, 60}}, {"decode", {3, 30, 30}}}));
+}
+
+class OpTableOverlapTest : public testing::Test {
+ protected:
+  // An instant belongs to what began last.
+  //   main    step 0 ............................................. 100
+  //   main                     decode 40 .. 50
+  //   loader  load 0 ............................................. 100
+  //   lane 1       request 10 .......... 60
+  //   lane 2              request 20 ................ 80
+  OpTableOverlapTest() {
+    reader_.BatchRows(2)
+        .Range(main_, "decode", 40, 50, {.depth = 3})
+        .Range(main_, "step", 0, 100, {.depth = 0})
+        .Range(lane_, "request", 10, 60)
+        .Range(other_lane_, "request", 20, 80)
+        .Range(loader_, "load", 0, 100);
+  }
+  FakeCaptureReader reader_;
+  const uint32_t main_ = reader_.AddThread(1, "main");
+  const uint32_t loader_ = reader_.AddThread(2, "loader");
+  const uint32_t lane_ = reader_.AddThread((1 << 30) | 3, "overlapping ranges of 1");
+  const uint32_t other_lane_ = reader_.AddThread((1 << 30) | 4, "overlapping ranges of 1");
+};
+
+TEST_F(OpTableOverlapTest, SelfTimesOfAThreadAddUpToTheTimeThatItsRangesCover) {
+  const OpTable table = TableOf(reader_);
+  EXPECT_EQ(SumsOf(table), (TimeSums{{"step", {1, 10 + 20, 100}},
+                                     {"request", {2, 10 + (60 - 10), 50 + 60}},
+                                     {"decode", {1, 10, 10}},
+                                     {"load", {1, 100, 100}}}));
+  EXPECT_EQ(table.self_cpu_total_ns, 2 * 100);
+  for (const OpRow& row : table.rows) {
+    EXPECT_EQ(row.overlapping_calls, row.name == "request" ? 2 : 0) << row.name;
+  }
+}
+
+TEST_F(OpTableOverlapTest, OfOneStepTheyAreTheSame) {
+  reader_.Step(7, 0, 30).Step(8, 30, 70);
+  EXPECT_EQ(SumsOf(TableOf(reader_, {.step = 8})), (TimeSums{{"decode", {1, 10, 10}}}));
+  const OpTable of_first = TableOf(reader_, {.step = 7});
+  EXPECT_EQ(SumsOf(of_first),
+            (TimeSums{{"step", {1, 30, 100}}, {"request", {2, 60, 110}}, {"load", {1, 100, 100}}}));
+}
+
+TEST_F(OpTableOverlapTest, ALaneOfAnUnknownThreadIsLeftToItself) {
+  for (const char* name : {"", "overlapping ranges of ", "overlapping ranges of 1x",
+                           "overlapping ranges of -1", "overlapping ranges of 99999999999"}) {
+    FakeCaptureReader reader;
+    const uint32_t main = reader.AddThread(1, "main");
+    reader.Range(main, "a", 0, 10).Range(reader.AddThread((1 << 30) | 3, name), "b", 0, 20);
+    EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"a", {1, 10, 10}}, {"b", {1, 20, 20}}})) << name;
+  }
 }
 
 TEST(OpTableTest, ThreadsDoNotSubtractFromEachOther) {
