@@ -400,9 +400,10 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
   if (record.foreign_step_mark_count > 0) {
     StrAppend(&text, "  ", FormatCount(record.foreign_step_mark_count),
               record.spec.step_marker.empty()
-                  ? " step marks came from other threads and were not counted as steps\n"
-                  : " step marks were the program's own, or of other threads, and were not counted "
-                    "as steps\n");
+                  ? " step marks came from other threads or asyncio tasks and were not counted as "
+                    "steps\n"
+                  : " step marks were the program's own, or of other threads or asyncio tasks, and "
+                    "were not counted as steps\n");
   }
   return text;
 }

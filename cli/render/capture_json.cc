@@ -439,7 +439,7 @@ const ObjectDescription<CaptureJson>& CaptureObject() {
          .unit = table::Unit::kCount}},
        {[](const Row& row) { return Record(row).foreign_step_mark_count; },
         {.key = "foreign_step_mark_count",
-         .doc = "Step marks of other threads, not counted as steps",
+         .doc = "Step marks of other threads or asyncio tasks, not counted as steps",
          .unit = table::Unit::kCount}},
        {[](const Row& row) { return Record(row).clock_error_ns; },
         {.key = "clock_error_ns", .doc = "Maximum error of any time", .unit = table::Unit::kNs}},

@@ -205,7 +205,7 @@ const ObjectDescription<TargetRow>& TargetObject() {
          .priority = kOnlyInData}},
        {[](const Row& row) { return row.target->foreign_step_mark_count; },
         {.key = "foreign_step_mark_count",
-         .doc = "Step marks of other threads, not counted as steps",
+         .doc = "Step marks of other threads or asyncio tasks, not counted as steps",
          .unit = table::Unit::kCount,
          .priority = kOnlyInData}},
        {[](const Row& row) { return std::string(ToString(row.target->step_source)); },

@@ -72,6 +72,16 @@ void profd_step(void) {
   MarkStep(wire::StepSource::kMarks);
 }
 
+void profd_step_of_other_task(void) {
+  if (const CopyTable* copy = EarlierCopy()) {
+    if (copy->size_bytes > offsetof(CopyTable, step_of_other_task)) {
+      return copy->step_of_other_task();
+    }
+    return copy->step();  // An older copy knows threads only.
+  }
+  if (IsStarted()) MarkForeignStep();
+}
+
 uint64_t profd_step_count(void) {
   if (const CopyTable* copy = EarlierCopy()) return copy->step_count();
   return StepMarkCount();
@@ -168,7 +178,8 @@ const CopyTable* profd_copy_table(void) {
                                        profd_restart_threads,
                                        profd_range_open_id,
                                        profd_range_close,
-                                       profd_range_open_with};
+                                       profd_range_open_with,
+                                       profd_step_of_other_task};
   return &kTable;
 }
 

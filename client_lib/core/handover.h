@@ -62,6 +62,7 @@ struct CopyTable {
   decltype(&profd_range_open_id) range_open_id;
   decltype(&profd_range_close) range_close;
   decltype(&profd_range_open_with) range_open_with;
+  decltype(&profd_step_of_other_task) step_of_other_task;
 };
 
 // Looks through the loader's list once.

@@ -28,6 +28,10 @@ PROFD_API void* profd_python_annotate(void* parts, void* module, const char* doc
 // proto/wire/range_arguments.h, `bytes` of it, a multiple of 8.
 PROFD_API uint64_t profd_range_open_with(uint32_t name_id, const void* inputs, uint32_t bytes,
                                          uint32_t input_count, uint32_t described_count);
+
+// Counts a mark that is no step, as profd_step() does on other threads: of an asyncio task other
+// than the one whose marks are steps.
+PROFD_API void profd_step_of_other_task(void);
 }
 
 #endif  // PROFD_CLIENT_LIB_CORE_PYTHON_CALLS_H_

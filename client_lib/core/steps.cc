@@ -192,13 +192,6 @@ PROFD_NOINLINE void MarkStepInCapture(uint64_t step, uint64_t ticks) {
   session->header->current_step.store(step, std::memory_order_release);
 }
 
-PROFD_NOINLINE void MarkForeignStep() {
-  RecordForeignStepMark();
-  WriteGuard guard(CurrentThread());
-  Session* session = g_hot.session.load(std::memory_order_acquire);
-  if (session != nullptr) CountForeignMark(session);
-}
-
 // The steps of the capture that have begun.
 uint64_t StepsBegun(const Session* session) {
   return session->HasOwnSteps() ? session->marker_count.load(std::memory_order_relaxed)
@@ -206,6 +199,13 @@ uint64_t StepsBegun(const Session* session) {
 }
 
 }  // namespace
+
+PROFD_NOINLINE void MarkForeignStep() {
+  RecordForeignStepMark();
+  WriteGuard guard(CurrentThread());
+  Session* session = g_hot.session.load(std::memory_order_acquire);
+  if (session != nullptr) CountForeignMark(session);
+}
 
 void MarkStep(wire::StepSource source) {
   if (PROFD_UNLIKELY(IsArmed())) MarkStepBySource(source);

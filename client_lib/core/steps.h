@@ -49,6 +49,10 @@ struct ThreadState;
 // foreign: it is counted, and moves nothing.
 void MarkStep(wire::StepSource source);
 
+// Counts a foreign mark. Also of the step thread, if it says so itself: of an asyncio task other
+// than the one whose marks are steps.
+void MarkForeignStep();
+
 // The same, of a source that no process has, but captures may ask for.
 void MarkStepOfCapture(wire::StepSource source);
 

@@ -174,6 +174,86 @@ class LibraryTest(ProgramTest):
         self.assertEqual(self.run_program(body, **disabled), [[]])
 
 
+class AsyncioStepsTest(ProgramTest):
+    """Which marks of tasks are steps."""
+
+    def run_marks(self, body: str) -> None:
+        """`marked(function)` says how many steps a call of it was."""
+        self.assertEqual(self.run_program("""
+            import asyncio, profd
+            profd.init()
+            def marked(function, *arguments):
+                before = profd.step_count()
+                function(*arguments)
+                return profd.step_count() - before
+            async def mark(times):
+                for _ in range(times):
+                    profd.step()
+                    await asyncio.sleep(0)
+        """ + body + """
+            say("ok")
+        """, **OFF["no daemon"]), ["ok"])
+
+    def test_the_task_that_marked_one_first_has_the_steps_until_it_has_ended(self):
+        self.run_marks("""
+            async def main():
+                await asyncio.gather(mark(3), mark(5))
+            # 3 of the first; then the second takes over: its marks 1 to 3 moved nothing.
+            assert marked(asyncio.run, main()) == 3 + 2
+            assert marked(profd.step) == 1
+            assert marked(asyncio.run, mark(4)) == 4
+        """)
+
+    def test_callbacks_of_the_loop_have_none_meanwhile(self):
+        self.run_marks("""
+            async def main():
+                task = asyncio.create_task(mark(2))
+                await asyncio.sleep(0)
+                loop = asyncio.get_running_loop()
+                loop.call_soon(profd.step)
+                await task
+                loop.call_soon(profd.step)
+                await asyncio.sleep(0)
+            assert marked(asyncio.run, main()) == 2 + 1
+        """)
+
+    def test_a_task_that_never_ended_keeps_no_steps_of_another_loop(self):
+        self.run_marks("""
+            kept = []
+            async def wait():
+                profd.step()
+                await asyncio.Event().wait()
+            async def leave():
+                kept.append(asyncio.ensure_future(wait()))
+                await asyncio.sleep(0)
+            first = asyncio.new_event_loop()
+            assert marked(first.run_until_complete, leave()) == 1
+            assert marked(profd.step) == 1
+            second = asyncio.new_event_loop()
+            assert marked(second.run_until_complete, mark(3)) == 3
+            assert not kept[0].done()
+            second.close()
+            kept[0].cancel()
+            first.run_until_complete(asyncio.gather(*kept, return_exceptions=True))
+            first.close()
+        """)
+
+    def test_tasks_of_other_kinds_do_no_harm(self):
+        self.run_marks("""
+            class Odd:
+                __slots__ = ()  # No weak references.
+            async def main():
+                original = asyncio.current_task
+                asyncio.current_task = lambda loop=None: Odd()
+                try:
+                    profd.step()
+                    profd.step()
+                finally:
+                    asyncio.current_task = original
+            assert marked(asyncio.run, main()) == 2
+        """)
+
+
 class DecoratorTest(ProgramTest):
 
     def test_a_decorated_function_is_still_itself(self):

@@ -14,7 +14,7 @@ import re
 import sys
 import threading
 import warnings
-from typing import Any, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Union
 
 _LIBRARY_NAME = "libprofd_client.so"
 PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__))
@@ -275,15 +275,48 @@ def _install_torch_hook() -> None:
     sys.modules[name].install()
 
 
+# By thread: the asyncio task whose marks are steps, as a weak reference.
+_step_tasks: Dict[int, Any] = {}
+
+
+def _is_other_task(asyncio: Any) -> bool:
+    """Whether the steps are those of another task of the event loop that runs on this thread."""
+    try:
+        loop = asyncio._get_running_loop()
+        if loop is None:
+            return False
+        import weakref  # asyncio has imported it.
+        task = asyncio.current_task(loop)  # None in callbacks of the loop.
+        thread = threading.get_ident()
+        known = _step_tasks.get(thread)
+        step_task = None if known is None else known()
+        if step_task is not None and step_task is not task:
+            if not step_task.done() and step_task.get_loop() is loop:
+                return True
+        if task is not None and task is not step_task:
+            _step_tasks[thread] = weakref.ref(task)
+    except Exception as error:  # Of an event loop with tasks of its own.
+        log("debug", "asyncio tasks are not told apart: %r" % error)
+    return False
+
+
 def step() -> None:
     """Marks the start of the next training step.
 
     Call it once per step on the thread that drives training: the first thread that
     calls it (marks on others are counted and move nothing). Steps count from 0 at the
     first call; captures start and end exactly at marks.
+
+    Among asyncio tasks, the first that calls it drives training until it has ended: marks of the
+    others are counted and move nothing, too.
     """
     if lib is not None:
-        lib.profd_step()
+        asyncio = sys.modules.get("asyncio")
+        is_other = asyncio is not None and _is_other_task(asyncio)
+        if is_other and hasattr(lib, "profd_step_of_other_task"):
+            lib.profd_step_of_other_task()
+        else:
+            lib.profd_step()
 
 
 def step_count() -> int:

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "client_lib/core/python_calls.h"
 #include "tests/client_lib/child.h"
 #include "tests/fakes/fake_daemon.h"
 
@@ -250,6 +251,37 @@ TEST_F(StepsTest, ASecondFireIsIgnored) {
   Step(2);
   EXPECT_EQ(capture->phase(), Phase::kEnded);
   capture->Finish();
+}
+
+TEST(StepThreadTest, MarksOfOtherTasksAreCountedAndMoveNothing) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent& parent) {
+    profd_step_of_other_task();  // Starts nothing: it is no step.
+    profd_init();
+    WaitConnected();
+    profd_step();
+    profd_step_of_other_task();
+    parent.Tell('a');
+    WaitRecording();
+    profd_step_of_other_task();
+    profd_step();
+    profd_step_of_other_task();
+    CHILD_EXPECT(profd_step_count() == 2);
+    parent.Tell('d');
+    parent.Await('x');
+  });
+  auto target = daemon.WaitTarget();
+  child.Await('a');
+  EXPECT_EQ(target->status_page().step_mark_count.load(), 1u);
+  EXPECT_EQ(target->status_page().foreign_step_mark_count.load(), 1u);
+  auto capture = target->Arm();
+  capture->Fire(ByTime());
+  child.Await('d');
+  const CaptureContents contents = capture->Finish();
+  EXPECT_EQ(contents.steps.size(), 1u);
+  EXPECT_EQ(contents.foreign_step_marks, 2u);
+  child.Tell('x');
+  child.ExpectSuccess();
 }
 
 TEST(StepThreadTest, MarksOnOtherThreadsAreCountedAndMoveNothing) {
