@@ -94,7 +94,10 @@ absl::StatusOr<std::vector<GroupMember>> WithoutCapture(DaemonClient& daemon, st
   if (rows.empty()) return members;
   ASSIGN_OR_RETURN(const std::vector<TargetInfo> targets, daemon.ListTargets());
   for (const WindowView& row : rows) {
-    const auto target = std::ranges::find(targets, row.window.pid, &TargetInfo::pid);
+    const auto target = std::ranges::find_if(targets, [&](const TargetInfo& candidate) {
+      return candidate.pid == row.window.pid &&
+             candidate.process_start_ticks == row.window.process_start_ticks;
+    });
     if (target == targets.end() || JobOf(*target) != JobOf(of.target)) continue;
     members.push_back({.node = node.empty() ? row.node : std::string(node),
                        .pid = row.window.pid,

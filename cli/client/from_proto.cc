@@ -249,6 +249,7 @@ TargetInfo FromProto(const v1::Target& message) {
   const std::string_view number = WithoutPrefix(message.name(), kTargetsPrefix);
   if (const auto parsed = ParseInt(number); parsed.ok()) target.number = *parsed;
   target.pid = message.pid();
+  target.process_start_ticks = message.process_start_ticks();
   target.uid = message.uid();
   target.gid = message.gid();
   target.parent_pid = message.parent_pid();

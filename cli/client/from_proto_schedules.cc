@@ -85,6 +85,7 @@ WindowView FromProto(const v1::ScheduleWindow& message) {
   window.detail = message.detail();
   window.capture_id = WithoutPrefix(message.capture(), kCapturesPrefix);
   window.pid = message.pid();
+  window.process_start_ticks = message.process_start_ticks();
   window.sampling_weight = message.sampling_weight();
   window.step_before_ns = message.step_before_ns();
   window.step_during_ns = message.step_during_ns();

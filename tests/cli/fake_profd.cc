@@ -253,6 +253,11 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     }
     return grpc::Status::OK;
   }
+  grpc::Status ListScheduleWindows(grpc::ServerContext*, const v1::ListScheduleWindowsRequest*,
+                                   v1::ListScheduleWindowsResponse* response) override {
+    for (const v1::ScheduleWindow& window : fake_.windows) *response->add_windows() = window;
+    return grpc::Status::OK;
+  }
   grpc::Status DeleteSchedule(grpc::ServerContext*, const v1::DeleteScheduleRequest* request,
                               v1::Schedule* response) override {
     const absl::MutexLock lock(&mu_);

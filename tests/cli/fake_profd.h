@@ -54,6 +54,7 @@ class FakeProfd {
   std::vector<v1::Target> targets;
   // By id. Served as a profd without versions does: ApplySchedule is unimplemented.
   std::map<std::string, v1::Schedule> schedules;
+  std::vector<v1::ScheduleWindow> windows;  // Of the history of each.
   Refusal on_resolve, on_create, on_report, on_delete;
 
   // A created capture is `ends_as` for its target, after it went through ARMING and

@@ -93,6 +93,7 @@ TEST_F(ServerTest, TargetsAreListedByPidInPages) {
   ASSERT_THAT(Do(*me_->targets, &Targets::ListTargets, request, &first), Succeeds());
   ASSERT_EQ(first.targets_size(), 2);
   EXPECT_EQ(first.targets(0).pid(), 10);
+  EXPECT_EQ(first.targets(0).process_start_ticks(), 7);
   EXPECT_EQ(first.targets(0).command(), "python train.py");
   EXPECT_EQ(first.targets(0).metadata().at("rank"), "3");
   EXPECT_EQ(first.targets(0).state(), v1::Target::RUNNING);

@@ -315,6 +315,7 @@ void WorkloadToProto(const Workload& workload, v1::Workload& out) {
 void TargetToProto(const TargetInfo& target, v1::Target& out) {
   out.set_name(TargetName(target.number));
   out.set_pid(target.pid);
+  out.set_process_start_ticks(target.process_start_ticks);
   out.set_uid(target.uid);
   out.set_gid(target.gid);
   out.set_parent_pid(target.parent_pid);

@@ -144,6 +144,7 @@ void WindowToProto(const ScheduleWindow& window, std::string_view node, v1::Sche
   out.set_detail(ToValidUtf8(window.detail));
   if (!window.capture_id.empty()) out.set_capture(CaptureName(window.capture_id));
   out.set_pid(window.pid);
+  out.set_process_start_ticks(window.process_start_ticks);
   out.set_sampling_weight(window.sampling_weight);
   out.set_step_before_ns(window.step_before_ns);
   out.set_step_during_ns(window.step_during_ns);

@@ -204,7 +204,9 @@ TEST_F(SchedulesTest, HistoryIsPagedAndForgedTokensAreRefused) {
   for (int i = 0; i < 5; ++i) {
     windows.push_back({.schedule_id = id,
                        .time = absl::FromUnixSeconds(1'800'000'000 + 60 * i),
-                       .outcome = WindowOutcome::kMissed});
+                       .outcome = WindowOutcome::kMissed,
+                       .pid = 10,
+                       .process_start_ticks = 7});
   }
   ASSERT_THAT(store_->AppendWindows(record, windows, windows.back().time), IsOk());
   v1::ListScheduleWindowsRequest request;
@@ -216,6 +218,7 @@ TEST_F(SchedulesTest, HistoryIsPagedAndForgedTokensAreRefused) {
     ASSERT_THAT(Do(*me_->schedules, &Schedules::ListScheduleWindows, request, &page), Succeeds());
     for (const v1::ScheduleWindow& window : page.windows()) {
       EXPECT_EQ(window.outcome(), "missed");
+      EXPECT_EQ(window.process_start_ticks(), 7);
       times.push_back(window.time().seconds() - 1'800'000'000);
     }
     request.set_page_token(page.next_page_token());
