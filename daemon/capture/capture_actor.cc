@@ -221,9 +221,16 @@ void CaptureManager::Actor::Freed(TargetNumber target) {
   const auto waiting = std::ranges::find_if(live_, [target](const auto& entry) {
     return entry.second->target == target && entry.second->waits_for_target;
   });
-  if (waiting == live_.end() || HolderOf(target) != waiting->second.get()) return;
+  if (waiting == live_.end() || HolderOf(target) != nullptr) return;
   LiveCapture& live = *waiting->second;
   live.waits_for_target = false;
+  if (live.common.has_value() && live.common->first_step >= 0) {
+    live.common->arm_at = clock_.Monotonic();
+    ApproachCommonStart(live);
+    return Rearm();
+  }
+  // One that is armed only after its decision.
+  if (live.common.has_value() && live.common->arm_at != absl::InfiniteDuration()) return;
   live.begun = clock_.Monotonic();
   live.arm_deadline = live.begun + options_.arm_timeout;
   const std::string group_id = live.record.group_id;
@@ -260,9 +267,8 @@ void CaptureManager::Actor::Drained(const std::string& id, const DrainResult& re
     live->steps.SetWindows(record.windows, record.spec.warmup_steps);
   }
   SetState(*live, CaptureState::kStoring);
-  const TargetNumber target = live->target;
+  Freed(live->target);  // First: one that is armed now disturbs the steps that are to come.
   if (result.target_gone || !AwaitSteps(*live, start_ns)) Store(*live, start_ns);
-  Freed(target);
 }
 
 bool CaptureManager::Actor::AwaitSteps(LiveCapture& live, int64_t start_ns) {
@@ -282,9 +288,10 @@ bool CaptureManager::Actor::AwaitSteps(LiveCapture& live, int64_t start_ns) {
 void CaptureManager::Actor::CheckAwaited(LiveCapture& live) {
   const RecentSteps recent = targets_.GetRecentSteps(live.target);
   if (recent.current_step >= 0) live.steps.Observe(recent);
-  // Another capture of the target disturbs the steps that are to come.
+  // Another capture of the target disturbs the steps that are to come, once it is being armed.
   const bool disturbed = std::ranges::any_of(live_, [&live](const auto& entry) {
-    return entry.second->target == live.target && entry.second.get() != &live;
+    return entry.second->target == live.target && entry.second.get() != &live &&
+           entry.second->record.state != CaptureState::kPending;
   });
   const auto missing = static_cast<int64_t>(live.steps.missing_steps());
   const absl::Duration now = clock_.Monotonic();

@@ -35,7 +35,8 @@ struct LiveCapture {
   TargetNumber target = 0;
   std::unique_ptr<CaptureFileSink> sink;
   EndedBy cause = EndedBy::kNone;  // Why it is being ended; kNone: it is not.
-  // PENDING behind a schedule's capture of the same target, which is being ended for it.
+  // PENDING until another capture of the same target has drained: a schedule's that is being ended
+  // for it, or, for a rank that begins with the others of its job, a schedule's window before.
   bool waits_for_target = false;
   bool drained = false;  // The target is free for the next one.
   bool armed = false;
@@ -47,8 +48,11 @@ struct LiveCapture {
   struct Common {
     CommonStart start;
     absl::Duration decide_at = absl::InfiniteDuration();  // Monotonic. Infinite: it was decided.
-    absl::Duration arm_at = absl::InfiniteDuration();     // Monotonic. Infinite: it was armed.
-    int64_t first_step = -1;                              // -1: not decided.
+    // Monotonic; when to look whether it is to be armed. Infinite: it was armed, or waits for the
+    // decision.
+    absl::Duration arm_at = absl::InfiniteDuration();
+    int64_t first_step = -1;  // -1: not decided.
+    int64_t lead = 0;         // Once decided: steps between another window and its own warm-up.
   };
   std::optional<Common> common;
   int64_t memory_bytes = 0;  // MemoryOfEach().
@@ -186,7 +190,9 @@ class CaptureManager::Actor {
   absl::Status Begin(std::unique_ptr<LiveCapture> live);
   absl::Status Start(std::unique_ptr<LiveCapture> live);
   absl::Status Arm(LiveCapture& live);
-  // The schedule's capture that holds `target`; nullptr: it is free.
+  // Ends what schedules have of `target`, for a user's request.
+  void Preempt(TargetNumber target);
+  // The capture that holds `target`, other than those that wait for it; nullptr: it is free.
   LiveCapture* HolderOf(TargetNumber target);
   // Arms what waited for the target.
   void Freed(TargetNumber target);
@@ -198,6 +204,8 @@ class CaptureManager::Actor {
   absl::Status JoinCommonGroup(LiveCapture& live);
   // Fires it if it is armed, and arms it if the step is near.
   void ApproachCommonStart(LiveCapture& live);
+  // Of one that waits for its target: ends it (TARGET_BUSY) if it cannot begin in time.
+  void AwaitHolder(LiveCapture& live, const RecentSteps& recent);
   PreparedMember PreparedOf(const HeldGroup::Member& member) const;
   GroupPreparation PreparationOf(const HeldGroup& group) const;
   void TellPreparation(HeldGroup& group);

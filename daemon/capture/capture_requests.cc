@@ -89,8 +89,13 @@ absl::StatusOr<TargetInfo> CaptureManager::Actor::Admit(const Caller& caller, Ta
   for (const auto& [id, live] : live_) {
     // One that only has to be stored leaves the target free.
     if (live->target != number || live->drained) continue;
-    // Somebody's request goes before a schedule's.
-    if (schedule == nullptr && !live->record.schedule_id.empty()) continue;
+    const bool is_scheduled = !live->record.schedule_id.empty();
+    // A user's request goes before a schedule's.
+    if (schedule == nullptr && is_scheduled) continue;
+    // A rank that begins with the others of its job waits for the window before: its start is
+    // ahead.
+    const bool may_wait = is_scheduled && schedule->common_start.has_value();
+    if (may_wait && !live->waits_for_target) continue;
     return WithReason(absl::FailedPreconditionError(
                           StrCat("target ", target->pid, " has a live capture, ", id,
                                  "; wait for it, or stop it with `profctl cancel ", id, "`")),
@@ -315,13 +320,26 @@ std::unique_ptr<LiveCapture> CaptureManager::Actor::NewLive(const Caller& caller
 }
 
 absl::Status CaptureManager::Actor::Begin(std::unique_ptr<LiveCapture> live) {
-  LiveCapture* const holder = HolderOf(live->target);
-  live->waits_for_target = holder != nullptr;
-  if (holder != nullptr) live->arm_deadline = absl::InfiniteDuration();
+  const TargetNumber target = live->target;
+  const bool is_scheduled = !live->record.schedule_id.empty();
+  live->waits_for_target = HolderOf(target) != nullptr;
+  if (live->waits_for_target) live->arm_deadline = absl::InfiniteDuration();
   RETURN_IF_ERROR(Start(std::move(live)));
   // Only now: a request that could not even begin takes nothing from a schedule.
-  if (holder != nullptr) End(*holder, EndedBy::kPreempted);
+  if (!is_scheduled) Preempt(target);
   return absl::OkStatus();
+}
+
+void CaptureManager::Actor::Preempt(TargetNumber target) {
+  std::vector<std::string> ids;
+  for (const auto& [id, live] : live_) {
+    if (live->target != target || live->drained || live->record.schedule_id.empty()) continue;
+    // Those that wait end first, so that none of them gets the target.
+    ids.insert(live->waits_for_target ? ids.begin() : ids.end(), id);
+  }
+  for (const std::string& id : ids) {
+    if (LiveCapture* const live = FindLive(id)) End(*live, EndedBy::kPreempted);
+  }
 }
 
 absl::Status CaptureManager::Actor::Start(std::unique_ptr<LiveCapture> live) {
@@ -361,7 +379,7 @@ absl::Status CaptureManager::Actor::Arm(LiveCapture& live) {
 
 LiveCapture* CaptureManager::Actor::HolderOf(TargetNumber target) {
   for (const auto& [id, live] : live_) {
-    if (live->target == target && !live->drained) return live.get();
+    if (live->target == target && !live->drained && !live->waits_for_target) return live.get();
   }
   return nullptr;
 }

@@ -31,8 +31,14 @@ int64_t StepAt(const RecentSteps& recent, absl::Duration ago) {
   return std::max<int64_t>(0, step - (ago_ns - began_ns + median_ns - 1) / median_ns);
 }
 
-int64_t FirstCommonStep(const CommonStart& start, const CaptureSpec& spec, int64_t step,
-                        int64_t median_step_ns) {
+namespace {
+
+struct GridAndLead {
+  int64_t grid = 1;
+  int64_t lead = 0;
+};
+
+GridAndLead Fitted(const CommonStart& start, const CaptureSpec& spec, int64_t median_step_ns) {
   int64_t grid = std::max<int64_t>(1, start.grid);
   int64_t lead = start.lead;
   const double budget_ns = absl::ToDoubleNanoseconds(spec.timeout / 2);
@@ -42,6 +48,18 @@ int64_t FirstCommonStep(const CommonStart& start, const CaptureSpec& spec, int64
     grid = std::max<int64_t>(1, grid / 2);
     lead = std::max<int64_t>(1, lead / 2);
   }
+  return {.grid = grid, .lead = lead};
+}
+
+}  // namespace
+
+int64_t CommonLead(const CommonStart& start, const CaptureSpec& spec, int64_t median_step_ns) {
+  return Fitted(start, spec, median_step_ns).lead;
+}
+
+int64_t FirstCommonStep(const CommonStart& start, const CaptureSpec& spec, int64_t step,
+                        int64_t median_step_ns) {
+  const auto [grid, lead] = Fitted(start, spec, median_step_ns);
   const int64_t earliest = std::max<int64_t>(0, step) + 1 + lead + spec.warmup_steps;
   const int64_t behind = ((earliest - start.offset) % grid + grid) % grid;
   return behind == 0 ? earliest : earliest + grid - behind;

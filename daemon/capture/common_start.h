@@ -47,6 +47,9 @@ int64_t MedianStepNs(const RecentSteps& recent);
 int64_t FirstCommonStep(const CommonStart& start, const CaptureSpec& spec, int64_t step,
                         int64_t median_step_ns);
 
+// Returns the lead that FirstCommonStep() uses: that of `start`, halved as often as the grid.
+int64_t CommonLead(const CommonStart& start, const CaptureSpec& spec, int64_t median_step_ns);
+
 // Returns the ID of the group of ranks that begin at `first_step`: a ULID with the window's time.
 std::string CommonGroupId(std::string_view schedule_id, int64_t window_unix_ns,
                           std::string_view job, int64_t first_step);

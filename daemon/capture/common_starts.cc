@@ -3,6 +3,12 @@
 //
 //   created ─► armed ──────► decision ─► in its group ─► fired          steps are short
 //   created ───────────────► decision ─► in its group ─► armed ─► fired the step is far ahead
+//   created ─ waits ───────► decision ─► in its group ─► target free ─► armed ─► fired
+//                                             └──► TARGET_BUSY          the window before runs
+//
+// All ranks that record the window before know its last step and that of their own start. So they
+// decide alike whether to wait or to leave the window out: they wait if at least the lead lies
+// between the two, which is what a rank without a window before has, too.
 #include <algorithm>
 #include <utility>
 
@@ -20,6 +26,14 @@ namespace {
 constexpr absl::Duration kArmAhead = absl::Seconds(5);
 // The shortest time after which a rank's distance from its step is looked at again.
 constexpr absl::Duration kShortestLook = absl::Milliseconds(100);
+
+// The step whose mark ends the last window of a capture; -1: not known.
+int64_t EndStepOf(const LiveCapture& live) {
+  const FirePlan& plan = live.plan;
+  const int64_t base_step = live.base_step >= 0 ? live.base_step : plan.base_step;
+  if (plan.steps == 0 || base_step < 0) return -1;
+  return base_step + plan.repeat * (plan.wait_steps + plan.warmup_steps + plan.steps);
+}
 
 }  // namespace
 
@@ -40,8 +54,10 @@ void CaptureManager::Actor::DecideCommonStart(LiveCapture& live) {
   const RecentSteps recent = targets_.GetRecentSteps(live.target);
   const absl::Duration ago = std::max(absl::ZeroDuration(), clock_.Now() - common.start.decision);
   CaptureSpec spec = live.record.spec;
-  spec.start_step = FirstCommonStep(common.start, spec, StepAt(recent, ago), MedianStepNs(recent));
+  const int64_t median_ns = MedianStepNs(recent);
+  spec.start_step = FirstCommonStep(common.start, spec, StepAt(recent, ago), median_ns);
   common.first_step = spec.start_step;
+  common.lead = CommonLead(common.start, spec, median_ns);
   absl::StatusOr<FirePlan> plan = PlanFor(spec);
   absl::Status status = plan.status();
   if (plan.ok()) {
@@ -88,6 +104,7 @@ void CaptureManager::Actor::ApproachCommonStart(LiveCapture& live) {
   LiveCapture::Common& common = *live.common;
   if (live.cause != EndedBy::kNone || live.fired || common.first_step < 0) return;
   const RecentSteps recent = targets_.GetRecentSteps(live.target);
+  if (live.waits_for_target) return AwaitHolder(live, recent);
   if (recent.current_step >= common.first_step) return End(live, EndedBy::kMissedStart);
   if (live.armed) {
     SetState(live, CaptureState::kWaitingStep);
@@ -106,6 +123,26 @@ void CaptureManager::Actor::ApproachCommonStart(LiveCapture& live) {
   live.arm_deadline = live.begun + options_.arm_timeout;
   // Why it could not be armed is on its record.
   (void)Arm(live);
+}
+
+void CaptureManager::Actor::AwaitHolder(LiveCapture& live, const RecentSteps& recent) {
+  LiveCapture::Common& common = *live.common;
+  const LiveCapture* const holder = HolderOf(live.target);
+  if (holder == nullptr) return;  // Freed() goes on with it.
+  const int64_t end_step = EndStepOf(*holder);
+  const bool is_near = end_step >= 0 && live.plan.base_step < end_step + common.lead;
+  if (is_near || recent.current_step >= common.first_step) {
+    live.record.error_reason = "TARGET_BUSY";
+    live.record.error_message =
+        StrCat("target ", live.record.target.pid, " has a live capture, ", holder->record.id,
+               end_step < 0 ? std::string() : StrCat(", up to step ", end_step),
+               "; this one begins at step ", common.first_step,
+               is_near ? StrCat(", less than ", common.lead, " steps later") : "");
+    return End(live, EndedBy::kArmFailed);
+  }
+  const absl::Duration left =
+      absl::Nanoseconds(MedianStepNs(recent)) * (common.first_step - recent.current_step);
+  common.arm_at = clock_.Monotonic() + std::max(kShortestLook, left / 2);
 }
 
 }  // namespace profd

@@ -123,6 +123,12 @@ std::vector<ChosenTarget> ChooseTargets(const ScheduleSpec& spec, std::string_vi
   return chosen;
 }
 
+int64_t NumberOf(const ScheduleSpec& spec, std::string_view schedule_id, absl::Time window) {
+  if (spec.cron.empty()) return absl::ToUnixNanos(window) / absl::ToInt64Nanoseconds(spec.every);
+  const uint64_t number = StableHashOf("number", schedule_id, window, "").Below(kMaxStepGrid);
+  return static_cast<int64_t>(number);
+}
+
 std::optional<CommonStart> CommonStartOf(const ScheduleSpec& spec, std::string_view schedule_id,
                                          const WindowTime& window, const TargetInfo& target) {
   std::string job = JobOf(target);

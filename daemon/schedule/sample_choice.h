@@ -40,6 +40,10 @@ std::vector<ChosenTarget> ChooseTargets(const ScheduleSpec& spec, std::string_vi
                                         absl::Time window, std::string_view node,
                                         std::vector<TargetInfo> candidates);
 
+// Returns the number of a window, by its nominal time: consecutive for `every`; for cron a hash,
+// which is as often a multiple of 2, 4, 8, ... as a number is.
+int64_t NumberOf(const ScheduleSpec& spec, std::string_view schedule_id, absl::Time window);
+
 // Where `target`, a rank of a job, begins the window; nullopt: as soon as it can, because it is not
 // such a rank, or the windows have no steps that ranks have in common.
 std::optional<CommonStart> CommonStartOf(const ScheduleSpec& spec, std::string_view schedule_id,

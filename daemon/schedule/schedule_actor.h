@@ -37,8 +37,8 @@ struct ProcessKey {
 // What a schedule remembers of a target.
 struct SampledTarget {
   Governor governor;
-  absl::Time last_start = absl::InfinitePast();  // Of its last capture.
-  absl::Duration last_busy = absl::ZeroDuration();
+  absl::Time last_start = absl::InfinitePast();     // Of its last capture.
+  absl::Duration last_busy = absl::ZeroDuration();  // Infinite: it has not ended.
 };
 
 struct LiveSchedule {
@@ -130,8 +130,9 @@ class ScheduleRunner::Actor {
                               const ChosenTarget& chosen, int64_t chosen_left, BudgetLeft& left,
                               absl::Time now);
   ScheduleWindow Capture(LiveSchedule& live, const WindowTime& window, const ChosenTarget& chosen,
-                         int64_t max_bytes, ScheduleWindow row);
-  void JudgeLastCapture(const LiveSchedule& live, SampledTarget& target);
+                         const std::optional<CommonStart>& common_start, int64_t max_bytes,
+                         ScheduleWindow row);
+  void JudgeCaptures(const LiveSchedule& live, SampledTarget& target, bool together);
   void ForgetGoneTargets(LiveSchedule& live);
   Caller CreatorOf(const ScheduleRecord& record) const;
 

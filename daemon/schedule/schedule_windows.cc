@@ -248,20 +248,31 @@ ScheduleWindow ScheduleRunner::Actor::SampleTarget(LiveSchedule& live, const Win
                      .pid = chosen.target.pid,
                      .process_start_ticks = chosen.target.process_start_ticks,
                      .sampling_weight = chosen.weight};
-  JudgeLastCapture(live, sampled);
-  const bool skipped = sampled.governor.Skip();
-  row.backoff_level = sampled.governor.level();
-  row.skips_left = sampled.governor.skips_left();
+  const std::optional<CommonStart> common_start =
+      CommonStartOf(spec, live.record.id, window, chosen.target);
+  const bool together = common_start.has_value();
+  JudgeCaptures(live, sampled, together);
+  Governor& governor = sampled.governor;
+  const bool skipped = together
+                           ? governor.SkipsTogether(NumberOf(spec, live.record.id, window.nominal))
+                           : governor.Skip();
+  row.backoff_level = governor.level();
+  row.skips_left = governor.skips_left();
   if (skipped) {
+    const std::string rest =
+        together ? StrCat("it takes part in one window in ", governor.one_window_in())
+                 : StrCat(row.skips_left, " more windows are skipped");
     SetDetail(row, WindowOutcome::kBackedOff,
-              StrCat("captures slowed it by more than ", spec.max_slowdown * 100, " %; ",
-                     row.skips_left, " more windows are skipped"));
+              StrCat("captures slowed it by more than ", spec.max_slowdown * 100, " %; ", rest));
     return row;
   }
   if (spec.budget.time_share > 0 &&
       now < sampled.last_start + sampled.last_busy / spec.budget.time_share) {
-    SetDetail(row, WindowOutcome::kOverBudget,
-              StrCat("time: the last capture took ", absl::FormatDuration(sampled.last_busy)));
+    const bool runs = sampled.last_busy == absl::InfiniteDuration();
+    SetDetail(
+        row, WindowOutcome::kOverBudget,
+        runs ? std::string("time: the last capture still runs")
+             : StrCat("time: the last capture took ", absl::FormatDuration(sampled.last_busy)));
     return row;
   }
   if (left.captures <= 0) {
@@ -276,27 +287,27 @@ ScheduleWindow ScheduleRunner::Actor::SampleTarget(LiveSchedule& live, const Win
               StrCat("bytes: ", spec.budget.bytes_per_day, " in a day"));
     return row;
   }
-  row = Capture(live, window, chosen, max_bytes, std::move(row));
+  row = Capture(live, window, chosen, common_start, max_bytes, std::move(row));
   if (!row.capture_id.empty()) {
     --left.captures;
     left.bytes -= max_bytes;
-    sampled.governor.Captured(row.capture_id);
+    governor.Captured(row.capture_id);
     sampled.last_start = now;
-    sampled.last_busy = absl::ZeroDuration();  // Until it ended.
+    sampled.last_busy = absl::InfiniteDuration();  // Until it ended.
   }
   return row;
 }
 
 ScheduleWindow ScheduleRunner::Actor::Capture(LiveSchedule& live, const WindowTime& window,
-                                              const ChosenTarget& chosen, int64_t max_bytes,
-                                              ScheduleWindow row) {
+                                              const ChosenTarget& chosen,
+                                              const std::optional<CommonStart>& common_start,
+                                              int64_t max_bytes, ScheduleWindow row) {
   CaptureSpec spec = live.record.spec.capture;
   spec.max_bytes = max_bytes;
-  const ScheduledBy schedule{
-      .schedule_id = live.record.id,
-      .window_unix_ns = absl::ToUnixNanos(window.due),
-      .sampling_weight = chosen.weight,
-      .common_start = CommonStartOf(live.record.spec, live.record.id, window, chosen.target)};
+  const ScheduledBy schedule{.schedule_id = live.record.id,
+                             .window_unix_ns = absl::ToUnixNanos(window.due),
+                             .sampling_weight = chosen.weight,
+                             .common_start = common_start};
   absl::StatusOr<CaptureRecord> record =
       captures_.CreateScheduled(CreatorOf(live.record), chosen.target.number, spec, schedule,
                                 [this](const CaptureRecord& changed) {
@@ -325,17 +336,19 @@ ScheduleWindow ScheduleRunner::Actor::Capture(LiveSchedule& live, const WindowTi
   return row;
 }
 
-void ScheduleRunner::Actor::JudgeLastCapture(const LiveSchedule& live, SampledTarget& target) {
-  const std::string id = target.governor.unjudged();
-  if (id.empty()) return;
-  const absl::StatusOr<CaptureRecord> record = captures_.Get(kSelf, id);
-  if (record.ok() && !IsTerminal(record->state)) return;  // The target is busy with it.
-  std::optional<double> slowdown;
-  if (record.ok()) {
-    // What noise may explain is not held against the target.
-    if (record->slowdown.known) slowdown = record->slowdown.low;
+void ScheduleRunner::Actor::JudgeCaptures(const LiveSchedule& live, SampledTarget& target,
+                                          bool together) {
+  while (!target.governor.unjudged().empty()) {
+    const std::string id = target.governor.unjudged().front();
+    const absl::StatusOr<CaptureRecord> record = captures_.Get(kSelf, id);
+    if (record.ok() && !IsTerminal(record->state)) return;  // The target is busy with it.
+    std::optional<double> slowdown;
+    if (record.ok()) {
+      // What noise may explain is not held against the target.
+      if (record->slowdown.known) slowdown = record->slowdown.low;
+    }
+    target.governor.Judge(slowdown, live.record.spec.max_slowdown, together);
   }
-  target.governor.Judge(slowdown, live.record.spec.max_slowdown);
 }
 
 void ScheduleRunner::Actor::ForgetGoneTargets(LiveSchedule& live) {
@@ -361,7 +374,8 @@ void ScheduleRunner::Actor::CloseRow(ScheduleWindow row, const CaptureRecord& re
   const bool has_end = record.end_time != absl::InfiniteFuture() && record.end_time > row.time;
   row.busy_ns = has_end ? absl::ToInt64Nanoseconds(record.end_time - row.time) : 0;
   if (record.start_unix_ns == 0) {
-    SetDetail(row, WindowOutcome::kFailed,
+    const bool is_busy = record.error_reason == "TARGET_BUSY";
+    SetDetail(row, is_busy ? WindowOutcome::kBusy : WindowOutcome::kFailed,
               record.error_message.empty() ? ToString(record.ended_by)
                                            : std::string_view(record.error_message));
   } else if (record.state != CaptureState::kComplete) {

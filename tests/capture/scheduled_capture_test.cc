@@ -324,6 +324,114 @@ TEST_F(ScheduledCaptureTest, ATargetThatGoesBeforeItIsArmedEndsItsCapture) {
   EXPECT_EQ(GetOrDie(record.id).ended_by, EndedBy::kTargetExit);
 }
 
+// ---- ranks whose window before still runs ----
+
+// A target at step 163, whose window of steps [179, 184) is armed and told.
+class NextWindowTest : public ScheduledCaptureTest {
+ protected:
+  NextWindowTest() {
+    targets_.RunSteps(target_, 63, 10'000'000);
+    before_ = CreateCommonOrDie(target_, absl::Seconds(1)).id;
+    targets_.Armed(before_);
+    manager_.DrainForTesting();
+    Advance(absl::Seconds(1));
+    EXPECT_THAT(targets_.fires(), SizeIs(1));
+  }
+
+  const TargetNumber target_ = targets_.Add(Training(10));
+  std::string before_;
+};
+
+TEST_F(NextWindowTest, ARankWaitsForItsWindowBeforeAndBeginsWithTheOthers) {
+  targets_.RunSteps(target_, 12, 10'000'000);  // To step 175.
+  const CaptureRecord next = CreateCommonOrDie(target_, absl::Seconds(1));
+  EXPECT_EQ(next.state, CaptureState::kPending);
+  Advance(absl::Seconds(1));
+  EXPECT_THAT(targets_.arms(), SizeIs(1));
+  EXPECT_THAT(targets_.stops(), SizeIs(0));  // It takes the target from nothing.
+  EXPECT_EQ(GetOrDie(next.id).group_id, CommonGroupId("S1", 77, "88123", 195));
+
+  targets_.Drained(before_, Window(179, 184));
+  EXPECT_EQ(GetOrDie(next.id).state, CaptureState::kArming);
+  targets_.Armed(next.id);
+  manager_.DrainForTesting();
+  ASSERT_THAT(targets_.fires(), SizeIs(2));
+  EXPECT_EQ(targets_.fires()[1].plan.base_step, 194);
+}
+
+TEST_F(NextWindowTest, ATargetThatIsFreeBeforeTheDecisionIsArmedAtOnce) {
+  targets_.RunSteps(target_, 12, 10'000'000);
+  const CaptureRecord next = CreateCommonOrDie(target_, absl::Seconds(1));
+  targets_.Drained(before_, Window(179, 184));
+  EXPECT_EQ(GetOrDie(next.id).state, CaptureState::kArming);
+  targets_.Armed(next.id);
+  manager_.DrainForTesting();
+  Advance(absl::Seconds(1));
+  ASSERT_THAT(targets_.fires(), SizeIs(2));
+  EXPECT_EQ(targets_.fires()[1].plan.base_step, 194);
+}
+
+// All ranks know both steps, so none of them records such a window.
+TEST_F(NextWindowTest, AWindowThatBeginsLessThanTheLeadAfterTheOneBeforeIsLeftOut) {
+  const TargetNumber other = targets_.Add(Training(11));
+  targets_.RunSteps(other, 67, 10'000'000);
+  targets_.RunSteps(target_, 4, 10'000'000);  // To step 167: 179 again.
+  const CaptureRecord next = CreateCommonOrDie(target_, absl::Seconds(1));
+  Advance(absl::Seconds(1));
+  const CaptureRecord ended = GetOrDie(next.id);
+  EXPECT_EQ(ended.state, CaptureState::kFailed);
+  EXPECT_EQ(ended.error_reason, "TARGET_BUSY");
+  EXPECT_THAT(ended.error_message,
+              testing::AllOf(HasSubstr(before_), HasSubstr("up to step 184"),
+                             HasSubstr("begins at step 179, less than 8 steps later")));
+  EXPECT_FALSE(ended.group_id.empty());  // It is named there.
+  EXPECT_EQ(GetOrDie(before_).ended_by, EndedBy::kNone);
+}
+
+TEST_F(NextWindowTest, ATargetThatIsNotFreeByTheStartStepIsNamedBusy) {
+  targets_.RunSteps(target_, 12, 10'000'000);
+  const CaptureRecord next = CreateCommonOrDie(target_, absl::Seconds(1));
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(GetOrDie(next.id).state, CaptureState::kPending);
+  targets_.RunSteps(target_, 20, 10'000'000);  // To step 195; the window before still drains.
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(GetOrDie(next.id).state, CaptureState::kFailed);
+  EXPECT_EQ(GetOrDie(next.id).error_reason, "TARGET_BUSY");
+}
+
+TEST_F(NextWindowTest, OneWindowWaitsForATargetAtMost) {
+  targets_.RunSteps(target_, 12, 10'000'000);
+  const CaptureRecord next = CreateCommonOrDie(target_, absl::Seconds(1));
+  const auto third = manager_.CreateScheduled(
+      kAlice, target_, Steps(5),
+      {.schedule_id = "S1", .window_unix_ns = 78, .common_start = CommonStart{.job = "88123"}},
+      nullptr);
+  EXPECT_EQ(ReasonOf(third.status()), "TARGET_BUSY");
+  EXPECT_THAT(std::string(third.status().message()), HasSubstr(next.id));
+}
+
+TEST_F(NextWindowTest, ATargetThatAUserCapturesIsNotWaitedFor) {
+  const TargetNumber traced = targets_.Add(Training(12));
+  CreateOrDie(traced, Steps(5));
+  const auto refused = manager_.CreateScheduled(
+      kAlice, traced, Steps(5),
+      {.schedule_id = "S1", .window_unix_ns = 78, .common_start = CommonStart{.job = "88123"}},
+      nullptr);
+  EXPECT_EQ(ReasonOf(refused.status()), "TARGET_BUSY");
+}
+
+TEST_F(NextWindowTest, ARequestEndsTheWindowThatRunsAndTheOneThatWaits) {
+  targets_.RunSteps(target_, 12, 10'000'000);
+  const CaptureRecord next = CreateCommonOrDie(target_, absl::Seconds(1));
+  const CaptureRecord asked = CreateOrDie(target_, Steps(5));
+  EXPECT_EQ(GetOrDie(next.id).ended_by, EndedBy::kPreempted);
+  ASSERT_THAT(targets_.stops(), ElementsAre(before_));
+  targets_.Drained(before_, DrainResult());
+  EXPECT_EQ(GetOrDie(before_).ended_by, EndedBy::kPreempted);
+  ASSERT_THAT(targets_.arms(), SizeIs(2));
+  EXPECT_EQ(targets_.LastArm().request.capture_id, asked.id);
+}
+
 TEST_F(ScheduledCaptureTest, AGroupOfSomebodyElseIsNotJoined) {
   ASSERT_THAT(
       store_.PutGroup({.id = CommonGroupId("S1", 77, "88123", 179), .requested_by = "uid:12345"}),

@@ -258,6 +258,31 @@ class ManyNodesTest(cluster_harness.ClusterTest):
         self.assertEqual(len(of_group), 6)
         self.assertEqual({window['first_step'] for window in of_group}, {steps[0][0]})
 
+    def test_ranks_wait_for_a_window_that_runs_and_begin_the_next_one_together(self):
+        cluster = self.cluster(nodes=2, ranks_per_node=2, step_ms=20)
+        # Due at the same moments; the second begins up to 7 s after the first.
+        for schedule, grid, lead in ((FIRST, 16, 16), (SECOND, 256, 64)):
+            created = cluster.ctl('schedule', 'create', '--id', schedule, '--every', '10s', '--align',
+                                  '--steps', '3', '--step-grid', str(grid), '--step-lead', str(lead))
+            self.assertEqual(created.status, harness.DONE, created.err)
+
+        def windows(schedule):
+            by_time = {}
+            for row in cluster.ctl('schedule', 'history', schedule, '--json').json['windows']:
+                if row['first_step'] is not None:
+                    by_time.setdefault(row['time_unix_ns'], []).append(row)
+            return {time: rows for time, rows in by_time.items() if len(rows) == 4}
+
+        def both_recorded():
+            first, second = windows(FIRST), windows(SECOND)
+            return [(first[time], second[time]) for time in first if time in second]
+        first, second = harness.until(both_recorded, lambda: 'both windows on all ranks; log:\n'
+                                      + cluster.nodes[0].log())[0]
+        self.assertEqual(len({row['group'] for row in second}), 1)
+        self.assertEqual(len({row['first_step'] for row in second}), 1)
+        # At least the lead lies between them, and a warm-up step.
+        self.assertGreaterEqual(second[0]['first_step'], max(row['first_step'] for row in first) + 3 + 64)
+
     def test_a_rank_that_counts_other_steps_is_named_and_never_mixed_in(self):
         cluster = self.cluster(nodes=2, ranks_per_node=2)
         # Rank 3 starts again, at step 0: far behind the others.

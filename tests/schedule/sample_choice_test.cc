@@ -155,6 +155,27 @@ TEST(SampleChoiceTest, RanksOfAJobHaveTheSameStart) {
   EXPECT_EQ(start->decision, window.due + absl::Seconds(1));
 }
 
+TEST(SampleChoiceTest, WindowsHaveConsecutiveNumbers) {
+  const ScheduleSpec spec{.every = absl::Minutes(7), .capture = {.steps = 3}};
+  const WindowTimes times(kId, spec);
+  absl::Time nominal = Window(0);
+  const int64_t first = NumberOf(spec, kId, times.After(nominal)->nominal);
+  for (int64_t i = 0; i < 20; ++i) {
+    nominal = times.After(nominal)->nominal;
+    EXPECT_EQ(NumberOf(spec, kId, nominal), first + i);
+  }
+}
+
+TEST(SampleChoiceTest, WindowsOfCronAreAsOftenMultiplesAsNumbersAre) {
+  const ScheduleSpec spec{.cron = "15 * * * *"};
+  int64_t multiples = 0;
+  for (int hour = 0; hour < 4000; ++hour) {
+    const absl::Time window = Window(0) + absl::Hours(hour);
+    if (NumberOf(spec, kId, window) % 4 == 0) ++multiples;
+  }
+  EXPECT_NEAR(multiples, 1000, 100);
+}
+
 TEST(SampleChoiceTest, TheStartMovesFromWindowToWindow) {
   const ScheduleSpec spec{.capture = {.steps = 3}};
   std::set<int64_t> starts;

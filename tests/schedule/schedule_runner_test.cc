@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "daemon/base/reason.h"
+#include "daemon/base/str_cat.h"
 #include "daemon/schedule/governor.h"
 #include "tests/fakes/callers.h"
 #include "tests/fakes/fake_clock.h"
@@ -53,6 +55,13 @@ class ScheduleRunnerTest : public testing::Test {
   }
   TargetNumber AddTarget(int64_t pid, int64_t uid = kAlice.uid) {
     return targets_.Add({.pid = pid, .uid = uid, .process_start_ticks = 7, .command = "train.py"});
+  }
+  TargetNumber AddRank(int64_t pid, int64_t rank) {
+    return targets_.Add({.pid = pid,
+                         .uid = kAlice.uid,
+                         .process_start_ticks = 7,
+                         .command = "train.py",
+                         .metadata = {{"job", "88123"}, {"rank", StrCat(rank)}}});
   }
   std::string CreateOrDie(const ScheduleSpec& spec, const Caller& caller = kAlice) {
     const auto view = runner_->Create(caller, spec, "");
@@ -251,6 +260,32 @@ TEST_F(ScheduleRunnerTest, ATimeShareKeepsATargetFreeInProportion) {
                                     WindowOutcome::kCaptured));
 }
 
+TEST_F(ScheduleRunnerTest, ATimeShareHasNoRoomWhileACaptureRuns) {
+  AddTarget(10);
+  ScheduleSpec spec = EveryMinute();
+  spec.budget.time_share = 0.5;
+  CreateOrDie(spec);
+  NextMinute();
+  NextMinute();
+  EXPECT_THAT(captures_.asked, SizeIs(1));
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kOverBudget);
+  EXPECT_THAT(LastWindow().detail, HasSubstr("still runs"));
+}
+
+TEST_F(ScheduleRunnerTest, ACaptureWhoseTargetWasNotFreeInTimeIsBusy) {
+  AddTarget(10);
+  CreateOrDie(EveryMinute());
+  NextMinute();
+  EndLast([](CaptureRecord& record) {
+    record.start_unix_ns = 0;
+    record.state = CaptureState::kFailed;
+    record.error_reason = "TARGET_BUSY";
+    record.error_message = "target 10 has a live capture";
+  });
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kBusy);
+  EXPECT_EQ(LastWindow().detail, "target 10 has a live capture");
+}
+
 // ---- what a window costs ----
 
 TEST_F(ScheduleRunnerTest, ATargetThatAWindowSlowedIsSparedTheNextOnes) {
@@ -269,6 +304,60 @@ TEST_F(ScheduleRunnerTest, ATargetThatAWindowSlowedIsSparedTheNextOnes) {
   }
   EXPECT_THAT(captured_at, ElementsAre(0, 2, 5, 10));  // 1, 2, 4 windows in between.
   EXPECT_EQ(LastWindow().outcome, WindowOutcome::kBackedOff);
+}
+
+// Windows by their number modulo 128, of two ranks: the second is slowed from window 5 on only.
+TEST_F(ScheduleRunnerTest, RanksThatBackOffTakePartInTheSameWindows) {
+  const int64_t minute = absl::ToUnixSeconds(clock_.Now()) / 60;
+  clock_.Advance(absl::Minutes(128 - minute % 128));
+  std::map<TargetNumber, std::vector<int64_t>> windows;
+  const TargetNumber first = AddRank(10, 0);
+  const TargetNumber second = AddRank(11, 1);
+  CreateOrDie(EveryMinute());
+  size_t ended = 0;
+  for (int64_t window = 1; window <= 40; ++window) {
+    NextMinute();
+    for (; ended < captures_.asked.size(); ++ended) {
+      const TargetNumber target = captures_.asked[ended].target;
+      windows[target].push_back(window);
+      const bool is_slow = target == first || window >= 5;
+      captures_.End(captures_.asked[ended].id, [is_slow](CaptureRecord& record) {
+        record.slowdown = {.known = true, .low = is_slow ? 0.06 : 0.01};
+      });
+      runner_->DrainForTesting();
+    }
+  }
+  // Two in a row, then one in 2, 4, 8, ...
+  EXPECT_THAT(windows[first], ElementsAre(1, 2, 4, 8, 16, 32));
+  EXPECT_THAT(windows[second], ElementsAre(1, 2, 3, 4, 5, 6, 8, 12, 16, 32));
+  EXPECT_EQ(LastWindow().outcome, WindowOutcome::kBackedOff);
+  EXPECT_THAT(LastWindow().detail, HasSubstr("it takes part in one window in 32"));
+}
+
+TEST_F(ScheduleRunnerTest, ARankThatNoiseSlowedOnceIsInEveryWindow) {
+  AddRank(10, 0);
+  CreateOrDie(EveryMinute());
+  for (int window = 0; window < 8; ++window) {
+    NextMinute();
+    ASSERT_EQ(LastWindow().outcome, WindowOutcome::kCaptured) << window;
+    EndLast([window](CaptureRecord& record) {
+      record.slowdown = {.known = true, .low = window % 2 == 0 ? 0.2 : 0.0};
+    });
+  }
+}
+
+TEST_F(ScheduleRunnerTest, ACaptureThatRunsIntoTheNextWindowIsJudgedAfterIt) {
+  AddRank(10, 0);
+  CreateOrDie(EveryMinute());
+  const auto slow = [](CaptureRecord& record) { record.slowdown = {.known = true, .low = 0.2}; };
+  for (size_t window = 0; window < 3; ++window) {
+    NextMinute();
+    ASSERT_THAT(captures_.asked, SizeIs(window + 1));
+    if (window > 0) captures_.End(captures_.asked[window - 1].id, slow);
+    runner_->DrainForTesting();
+  }
+  NextMinute();
+  EXPECT_EQ(store_.windows().back().backoff_level, 1);
 }
 
 TEST_F(ScheduleRunnerTest, ATargetThatNoiseMayHaveSlowedIsNotSpared) {
