@@ -77,6 +77,12 @@ absl::Status DaemonClient::Impl::Check(const google::protobuf::Message& answer) 
                             "; name a daemon that you trust with --address"));
 }
 
+absl::Status DaemonClient::Impl::EndlessList(const absl::Status& why) const {
+  return absl::Status(
+      why.code(), StrCat("profd at ", endpoint_.address, " sent a list that does not end: ",
+                         FromAbsl(why.message()), "; name a daemon that you trust with --address"));
+}
+
 absl::Status DaemonClient::Impl::AskWhoAnswers() {
   RETURN_IF_ERROR(channel_status_);
   Call call(*this, kConnectDeadline);
@@ -154,13 +160,13 @@ absl::StatusOr<std::vector<TargetInfo>> DaemonClient::ListTargets() {
   std::vector<TargetInfo> targets;
   v1::ListTargetsRequest request;
   request.set_page_size(kListPageSize);
-  do {
-    ASSIGN_OR_RETURN(const v1::ListTargetsResponse response,
-                     impl_->Unary(*impl_->targets_, &v1::TargetService::Stub::ListTargets, request,
-                                  kCallDeadline));
-    for (const v1::Target& target : response.targets()) targets.push_back(FromProto(target));
-    request.set_page_token(response.next_page_token());
-  } while (!request.page_token().empty());
+  RETURN_IF_ERROR(impl_->ForEachRow(
+      *impl_->targets_, &v1::TargetService::Stub::ListTargets, std::move(request), kCallDeadline, 0,
+      [](const auto& response) -> const auto& { return response.targets(); },
+      [&](const v1::Target& target) -> absl::StatusOr<bool> {
+        targets.push_back(FromProto(target));
+        return true;
+      }));
   return targets;
 }
 
@@ -221,20 +227,14 @@ absl::StatusOr<std::vector<CaptureView>> DaemonClient::ListCaptures(const Captur
   std::vector<CaptureView> views;
   v1::ListCapturesRequest request;
   *request.mutable_filter() = ToProto(filter);
-  do {
-    const int64_t wanted = limit == 0 ? kListPageSize : limit - static_cast<int64_t>(views.size());
-    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kListPageSize)));
-    ASSIGN_OR_RETURN(const v1::ListCapturesResponse response,
-                     impl_->Unary(*impl_->captures_, &v1::CaptureService::Stub::ListCaptures,
-                                  request, kCallDeadline));
-    for (const v1::Capture& capture : response.captures()) {
-      if (limit == 0 || static_cast<int64_t>(views.size()) < limit) {
+  request.set_page_size(Impl::PageSizeFor(limit));
+  RETURN_IF_ERROR(impl_->ForEachRow(
+      *impl_->captures_, &v1::CaptureService::Stub::ListCaptures, std::move(request), kCallDeadline,
+      limit, [](const auto& response) -> const auto& { return response.captures(); },
+      [&](const v1::Capture& capture) -> absl::StatusOr<bool> {
         views.push_back(FromProto(capture));
-      }
-    }
-    request.set_page_token(response.next_page_token());
-  } while (!request.page_token().empty() &&
-           (limit == 0 || static_cast<int64_t>(views.size()) < limit));
+        return true;
+      }));
   return views;
 }
 

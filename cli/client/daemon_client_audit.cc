@@ -72,15 +72,14 @@ absl::StatusOr<std::vector<AuditLine>> DaemonClient::ListAudit(const AuditQuery&
   request.set_refused_only(query.refused_only);
   if (query.since > absl::InfinitePast()) SetTime(query.since, *request.mutable_since());
   std::vector<AuditLine> lines;
-  do {
-    const int64_t wanted = limit == 0 ? kListPageSize : limit - std::ssize(lines);
-    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kListPageSize)));
-    ASSIGN_OR_RETURN(
-        const v1::ListAuditResponse response,
-        impl_->Unary(*impl_->nodes_, &v1::NodeService::Stub::ListAudit, request, kCallDeadline));
-    for (const v1::AuditEntry& entry : response.entries()) lines.push_back(AuditLineOf(entry));
-    request.set_page_token(response.next_page_token());
-  } while (!request.page_token().empty() && (limit == 0 || std::ssize(lines) < limit));
+  request.set_page_size(Impl::PageSizeFor(limit));
+  RETURN_IF_ERROR(impl_->ForEachRow(
+      *impl_->nodes_, &v1::NodeService::Stub::ListAudit, std::move(request), kCallDeadline, limit,
+      [](const auto& response) -> const auto& { return response.entries(); },
+      [&](const v1::AuditEntry& entry) -> absl::StatusOr<bool> {
+        lines.push_back(AuditLineOf(entry));
+        return true;
+      }));
   return lines;
 }
 

@@ -115,24 +115,21 @@ absl::StatusOr<RankSummaries> DaemonClient::ListRankSummaries(const HistoryQuery
   RankSummaries all;
   int64_t rows = 0;
   EnoughGroups enough(query.limit);
-  do {
-    ASSIGN_OR_RETURN(const v1::ListRankSummariesResponse response,
-                     impl_->Unary(*impl_->reports_, &v1::ReportService::Stub::ListRankSummaries,
-                                  request, kReportDeadline));
-    for (const v1::RankSummary& message : response.summaries()) {
-      ASSIGN_OR_RETURN(RankSummaryView summary, RankSummaryOf(message));
-      if (std::ssize(all.captures) == limits.captures || rows > limits.rows) {
-        all.is_cut = true;
-        return all;
-      }
-      rows += RowsOf(summary);
-      // The last one shows how far back the answer goes.
-      all.is_cut = enough.AreWholeBefore(summary.view.record);
-      all.captures.push_back(std::move(summary));
-      if (all.is_cut) return all;
-    }
-    request.set_page_token(response.next_page_token());
-  } while (!request.page_token().empty());
+  RETURN_IF_ERROR(impl_->ForEachRow(
+      *impl_->reports_, &v1::ReportService::Stub::ListRankSummaries, std::move(request),
+      kReportDeadline, 0, [](const auto& response) -> const auto& { return response.summaries(); },
+      [&](const v1::RankSummary& message) -> absl::StatusOr<bool> {
+        ASSIGN_OR_RETURN(RankSummaryView summary, RankSummaryOf(message));
+        if (std::ssize(all.captures) == limits.captures || rows > limits.rows) {
+          all.is_cut = true;
+          return false;
+        }
+        rows += RowsOf(summary);
+        // The last one shows how far back the answer goes.
+        all.is_cut = enough.AreWholeBefore(summary.view.record);
+        all.captures.push_back(std::move(summary));
+        return !all.is_cut;
+      }));
   return all;
 }
 

@@ -3,7 +3,8 @@
 //
 // How do I call another RPC?  A method in daemon_client.h, its body in the daemon_client_*.cc of
 // its kind: conversion by from_proto.h, the call by Impl::Unary() or, for a stream, Impl::Call
-// and, for each of its messages, Impl::Check().
+// and, for each of its messages, Impl::Check(). A list is read by Impl::ForEachRow(), which also
+// ends one that the daemon does not end.
 #ifndef PROFD_CLI_CLIENT_DAEMON_CLIENT_IMPL_H_
 #define PROFD_CLI_CLIENT_DAEMON_CLIENT_IMPL_H_
 
@@ -20,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cli/client/daemon_client.h"
+#include "cli/client/page_walk.h"
 #include "cli/client/resource_names.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
@@ -116,9 +118,42 @@ class DaemonClient::Impl {
     return response;
   }
 
+  // Calls `take` with every row of a list, page after page, until there are `limit` of them (0:
+  // all) or `take` returns false. `rows` returns those of a response. DATA_LOSS: the list does not
+  // end.
+  template <typename Stub, typename Request, typename Response, typename Rows, typename Take>
+  absl::Status ForEachRow(
+      Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+      Request request, std::chrono::seconds deadline, int64_t limit, Rows rows, Take take) {
+    PageWalk walk;
+    for (int64_t taken = 0;;) {
+      ASSIGN_OR_RETURN(const Response response, Unary(stub, method, request, deadline));
+      for (const auto& row : rows(response)) {
+        if (limit != 0 && taken == limit) return absl::OkStatus();
+        ASSIGN_OR_RETURN(const bool wants_more, take(row));
+        if (!wants_more) return absl::OkStatus();
+        ++taken;
+      }
+      const std::string& next = response.next_page_token();
+      if (next.empty() || (limit != 0 && taken == limit)) return absl::OkStatus();
+      if (absl::Status status = walk.Advance(static_cast<int64_t>(response.ByteSizeLong()), next);
+          !status.ok()) {
+        return EndlessList(status);
+      }
+      request.set_page_token(next);
+      if (limit != 0) request.set_page_size(PageSizeFor(limit - taken));
+    }
+  }
+  static int32_t PageSizeFor(int64_t wanted) {
+    return static_cast<int32_t>(wanted == 0 ? kListPageSize
+                                            : std::min<int64_t>(wanted, kListPageSize));
+  }
+
   absl::Status Translate(const grpc::Status& status, const grpc::ClientContext& context);
   // Must precede every use of an answer. DATA_LOSS names this daemon and the invalid field.
   absl::Status Check(const google::protobuf::Message& answer) const;
+  // Names this daemon as one whose list does not end.
+  absl::Status EndlessList(const absl::Status& why) const;
   absl::Status AskWhoAnswers();
   // A daemon that went away during a watch: the next one ends what the last one left before
   // it answers, so it knows.

@@ -43,13 +43,13 @@ absl::StatusOr<std::vector<ScheduleView>> DaemonClient::ListSchedules(bool inclu
   v1::ListSchedulesRequest request;
   request.set_include_deleted(include_deleted);
   request.set_page_size(kListPageSize);
-  do {
-    ASSIGN_OR_RETURN(
-        const v1::ListSchedulesResponse response,
-        impl_->Unary(*impl_->schedules_, &Stub::ListSchedules, request, kCallDeadline));
-    for (const v1::Schedule& schedule : response.schedules()) views.push_back(FromProto(schedule));
-    request.set_page_token(response.next_page_token());
-  } while (!request.page_token().empty());
+  RETURN_IF_ERROR(impl_->ForEachRow(
+      *impl_->schedules_, &Stub::ListSchedules, std::move(request), kCallDeadline, 0,
+      [](const auto& response) -> const auto& { return response.schedules(); },
+      [&](const v1::Schedule& schedule) -> absl::StatusOr<bool> {
+        views.push_back(FromProto(schedule));
+        return true;
+      }));
   return views;
 }
 
@@ -83,17 +83,14 @@ absl::StatusOr<std::vector<WindowView>> DaemonClient::ListScheduleWindows(const 
   std::vector<WindowView> views;
   v1::ListScheduleWindowsRequest request;
   request.set_name(ScheduleName(id));
-  do {
-    const int64_t wanted = limit == 0 ? kListPageSize : limit - static_cast<int64_t>(views.size());
-    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kListPageSize)));
-    ASSIGN_OR_RETURN(
-        const v1::ListScheduleWindowsResponse response,
-        impl_->Unary(*impl_->schedules_, &Stub::ListScheduleWindows, request, kCallDeadline));
-    for (const v1::ScheduleWindow& window : response.windows()) views.push_back(FromProto(window));
-    request.set_page_token(response.next_page_token());
-    if (!views.empty() && views.back().window.time < since) break;
-  } while (!request.page_token().empty() &&
-           (limit == 0 || static_cast<int64_t>(views.size()) < limit));
+  request.set_page_size(Impl::PageSizeFor(limit));
+  RETURN_IF_ERROR(impl_->ForEachRow(
+      *impl_->schedules_, &Stub::ListScheduleWindows, std::move(request), kCallDeadline, limit,
+      [](const auto& response) -> const auto& { return response.windows(); },
+      [&](const v1::ScheduleWindow& window) -> absl::StatusOr<bool> {
+        views.push_back(FromProto(window));
+        return views.back().window.time >= since;
+      }));
   return views;
 }
 

@@ -69,6 +69,7 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     const size_t index = request->page_token().empty() ? 0 : std::stoul(request->page_token());
     if (index < fake_.targets.size()) *response->add_targets() = fake_.targets[index];
     if (index + 1 < fake_.targets.size()) response->set_next_page_token(StrCat(index + 1));
+    NeverEnd(*response);
     const absl::MutexLock lock(&mu_);
     ++target_pages;
     return grpc::Status::OK;
@@ -137,6 +138,7 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
       *response->add_captures() = capture;
     }
     if (index < fake_.newest_first.size()) response->set_next_page_token(StrCat(index));
+    NeverEnd(*response);
     return grpc::Status::OK;
   }
 
@@ -242,6 +244,7 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
       rank_calls.push_back(*request);
     }
     *response = fake_.rank_summaries;
+    NeverEnd(*response);
     return Answer(context, fake_.on_report);
   }
   grpc::Status ListSchedules(grpc::ServerContext*, const v1::ListSchedulesRequest* request,
@@ -251,11 +254,18 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
       if (schedule.state() == v1::Schedule::DELETED && !request->include_deleted()) continue;
       *response->add_schedules() = schedule;
     }
+    NeverEnd(*response);
     return grpc::Status::OK;
   }
   grpc::Status ListScheduleWindows(grpc::ServerContext*, const v1::ListScheduleWindowsRequest*,
                                    v1::ListScheduleWindowsResponse* response) override {
     for (const v1::ScheduleWindow& window : fake_.windows) *response->add_windows() = window;
+    NeverEnd(*response);
+    return grpc::Status::OK;
+  }
+  grpc::Status ListAudit(grpc::ServerContext*, const v1::ListAuditRequest*,
+                         v1::ListAuditResponse* response) override {
+    NeverEnd(*response);
     return grpc::Status::OK;
   }
   grpc::Status DeleteSchedule(grpc::ServerContext*, const v1::DeleteScheduleRequest* request,
@@ -296,6 +306,11 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
   std::vector<v1::ListRankSummariesRequest> rank_calls;
 
  private:
+  template <typename Response>
+  void NeverEnd(Response& response) const {
+    if (fake_.never_ends_lists) response.set_next_page_token("0");
+  }
+
   v1::Capture Create(const std::string& target_name, const v1::CaptureSpec& spec,
                      const std::string& group) {
     v1::Capture capture;

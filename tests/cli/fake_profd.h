@@ -72,6 +72,7 @@ class FakeProfd {
   void Set(table::Report report) { reports[report.name] = std::move(report); }
   v1::GetHistoryResponse history;
   v1::ListRankSummariesResponse rank_summaries;
+  bool never_ends_lists = false;  // Every page has the same next one.
   std::string trace_bytes = "{\"traceEvents\": []}\n";
 
   std::string file_bytes;

@@ -138,6 +138,26 @@ TEST_F(HostileDaemonTest, AGroupDoesNotChooseWhereItIsWritten) {
   EXPECT_EQ(Files(), before);
 }
 
+TEST_F(HostileDaemonTest, AListThatDoesNotEndIsAnError) {
+  profd_.never_ends_lists = true;
+  profd_.targets.push_back(ATarget(4711));
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"ps"},
+                                             {"captures"},
+                                             {"captures", "--limit", "0"},
+                                             {"schedule", "list"},
+                                             {"schedule", "history", TestId(500), "--limit", "0"},
+                                             {"audit"},
+                                             {"history", "--stragglers", "--job", "88123"}}) {
+    const RunResult result = Run(command);
+    EXPECT_EQ(result.exit_code, 1) << testing::PrintToString(command);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("profd at " + profd_.address()),
+                                  HasSubstr("sent a list that does not end: a page token is "
+                                            "repeated after 2 pages")))
+        << testing::PrintToString(command);
+  }
+}
+
 TEST_F(HostileDaemonTest, AnErrorIsOneLineWithoutControls) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
   profd_.on_delete = {.code = absl::StatusCode::kFailedPrecondition,
