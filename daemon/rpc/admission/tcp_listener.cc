@@ -21,8 +21,6 @@
 namespace profd::rpc {
 namespace {
 
-constexpr size_t kMaxArrivals = 4096;
-
 struct Address {
   sockaddr_storage storage{};
   socklen_t size = sizeof(sockaddr_storage);
@@ -159,6 +157,7 @@ TcpListener::TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits,
                          MemoryRelief::Options memory)
     : limits_(limits),
       relief_(std::make_shared<MemoryRelief>(std::move(memory))),
+      arrivals_(limits.max_new_per_second, limits.max_new_at_once),
       loop_(std::move(loop)) {}
 
 void TcpListener::Start(OnConnection on_connection, Watchdog* watchdog, OnClosed on_closed) {
@@ -183,7 +182,8 @@ void TcpListener::Admit(UniqueFd connection) {
   Address peer;
   if (getpeername(connection.get(), peer.get(), &peer.size) != 0) return;  // Gone already.
   const Name name = NameOf(peer);
-  if (!TakeArrival(name.host)) {
+  const std::string network = NetworkOf(name.host);
+  if (!TakeArrival(network)) {
     if (const auto n = rate_refusals_.Allow()) {
       LogWarning(StrCat(address(), ": more than ", static_cast<int64_t>(limits_.max_new_per_second),
                         " new connections per second without calls, refused ", name.host, " (", *n,
@@ -202,7 +202,7 @@ void TcpListener::Admit(UniqueFd connection) {
   const auto meter = std::make_shared<ReceivedMeter>(relief_, std::move(frames));
   if (!Enter({.fd = std::move(watched),
               .grpc_peer = GrpcPeer(name),
-              .address = name.host,
+              .network = network,
               .grpc_fd = connection.get(),
               .meter = meter})) {
     if (const auto n = refusals_.Allow()) {
@@ -216,33 +216,22 @@ void TcpListener::Admit(UniqueFd connection) {
   on_connection_(std::move(connection));
 }
 
-bool TcpListener::TakeArrival(const std::string& address) {
+bool TcpListener::TakeArrival(const std::string& network) {
   const absl::Duration now = limits_.clock->Monotonic();
   const absl::MutexLock lock(&mu_);
-  // With so many addresses, to begin anew costs less than to look for the old ones.
-  if (arrivals_.size() >= kMaxArrivals && !arrivals_.contains(address)) arrivals_.clear();
-  const auto [it, is_new] = arrivals_.try_emplace(address);
-  Arrivals& arrivals = it->second;
-  const double filled = is_new ? limits_.max_new_at_once
-                               : arrivals.left + (absl::ToDoubleSeconds(now - arrivals.filled) *
-                                                  limits_.max_new_per_second);
-  arrivals.left = std::min(filled, limits_.max_new_at_once);
-  arrivals.filled = now;
-  if (arrivals.left < 1) return false;
-  arrivals.left -= 1;
-  return true;
+  return arrivals_.Take(network, now);
 }
 
 bool TcpListener::Enter(Connection connection) {
   const absl::MutexLock lock(&mu_);
-  const auto of_address = count_by_address_.find(connection.address);
-  if (of_address != count_by_address_.end() &&
-      of_address->second >= limits_.max_connections_per_address &&
-      !CloseOldestIdle(connection.address)) {
+  const auto of_network = count_by_network_.find(connection.network);
+  if (of_network != count_by_network_.end() &&
+      of_network->second >= limits_.max_connections_per_address &&
+      !CloseOldestIdle(connection.network)) {
     return false;
   }
   if (std::ssize(connections_) >= limits_.max_connections && !CloseOldestIdle("")) return false;
-  ++count_by_address_[connection.address];
+  ++count_by_network_[connection.network];
   connection.number = ++last_number_;
   const int watched_fd = connection.fd.get();
   by_grpc_peer_[connection.grpc_peer] = watched_fd;
@@ -250,11 +239,11 @@ bool TcpListener::Enter(Connection connection) {
   return true;
 }
 
-bool TcpListener::CloseOldestIdle(std::string_view address) {
+bool TcpListener::CloseOldestIdle(std::string_view network) {
   auto oldest = connections_.end();
   for (auto it = connections_.begin(); it != connections_.end(); ++it) {
     const Connection& each = it->second;
-    if (!each.principal.empty() || (!address.empty() && each.address != address)) continue;
+    if (!each.principal.empty() || (!network.empty() && each.network != network)) continue;
     if (oldest == connections_.end() || each.number < oldest->second.number) oldest = it;
   }
   if (oldest == connections_.end()) return false;
@@ -306,9 +295,8 @@ absl::Status TcpListener::Claim(std::string_view grpc_peer, const std::string& p
                                                     quota::Resource::kRemoteConnections, 1));
   }
   if (connection.principal.empty()) {
-    CountDown(count_by_address_, connection.address);
-    const auto arrivals = arrivals_.find(connection.address);
-    if (arrivals != arrivals_.end()) arrivals->second.left += 1;
+    CountDown(count_by_network_, connection.network);
+    arrivals_.GiveBack(connection.network);
   }
   connection.place = std::move(place);
   connection.principal = principal;
@@ -338,7 +326,7 @@ void TcpListener::ConnectionEnded(int watched_fd) {
 
 void TcpListener::Leave(std::map<int, Connection>::iterator it) {
   const Connection& connection = it->second;
-  if (connection.principal.empty()) CountDown(count_by_address_, connection.address);
+  if (connection.principal.empty()) CountDown(count_by_network_, connection.network);
   const auto named = by_grpc_peer_.find(connection.grpc_peer);
   if (named != by_grpc_peer_.end() && named->second == it->first) by_grpc_peer_.erase(named);
   loop_->Forget(it->first);

@@ -9,7 +9,7 @@
 //
 // An address whose connections make no calls gets 200 new ones a second, after the first 400: the
 // others are closed before they cost a TLS handshake. A connection that makes a call gives its
-// share back. Each address of a host that has many, as with IPv6, has a rate of its own.
+// share back. "By address" means by network throughout: of IPv6, a /64 (arrival_rates.h).
 //
 // Frames of HTTP/2 are counted here where they are not encrypted (caller_traffic.h), else by
 // tls_receive_hook.h.
@@ -41,6 +41,7 @@
 #include "daemon/base/unique_fd.h"
 #include "daemon/quota/ledger.h"
 #include "daemon/rpc/admission/accept_loop.h"
+#include "daemon/rpc/admission/arrival_rates.h"
 #include "daemon/rpc/admission/caller_traffic.h"
 #include "daemon/rpc/admission/memory_relief.h"
 
@@ -104,7 +105,7 @@ class TcpListener {
   struct Connection {
     UniqueFd fd;            // A second descriptor, only to hear of its end: gRPC does not tell.
     std::string grpc_peer;  // Both sides' names for it.
-    std::string address;
+    std::string network;
     std::string principal;     // Empty: not known yet.
     quota::Reservation place;  // Of the principal.
     int64_t number = 0;        // In the order of arrival.
@@ -112,20 +113,14 @@ class TcpListener {
     std::shared_ptr<ReceivedMeter> meter;
   };
 
-  // How many new connections of an address there may be now.
-  struct Arrivals {
-    double left = 0;
-    absl::Duration filled;  // Time of the last refill.
-  };
-
   TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits, MemoryRelief::Options memory);
   void CloseLargestIfNeeded();
   void Admit(UniqueFd connection);
-  bool TakeArrival(const std::string& address);
+  bool TakeArrival(const std::string& network);
   // False: at a limit, and no connection gives way.
   bool Enter(Connection connection);
-  // Closes the oldest connection without a call, of `address` unless empty. False: there is none.
-  bool CloseOldestIdle(std::string_view address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Closes the oldest connection without a call, of `network` unless empty. False: there is none.
+  bool CloseOldestIdle(std::string_view network) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave(std::map<int, Connection>::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ConnectionEnded(int watched_fd);
 
@@ -140,8 +135,8 @@ class TcpListener {
   std::map<int, Connection> connections_ ABSL_GUARDED_BY(mu_);  // By the watched descriptor.
   std::map<std::string, int, std::less<>> by_grpc_peer_ ABSL_GUARDED_BY(mu_);
   // Of those without a principal.
-  std::map<std::string, int64_t> count_by_address_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, Arrivals> arrivals_ ABSL_GUARDED_BY(mu_);  // By address.
+  std::map<std::string, int64_t> count_by_network_ ABSL_GUARDED_BY(mu_);
+  ArrivalRates arrivals_ ABSL_GUARDED_BY(mu_);
   int64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
   const std::unique_ptr<AcceptLoop> loop_;  // Last: its thread uses the rest.
 };
