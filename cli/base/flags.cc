@@ -127,9 +127,12 @@ class FlagParser {
              value.find_first_not_of("0123456789", name_bytes) == value.npos;
     };
     if (std::ranges::any_of(flag.choices, is)) return absl::OkStatus();
+    if (std::ranges::any_of(flag.unoffered, is)) return absl::OkStatus();
     std::string known;
-    for (const std::string_view choice : flag.choices) {
-      StrAppend(&known, known.empty() ? "" : ", ", choice);
+    for (const auto* const choices : {&flag.choices, &flag.unoffered}) {
+      for (const std::string_view choice : *choices) {
+        StrAppend(&known, known.empty() ? "" : ", ", choice);
+      }
     }
     return UsageError(StrCat(spelled, " '", ShownWord(value), "' is none of ", known));
   }

@@ -54,6 +54,8 @@ struct Flag {
   bool repeated = false;
   Completes completes = Completes::kNothing;
   std::vector<std::string_view> choices = {};
+  // Taken as well, but not offered by completion: only with some of the command's arguments.
+  std::vector<std::string_view> unoffered = {};
   // The value may be left out, and is then empty; one that is given follows a "=".
   bool value_is_optional = false;
 };

@@ -226,6 +226,13 @@ absl::StatusOr<int> ShowOpsOfGroup(Invocation& invocation, const OpsRequest& wan
   return ExitCodeOf(set);
 }
 
+// Whether rows are to be sorted by a column by which ranks are not compared.
+bool IsOnlyOfEachRank(const OpsRequest& wanted) {
+  const std::string_view key = wanted.Option("sort");
+  return !key.empty() && wanted.Option("group_by").empty() &&
+         !report::OpSortFromString(key).has_value();
+}
+
 absl::StatusOr<int> RunOps(Invocation& invocation) {
   if (invocation.flags().Has("torch")) {
     RETURN_IF_ERROR(CheckTorchFlags(invocation));
@@ -236,6 +243,11 @@ absl::StatusOr<int> RunOps(Invocation& invocation) {
   ASSIGN_OR_RETURN(const OpsRequest wanted, ParseOpsRequest(invocation));
   ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
   if (wanted.by_rank) return ShowOpsByRank(invocation, wanted, set);
+  if (set.is_group() && IsOnlyOfEachRank(wanted)) {
+    invocation.Note(StrCat("Ranks are not compared by ", wanted.Option("sort"),
+                           ": these are the rows of each rank.\n"));
+    return ShowOpsByRank(invocation, wanted, set);
+  }
   return set.is_group() ? ShowOpsOfGroup(invocation, wanted, set)
                         : ShowOpsOfOne(invocation, wanted, set.Only());
 }
@@ -269,7 +281,8 @@ Command OpsCommand() {
           "--torch prints torch.profiler's own table of the same events instead, letter for "
           "letter.\n\n"
           "Of a group, or of several files, it shows the figure that --sort names over the ranks: "
-          "minimum, median, maximum and the slowest one; with --group-by rank, each rank's rows. A "
+          "minimum, median, maximum and the slowest one; with --group-by rank, or a --sort that "
+          "ranks are not compared by, each rank's rows. A "
           "rank that did not run an operator has 0. A member that is out of reach is named on "
           "stderr, and the exit code is then 4.",
       .flags =

@@ -44,6 +44,7 @@ absl::StatusOr<int> ShowGroupSteps(Invocation& invocation, CaptureSet& set,
   const ParsedFlags& flags = invocation.flags();
   if (invocation.json() && flags.Has("csv")) return UsageError("--csv does not go with --json");
   table::ViewOptions view = {.sort = flags.Get("sort").value_or("")};
+  if (command.sort_key != nullptr) view.sort = command.sort_key(view.sort);
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0));
   view.limit = limit.value_or(0);
   // Before the work: a sort key that does not exist costs nothing.

@@ -4,6 +4,7 @@
 #define PROFD_CLI_COMMANDS_SHOW_GROUP_STEPS_H_
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "cli/base/style.h"
@@ -21,6 +22,8 @@ namespace profd::cli {
 // What differs between the two.
 struct GroupStepsCommand {
   bool needs_common_steps = false;  // FAILED_PRECONDITION if no step is in all captures.
+  // The column that --sort means; nullptr: that of the same name.
+  std::string (*sort_key)(std::string_view key) = nullptr;
   table::Table (*rows)(const CaptureSet& set, const report::GroupSteps& steps,
                        const report::FrameworkSteps& framework);
   void (*write_json)(const CaptureSet& set, const ComparedSteps& compared, const table::Table& rows,

@@ -1,4 +1,9 @@
 #include <algorithm>
+#include <array>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "cli/captures/capture_set.h"
 #include "cli/captures/one_run.h"
@@ -12,9 +17,34 @@
 namespace profd::cli {
 namespace {
 
+// Columns that a capture and a group both have, by other names: the duration of a group's step is
+// that of its slowest rank, and a capture has one rank.
+struct SortKey {
+  std::string_view offered;
+  std::string_view of_capture;
+  std::string_view of_group;
+};
+constexpr std::array<SortKey, 7> kSortKeys = {{
+    {"index", "index", "step"},
+    {"step", "index", "step"},
+    {"global_step", "global_step", "global_step"},
+    {"duration", "duration", "max"},
+    {"min", "duration", "min"},
+    {"median", "duration", "median"},
+    {"max", "duration", "max"},
+}};
+
+std::string SortKeyFor(std::string_view key, std::string_view SortKey::*form) {
+  const auto* const found = std::ranges::find(kSortKeys, key, &SortKey::offered);
+  return std::string(found == kSortKeys.end() ? key : found->*form);
+}
+
 absl::StatusOr<int> ShowStepsOfOne(Invocation& invocation, CaptureSource& source) {
-  ASSIGN_OR_RETURN(const report::ReportRequest request,
+  ASSIGN_OR_RETURN(report::ReportRequest request,
                    ParseReportRequest(invocation, "steps", /*rows_for_people=*/0));
+  if (const auto sort = invocation.flags().Get("sort")) {
+    request.options["sort"] = SortKeyFor(*sort, &SortKey::of_capture);
+  }
   ASSIGN_OR_RETURN(const table::Report report, source.Report(request));
   PrintReport(invocation, source.view(), report);
   return 0;
@@ -25,15 +55,25 @@ absl::StatusOr<int> RunSteps(Invocation& invocation) {
   if (!set.is_group()) return ShowStepsOfOne(invocation, set.Only());
   return ShowGroupSteps(
       invocation, set,
-      {.rows = &GroupStepsTable, .write_json = &WriteGroupStepsJson, .render = &RenderGroupSteps});
+      {.sort_key = [](std::string_view key) { return SortKeyFor(key, &SortKey::of_group); },
+       .rows = &GroupStepsTable,
+       .write_json = &WriteGroupStepsJson,
+       .render = &RenderGroupSteps});
 }
 
 std::vector<Flag> StepsFlags() {
   std::vector<Flag> flags = ReportFlags("steps", /*rows_for_people=*/0);
-  // A group has columns of its own.
-  const auto sort = std::ranges::find(flags, "sort", &Flag::name);
-  for (const std::string_view key : SortChoicesOf(GroupStepTextColumns())) {
-    if (std::ranges::find(sort->choices, key) == sort->choices.end()) sort->choices.push_back(key);
+  Flag& sort = *std::ranges::find(flags, "sort", &Flag::name);
+  sort.help =
+      "Order rows by a column: numbers descending, names ascending; `profctl explain` has the "
+      "columns. Only a capture has window, start, vs_median, and outlier; only a group has columns "
+      "of ranks, such as slowest_rank and longest_wait";
+  // A capture and a group each have columns that the other lacks.
+  sort.unoffered = std::exchange(sort.choices, {});
+  std::ranges::copy(SortChoicesOf(GroupStepTextColumns()), std::back_inserter(sort.unoffered));
+  for (const SortKey& key : kSortKeys) {
+    sort.choices.push_back(key.offered);
+    std::erase(sort.unoffered, key.offered);
   }
   flags.push_back(ForceGroupFlag());
   return flags;

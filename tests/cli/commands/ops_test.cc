@@ -1,5 +1,10 @@
 // `profctl ops`: what it shows of one capture, of ranks side by side, and as torch.profiler prints
 // it.
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/base/errors.h"
+#include "cli/commands/command.h"
 #include "cli/render/torch.h"
 #include "tests/cli/cli_fixture.h"
 
@@ -192,6 +197,45 @@ TEST_F(OpsTest, TorchsTableSaysWhatItDoesNotHave) {
   EXPECT_EQ(RunJson({"ops", file_, "--torch=2.0"})["torch"], "2.0");
 }
 
+// What completion offers, each once: of a capture, and of two ranks.
+TEST_F(OpsTest, EverySortKeyThatACommandOffersIsTaken) {
+  const std::string other = Path("other.profd");
+  CaptureRecord record = store::NewRecord(TestId(2));
+  record.target.metadata["rank"] = "1";
+  std::filesystem::create_directory(folder_ / "second");
+  ASSERT_TRUE(WriteOpsCapture(folder_ / "second", record).ok());
+  std::filesystem::rename(folder_ / "second" / (TestId(2) + ".profd"), other);
+  size_t commands = 0;
+  size_t keys = 0;
+  for (const Command& command : Commands()) {
+    const auto sort = std::ranges::find(command.flags, "sort", &Flag::name);
+    if (sort == command.flags.end() || command.arguments.find("FILE") == std::string_view::npos) {
+      continue;
+    }
+    ++commands;
+    const bool takes_one = command.arguments.starts_with("ID");
+    const bool takes_group = command.arguments.find("GROUP") != std::string_view::npos;
+    for (const std::string_view key : sort->choices) {
+      ++keys;
+      const std::vector<std::string> words = {std::string(command.name), "--sort", std::string(key),
+                                              file_};
+      if (takes_one) {
+        const RunResult result = Run(words);
+        EXPECT_NE(result.exit_code, kExitUsage) << command.name << " of one: " << result.err;
+        EXPECT_EQ(result.err.find("no column"), result.err.npos) << result.err;
+      }
+      if (!takes_group) continue;
+      std::vector<std::string> of_group = words;
+      of_group.insert(of_group.end(), {other, "--group"});
+      const RunResult result = Run(of_group);
+      EXPECT_NE(result.exit_code, kExitUsage) << command.name << " of a group: " << result.err;
+      EXPECT_EQ(result.err.find("no column"), result.err.npos) << result.err;
+    }
+  }
+  EXPECT_GE(commands, 11U);
+  EXPECT_GE(keys, 100U);
+}
+
 TEST_F(OpsTest, RanksAreComparedByTheirDaemonsOrShownEach) {
   for (const int number : {1, 2}) {
     v1::Capture capture = profd_.captures[TestId(1)];
@@ -210,7 +254,10 @@ TEST_F(OpsTest, RanksAreComparedByTheirDaemonsOrShownEach) {
   EXPECT_EQ(options, (std::map<std::string, std::string>{
                          {"group_by", "input_shape"}, {"step", "7"}, {"sums_only", "1"}}))
       << "what is a small row of one rank may be a large one of all";
-  EXPECT_EQ(Run({"ops", group, "--sort", "p95"}).exit_code, 2);
+  const RunResult each = Run({"ops", group, "--sort", "p95"});
+  EXPECT_EQ(each.exit_code, 0) << each.err;
+  EXPECT_THAT(each.err, HasSubstr("Ranks are not compared by p95"));
+  EXPECT_EQ(Run({"ops", group, "--sort", "p95", "--group-by", "input_shape"}).exit_code, 2);
   EXPECT_EQ(Run({"ops", group, "--group-by", "thread"}).exit_code, 2);
   EXPECT_EQ(Run({"ops", group, "--torch"}).exit_code, 2);
   EXPECT_THAT(Run({"ops", group, "--csv"}).out,
