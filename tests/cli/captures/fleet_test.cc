@@ -2,20 +2,25 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "cli/base/errors.h"
 #include "cli/base/flags.h"
 #include "daemon/base/reason.h"
@@ -260,6 +265,79 @@ TEST_F(FleetTest, ALowLimitOfOpenFilesIsKeptTo) {
                                       {"/bin/sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"});
   EXPECT_EQ(result.exit_code, kExitDone);
   EXPECT_EQ(result.err, "");
+}
+
+// Counts this process's open files until it ends.
+class FileCounter {
+ public:
+  ~FileCounter() { Stop(); }
+  size_t Stop() {
+    if (thread_.joinable()) {
+      stopping_ = true;
+      thread_.join();
+    }
+    return most_ - before_;
+  }
+
+ private:
+  static size_t Count() {
+    const std::filesystem::directory_iterator files("/proc/self/fd");
+    return static_cast<size_t>(std::distance(begin(files), end(files)));
+  }
+  void Watch() {
+    for (; !stopping_; absl::SleepFor(absl::Milliseconds(1))) most_ = std::max(most_, Count());
+  }
+
+  const size_t before_ = Count();
+  size_t most_ = before_;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_{[this] { Watch(); }};
+};
+
+// Connections are made all at once, to a name; nothing answers, so that all of them stay.
+TEST_F(FleetTest, AConnectionUsesNoMoreFilesThanRunTogetherCountsForIt) {
+  constexpr size_t kMembers = 100;
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ASSERT_EQ(listen(listener.get(), 1024), 0);
+  std::vector<Fleet::Member> members(kMembers);
+  for (size_t i = 0; i < kMembers; ++i) {
+    members[i].node = StrCat("node", i);
+    members[i].endpoint.address = StrCat("localhost:", ntohs(address.sin_port));
+  }
+  Fleet fleet(std::move(members));
+  std::vector<size_t> all(kMembers);
+  std::iota(all.begin(), all.end(), 0);
+  FileCounter files;
+  fleet.RunTogether(
+      all, absl::Seconds(2), [](size_t, DaemonClient&) { return absl::OkStatus(); },
+      [](size_t, const absl::Status& status) { EXPECT_FALSE(status.ok()); });
+  const size_t most = files.Stop();
+  EXPECT_GT(most, kMembers / 2);  // They were there at once.
+  EXPECT_LE(most, 2 * kMembers);
+}
+
+TEST_F(FleetTest, WhatMustRunTogetherIsNotAskedBeyondTheLimitOfOpenFiles) {
+  for (const auto& daemon : daemons_) {
+    daemon->targets.push_back(ATarget(4711));
+    (*daemon->targets.back().mutable_metadata())["job"] = "88123";
+  }
+  std::string nodes;
+  for (int i = 0; i < 60; ++i) {
+    const std::filesystem::path link = folder_ / StrCat("n", i, ".sock");
+    std::filesystem::create_symlink(folder_ / StrCat("node", i % 3) / "control.sock", link);
+    StrAppend(&nodes, i == 0 ? "" : ",", "n", i, "=", link.string());
+  }
+  const RunResult result = RunProfctl({"--nodes", nodes, "trace", "--job", "88123", "--steps", "5"},
+                                      {}, {"/bin/sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"});
+  // Of 100 files 36 are for connections, two for each.
+  EXPECT_THAT(result.err, HasSubstr("42 nodes"));
+  EXPECT_THAT(result.err, HasSubstr("the limit of open files is too low to ask so many nodes"));
 }
 
 TEST_F(FleetTest, ProgressNamesTheLastNodesOnly) {
