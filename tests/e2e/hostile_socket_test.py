@@ -360,6 +360,7 @@ class RapidResets(UnderAttack):
         ended = sum(int(attacker.stdout.read()) for attacker in self.attackers)
         print(f'{ended} connections ended', flush=True)
         self.assertGreater(ended, 0, 'the attack ran into no limit')
+        self.assertLess(2 * self.late, self.calls, self.state())
 
     def assert_stayed_small(self, who):
         self.assert_survived()
@@ -374,6 +375,7 @@ class RapidResetTest(RapidResets, EndToEndTest):
     def test_the_daemon_stays_small_and_answers_others(self):
         self.need_uid(NOBODY)
         self.reset_calls(self.daemon.socket_dir / 'control.sock', as_uid=NOBODY)
+        self.assertEqual(self.late, 0, self.state())
         self.assert_stayed_small(r'control\.sock: uid \d+ pid \d+')
 
 

@@ -22,9 +22,9 @@ std::string NetworkOf(std::string_view address) {
   return StrCat(std::string_view(text.data()), "/64");
 }
 
-bool ArrivalRates::Take(const std::string& network, absl::Duration now) {
-  if (networks_.size() >= kMostNetworks && !networks_.contains(network)) networks_.clear();
-  const auto [it, is_new] = networks_.try_emplace(network);
+bool ArrivalRates::Take(const std::string& origin, absl::Duration now) {
+  if (by_origin_.size() >= kMostOrigins && !by_origin_.contains(origin)) by_origin_.clear();
+  const auto [it, is_new] = by_origin_.try_emplace(origin);
   Share& share = it->second;
   const double filled =
       is_new ? at_once_ : share.left + (absl::ToDoubleSeconds(now - share.filled) * per_second_);
@@ -35,9 +35,9 @@ bool ArrivalRates::Take(const std::string& network, absl::Duration now) {
   return true;
 }
 
-void ArrivalRates::GiveBack(const std::string& network) {
-  const auto share = networks_.find(network);
-  if (share != networks_.end()) share->second.left += 1;
+void ArrivalRates::GiveBack(const std::string& origin) {
+  const auto share = by_origin_.find(origin);
+  if (share != by_origin_.end()) share->second.left += 1;
 }
 
 }  // namespace profd::rpc

@@ -1,11 +1,12 @@
-// ArrivalRates: how many new connections a network of callers may make: so many at once, then so
-// many per second. A connection that turns out to be a caller's gives its share back.
+// ArrivalRates: how many new connections each of some origins, addresses or networks, may make: so
+// many at once, then so many per second. A connection that turns out to be a caller's gives its
+// share back.
 //
-// A network is an IPv4 address, or the /64 of an IPv6 address: a host may have each of the 2^64
-// addresses of its /64. All hosts of a link share fe80::/64, so link-local addresses count by
-// themselves.
+// The network of an IPv6 address is its /64: a host may have each of the 2^64 addresses of its /64.
+// All hosts of a link share fe80::/64, so a link-local address is a network of its own, and so is
+// an IPv4 address.
 //
-// The table has at most kMostNetworks. The next network empties it, which gives the others as many
+// The table has at most kMostOrigins. The next one empties it, which gives the others as many
 // connections at once as they had at first: to begin anew costs less than to look for old ones.
 //
 // Threads: none of its own; a value.
@@ -26,15 +27,15 @@ std::string NetworkOf(std::string_view address);
 
 class ArrivalRates {
  public:
-  static constexpr size_t kMostNetworks = 4096;
+  static constexpr size_t kMostOrigins = 4096;
 
   ArrivalRates(double per_second, double at_once) : per_second_(per_second), at_once_(at_once) {}
 
   // Takes the share of one new connection, at `now` on a monotonic clock. False: none is left.
-  bool Take(const std::string& network, absl::Duration now);
-  void GiveBack(const std::string& network);
+  bool Take(const std::string& origin, absl::Duration now);
+  void GiveBack(const std::string& origin);
 
-  size_t size() const { return networks_.size(); }
+  size_t size() const { return by_origin_.size(); }
 
  private:
   struct Share {
@@ -44,7 +45,7 @@ class ArrivalRates {
 
   const double per_second_;
   const double at_once_;
-  std::map<std::string, Share> networks_;
+  std::map<std::string, Share> by_origin_;
 };
 
 }  // namespace profd::rpc

@@ -20,8 +20,6 @@ constexpr std::array<KindLimit, 5> kLimits = {{{200, 400, "new connections"},
                                                {500, 1000, "resets of calls"},
                                                {500, 1000, "HTTP/2 control frames"},
                                                {5000, 24'000, "small DATA frames"}}};
-constexpr size_t kMaxBudgets = 4096;
-
 }  // namespace
 
 std::optional<std::string> CallerTraffic::Take(const std::string& caller,
@@ -37,8 +35,10 @@ std::optional<std::string> CallerTraffic::TakeAmounts(const std::string& caller,
                                                       const std::array<int64_t, kKinds>& amounts) {
   const absl::Duration now = clock_.Monotonic();
   absl::MutexLock lock(&mu_);
-  if (budgets_.size() >= kMaxBudgets && !budgets_.contains(caller)) ForgetTheQuiet(now);
-  const auto [it, is_new] = budgets_.try_emplace(caller);
+  const bool has_room =
+      budgets_.size() < kMaxBudgets || budgets_.contains(caller) || ForgetTheQuiet(now);
+  // Those for whom there is no room have one together.
+  const auto [it, is_new] = budgets_.try_emplace(has_room ? caller : std::string());
   Budget& budget = it->second;
   if (is_new) {
     for (size_t i = 0; i < kKinds; ++i) budget.tokens[i] = kLimits[i].burst;
@@ -61,10 +61,18 @@ std::optional<std::string> CallerTraffic::TakeAmounts(const std::string& caller,
   return exceeded;
 }
 
-void CallerTraffic::ForgetTheQuiet(absl::Duration now) {
+bool CallerTraffic::ForgetTheQuiet(absl::Duration now) {
+  if (now < next_look_) return false;
+  next_look_ = now + absl::Seconds(1);
   // After so long a quiet caller has a full budget.
   std::erase_if(budgets_,
                 [now](const auto& entry) { return now - entry.second.filled > absl::Seconds(10); });
+  return budgets_.size() < kMaxBudgets;
+}
+
+size_t CallerTraffic::budget_count() const {
+  const absl::MutexLock lock(&mu_);
+  return budgets_.size();
 }
 
 void CallerTraffic::NoteEnd(std::string_view connection, std::string_view why) {

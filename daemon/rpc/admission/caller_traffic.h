@@ -53,6 +53,7 @@ namespace profd::rpc {
 class CallerTraffic {
  public:
   static constexpr int64_t kMaxCallsBeforeSettings = 64;
+  static constexpr size_t kMaxBudgets = 4096;
 
   explicit CallerTraffic(Clock& clock = Clock::Real()) : clock_(clock) {}
 
@@ -63,6 +64,7 @@ class CallerTraffic {
 
   // A connection ends. `connection`: which, and whose, for people.
   void NoteEnd(std::string_view connection, std::string_view why);
+  size_t budget_count() const;
   int64_t ended_count() const { return ended_count_.load(std::memory_order_relaxed); }
 
  private:
@@ -74,12 +76,14 @@ class CallerTraffic {
 
   std::optional<std::string> TakeAmounts(const std::string& caller,
                                          const std::array<int64_t, kKinds>& amounts);
-  void ForgetTheQuiet(absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether there is room then. Looks once in a second.
+  bool ForgetTheQuiet(absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Clock& clock_;
   RateLimiter log_limiter_{absl::Seconds(1)};
   std::atomic<int64_t> ended_count_{0};
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
+  absl::Duration next_look_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Budget> budgets_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -21,6 +21,9 @@
 namespace profd::rpc {
 namespace {
 
+// New connections of an IPv6 /64, in those of an address.
+constexpr double kOfOneNetwork = 8;
+
 struct Address {
   sockaddr_storage storage{};
   socklen_t size = sizeof(sockaddr_storage);
@@ -158,6 +161,8 @@ TcpListener::TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits,
     : limits_(limits),
       relief_(std::make_shared<MemoryRelief>(std::move(memory))),
       arrivals_(limits.max_new_per_second, limits.max_new_at_once),
+      network_arrivals_(kOfOneNetwork * limits.max_new_per_second,
+                        kOfOneNetwork * limits.max_new_at_once),
       loop_(std::move(loop)) {}
 
 void TcpListener::Start(OnConnection on_connection, Watchdog* watchdog, OnClosed on_closed) {
@@ -183,7 +188,7 @@ void TcpListener::Admit(UniqueFd connection) {
   if (getpeername(connection.get(), peer.get(), &peer.size) != 0) return;  // Gone already.
   const Name name = NameOf(peer);
   const std::string network = NetworkOf(name.host);
-  if (!TakeArrival(network)) {
+  if (!TakeArrival(name.host, network)) {
     if (const auto n = rate_refusals_.Allow()) {
       LogWarning(StrCat(address(), ": more than ", static_cast<int64_t>(limits_.max_new_per_second),
                         " new connections per second without calls, refused ", name.host, " (", *n,
@@ -202,6 +207,7 @@ void TcpListener::Admit(UniqueFd connection) {
   const auto meter = std::make_shared<ReceivedMeter>(relief_, std::move(frames));
   if (!Enter({.fd = std::move(watched),
               .grpc_peer = GrpcPeer(name),
+              .address = name.host,
               .network = network,
               .grpc_fd = connection.get(),
               .meter = meter})) {
@@ -216,22 +222,23 @@ void TcpListener::Admit(UniqueFd connection) {
   on_connection_(std::move(connection));
 }
 
-bool TcpListener::TakeArrival(const std::string& network) {
+bool TcpListener::TakeArrival(const std::string& address, const std::string& network) {
   const absl::Duration now = limits_.clock->Monotonic();
   const absl::MutexLock lock(&mu_);
-  return arrivals_.Take(network, now);
+  return arrivals_.Take(address, now) &&
+         (network == address || network_arrivals_.Take(network, now));
 }
 
 bool TcpListener::Enter(Connection connection) {
   const absl::MutexLock lock(&mu_);
-  const auto of_network = count_by_network_.find(connection.network);
-  if (of_network != count_by_network_.end() &&
-      of_network->second >= limits_.max_connections_per_address &&
-      !CloseOldestIdle(connection.network)) {
+  const auto of_address = count_by_address_.find(connection.address);
+  if (of_address != count_by_address_.end() &&
+      of_address->second >= limits_.max_connections_per_address &&
+      !CloseOldestIdle(connection.address)) {
     return false;
   }
   if (std::ssize(connections_) >= limits_.max_connections && !CloseOldestIdle("")) return false;
-  ++count_by_network_[connection.network];
+  ++count_by_address_[connection.address];
   connection.number = ++last_number_;
   const int watched_fd = connection.fd.get();
   by_grpc_peer_[connection.grpc_peer] = watched_fd;
@@ -239,11 +246,11 @@ bool TcpListener::Enter(Connection connection) {
   return true;
 }
 
-bool TcpListener::CloseOldestIdle(std::string_view network) {
+bool TcpListener::CloseOldestIdle(std::string_view address) {
   auto oldest = connections_.end();
   for (auto it = connections_.begin(); it != connections_.end(); ++it) {
     const Connection& each = it->second;
-    if (!each.principal.empty() || (!network.empty() && each.network != network)) continue;
+    if (!each.principal.empty() || (!address.empty() && each.address != address)) continue;
     if (oldest == connections_.end() || each.number < oldest->second.number) oldest = it;
   }
   if (oldest == connections_.end()) return false;
@@ -295,8 +302,9 @@ absl::Status TcpListener::Claim(std::string_view grpc_peer, const std::string& p
                                                     quota::Resource::kRemoteConnections, 1));
   }
   if (connection.principal.empty()) {
-    CountDown(count_by_network_, connection.network);
-    arrivals_.GiveBack(connection.network);
+    CountDown(count_by_address_, connection.address);
+    arrivals_.GiveBack(connection.address);
+    if (connection.network != connection.address) network_arrivals_.GiveBack(connection.network);
   }
   connection.place = std::move(place);
   connection.principal = principal;
@@ -326,7 +334,7 @@ void TcpListener::ConnectionEnded(int watched_fd) {
 
 void TcpListener::Leave(std::map<int, Connection>::iterator it) {
   const Connection& connection = it->second;
-  if (connection.principal.empty()) CountDown(count_by_network_, connection.network);
+  if (connection.principal.empty()) CountDown(count_by_address_, connection.address);
   const auto named = by_grpc_peer_.find(connection.grpc_peer);
   if (named != by_grpc_peer_.end() && named->second == it->first) by_grpc_peer_.erase(named);
   loop_->Forget(it->first);

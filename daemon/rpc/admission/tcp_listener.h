@@ -9,7 +9,8 @@
 //
 // An address whose connections make no calls gets 200 new ones a second, after the first 400: the
 // others are closed before they cost a TLS handshake. A connection that makes a call gives its
-// share back. "By address" means by network throughout: of IPv6, a /64 (arrival_rates.h).
+// share back. The addresses of an IPv6 /64, which one host may have all, get eight times as many
+// together: in many clusters it is also the network of all nodes.
 //
 // Frames of HTTP/2 are counted here where they are not encrypted (caller_traffic.h), else by
 // tls_receive_hook.h.
@@ -105,7 +106,8 @@ class TcpListener {
   struct Connection {
     UniqueFd fd;            // A second descriptor, only to hear of its end: gRPC does not tell.
     std::string grpc_peer;  // Both sides' names for it.
-    std::string network;
+    std::string address;
+    std::string network;       // Of IPv6, the /64; else the address.
     std::string principal;     // Empty: not known yet.
     quota::Reservation place;  // Of the principal.
     int64_t number = 0;        // In the order of arrival.
@@ -116,11 +118,11 @@ class TcpListener {
   TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits, MemoryRelief::Options memory);
   void CloseLargestIfNeeded();
   void Admit(UniqueFd connection);
-  bool TakeArrival(const std::string& network);
+  bool TakeArrival(const std::string& address, const std::string& network);
   // False: at a limit, and no connection gives way.
   bool Enter(Connection connection);
-  // Closes the oldest connection without a call, of `network` unless empty. False: there is none.
-  bool CloseOldestIdle(std::string_view network) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Closes the oldest connection without a call, of `address` unless empty. False: there is none.
+  bool CloseOldestIdle(std::string_view address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave(std::map<int, Connection>::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ConnectionEnded(int watched_fd);
 
@@ -135,8 +137,9 @@ class TcpListener {
   std::map<int, Connection> connections_ ABSL_GUARDED_BY(mu_);  // By the watched descriptor.
   std::map<std::string, int, std::less<>> by_grpc_peer_ ABSL_GUARDED_BY(mu_);
   // Of those without a principal.
-  std::map<std::string, int64_t> count_by_network_ ABSL_GUARDED_BY(mu_);
-  ArrivalRates arrivals_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t> count_by_address_ ABSL_GUARDED_BY(mu_);
+  ArrivalRates arrivals_ ABSL_GUARDED_BY(mu_);          // By address.
+  ArrivalRates network_arrivals_ ABSL_GUARDED_BY(mu_);  // By network, where it is another.
   int64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
   const std::unique_ptr<AcceptLoop> loop_;  // Last: its thread uses the rest.
 };

@@ -1,11 +1,10 @@
-// Shows profd what gRPC receives by TLS: decrypted, and before gRPC sees it. What a caller with a
-// certificate sends is so held to the limits of caller_traffic.h, as on control.sock. gRPC 1.51 has
-// no interface for that, so this file's .cc defines SSL_read(), which gRPC calls for every read,
-// for the whole process. It calls OpenSSL's; only sessions that this process serves are looked at.
+// Shows profd what gRPC receives by TLS: decrypted, and before gRPC sees it. So the limits of
+// caller_traffic.h hold for callers with certificates as they do on control.sock. gRPC 1.51 has no
+// interface for that, so this file's .cc defines SSL_read(), which gRPC calls for every read, for
+// the whole process. It calls OpenSSL's; only sessions that this process serves are looked at.
 //
-//   recvmsg() ─► OpenSSL ─► SSL_read() here ─► CallerMeter: too much? gRPC gets an error, and
-//   closes
-//                                           └► gRPC
+//   recvmsg() ─► OpenSSL ─► SSL_read() here ─► CallerMeter ─► gRPC
+//                                                  └─► too much: gRPC gets an error, and closes
 //
 // The budget belongs to the names in a certificate (its subject and alternative names), whatever
 // its key and number, over all connections and ports of this process.
@@ -24,7 +23,8 @@ namespace profd::rpc {
 // Connections that ended because their callers sent too much.
 int64_t TlsConnectionsEnded();
 
-// Whether other libraries' calls of SSL_read() come here. False: this build of profd is wrong.
+// Whether SSL_read() is this one for other libraries. False: this build of profd is wrong. That
+// gRPC calls it, hostile_socket_test.RapidResetOverMutualTlsTest shows.
 bool TlsReceiveHookIsInPlace();
 
 }  // namespace profd::rpc

@@ -68,14 +68,15 @@ absl::Status RemoteServer::Open() {
   SetAges(builder);
   if (!options_.listen.empty()) {
     RETURN_IF_ERROR(CheckTlsPaths(options_.tls));
+    if (!TlsReceiveHookIsInPlace()) {
+      return absl::FailedPreconditionError(
+          "listen: this build of profd does not see what callers send by TLS, and could not hold "
+          "them "
+          "to limits; use one that was built from the released sources");
+    }
     ASSIGN_OR_RETURN(tls_files_, TlsFiles::Load(options_.tls, options_.tls_reload));
     ASSIGN_OR_RETURN(UniqueFd socket, ListenTcp(options_.listen, /*loopback_only=*/false));
     RETURN_IF_ERROR(OpenPort(std::move(socket), TlsCredentials(), nullptr, builder, tls_));
-    if (!TlsReceiveHookIsInPlace()) {
-      LogError(StrCat(tls_.listener->address(),
-                      ": callers are not held to limits of frames; use a profd that was built from "
-                      "the released sources"));
-    }
     LogInfo(StrCat("listening for remote callers on ", tls_.listener->address(), " (mutual TLS)"));
   }
   if (!options_.plaintext_listen.empty()) {

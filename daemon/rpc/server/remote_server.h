@@ -49,7 +49,8 @@ class RemoteServer {
   };
 
   // Serves from when it returns. INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED: what is wrong
-  // with a setting or a file, and the remedy; UNAVAILABLE: a port is taken.
+  // with a setting or a file, and the remedy; UNAVAILABLE: a port is taken; FAILED_PRECONDITION:
+  // this build of profd may not serve TLS (tls_receive_hook.h).
   static absl::StatusOr<std::unique_ptr<RemoteServer>> Start(RemoteOptions options, Parts parts);
   ~RemoteServer();  // Shutdown(0), if that has not happened.
 

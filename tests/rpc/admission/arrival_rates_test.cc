@@ -61,16 +61,16 @@ TEST(ArrivalRatesTest, WhatIsGivenBackCanBeTakenAgain) {
 TEST(ArrivalRatesTest, TheTableIsBoundedAndBeginsAnew) {
   ArrivalRates rates(/*per_second=*/0, /*at_once=*/1);
   size_t largest = 0;
-  for (size_t i = 0; i < 3 * ArrivalRates::kMostNetworks; ++i) {
+  for (size_t i = 0; i < 3 * ArrivalRates::kMostOrigins; ++i) {
     EXPECT_TRUE(rates.Take(StrCat("10.", i), kStart));
     largest = std::max(largest, rates.size());
-    if (i + 1 == ArrivalRates::kMostNetworks) {
+    if (i + 1 == ArrivalRates::kMostOrigins) {
       // Full, and still no more than its rate for each of them.
       EXPECT_FALSE(rates.Take("10.0", kStart));
       EXPECT_FALSE(rates.Take(StrCat("10.", i), kStart));
     }
   }
-  EXPECT_EQ(largest, ArrivalRates::kMostNetworks);
+  EXPECT_EQ(largest, ArrivalRates::kMostOrigins);
   // One of the first table.
   EXPECT_TRUE(rates.Take("10.0", kStart));
 }

@@ -89,9 +89,22 @@ TEST_F(CallerTrafficTest, EachKindHasItsLimit) {
 }
 
 TEST_F(CallerTrafficTest, QuietCallersAreForgottenAndBusyOnesAreNot) {
+  constexpr int kMost = CallerTraffic::kMaxBudgets;
+  for (int i = 1; i < kMost; ++i) traffic_.Take(StrCat(i), {.resets = 1});
+  clock_.Advance(absl::Seconds(11));
   EXPECT_EQ(traffic_.Take("busy", {.resets = 1000}), std::nullopt);
-  for (int i = 0; i < 4'400; ++i) traffic_.Take(StrCat(i), {.resets = 1});
+  traffic_.Take("one more", {.resets = 1});
+  EXPECT_EQ(traffic_.budget_count(), 2U);
   EXPECT_NE(traffic_.Take("busy", {.resets = 1}), std::nullopt);
+}
+
+TEST_F(CallerTrafficTest, CallersForWhomThereIsNoRoomShareABudget) {
+  constexpr int kMost = CallerTraffic::kMaxBudgets;
+  for (int i = 0; i < kMost; ++i) traffic_.Take(StrCat(i), {.resets = 1});
+  EXPECT_EQ(traffic_.Take("a", {.resets = 600}), std::nullopt);
+  EXPECT_NE(traffic_.Take("b", {.resets = 600}), std::nullopt);
+  EXPECT_EQ(traffic_.budget_count(), CallerTraffic::kMaxBudgets + 1);
+  EXPECT_EQ(traffic_.Take("0", {.resets = 600}), std::nullopt) << "it has its own";
 }
 
 // ---- connections, through recvmsg() as gRPC calls it ----

@@ -7,6 +7,7 @@
 #include <openssl/x509v3.h>
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -131,6 +132,7 @@ TEST(TlsReceiveHookTest, AFloodOfResetsEndsTheConnectionAndTakesTheBudgetOfTheNa
   const TlsSession first("bob", "bob.example");
   ASSERT_TRUE(TlsSession::Pass(first.client, first.server, Beginning()));
   const int passed = HundredsPassed(first);
+  const auto used_up = std::chrono::steady_clock::now();
   EXPECT_GE(passed, 10);   // 1,000 at once.
   EXPECT_LT(passed, 100);  // Those take 18 s.
   EXPECT_EQ(TlsConnectionsEnded(), ended_before + 1);
@@ -138,7 +140,9 @@ TEST(TlsReceiveHookTest, AFloodOfResetsEndsTheConnectionAndTakesTheBudgetOfTheNa
 
   const TlsSession same("bob", "bob.example");  // With another key.
   ASSERT_TRUE(TlsSession::Pass(same.client, same.server, Beginning()));
-  EXPECT_LT(HundredsPassed(same), passed);
+  const int more = HundredsPassed(same);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - used_up;
+  EXPECT_LE(more, 5 * seconds.count() + 1) << "500 a second";
 
   const TlsSession other("bob", "bob.other");
   ASSERT_TRUE(TlsSession::Pass(other.client, other.server, Beginning()));
