@@ -36,7 +36,7 @@ struct LiveCapture {
   std::unique_ptr<CaptureFileSink> sink;
   EndedBy cause = EndedBy::kNone;  // Why it is being ended; kNone: it is not.
   // PENDING until another capture of the same target has drained: a schedule's that is being ended
-  // for it, or, for a rank that begins with the others of its job, a schedule's window before.
+  // for it, or, for a rank that begins with the others of its job, the previous window.
   bool waits_for_target = false;
   bool drained = false;  // The target is free for the next one.
   bool armed = false;
@@ -48,8 +48,8 @@ struct LiveCapture {
   struct Common {
     CommonStart start;
     absl::Duration decide_at = absl::InfiniteDuration();  // Monotonic. Infinite: it was decided.
-    // Monotonic; when to look whether it is to be armed. Infinite: it was armed, or waits for the
-    // decision.
+    // Monotonic; when to look whether it is to be armed. Infinite: it was armed, or it is not
+    // decided yet (first_step).
     absl::Duration arm_at = absl::InfiniteDuration();
     int64_t first_step = -1;  // -1: not decided.
     int64_t lead = 0;         // Once decided: steps between another window and its own warm-up.

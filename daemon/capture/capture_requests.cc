@@ -92,7 +92,7 @@ absl::StatusOr<TargetInfo> CaptureManager::Actor::Admit(const Caller& caller, Ta
     const bool is_scheduled = !live->record.schedule_id.empty();
     // A user's request goes before a schedule's.
     if (schedule == nullptr && is_scheduled) continue;
-    // A rank that begins with the others of its job waits for the window before: its start is
+    // A rank that begins with the others of its job waits for the previous window: its start is
     // ahead.
     const bool may_wait = is_scheduled && schedule->common_start.has_value();
     if (may_wait && !live->waits_for_target) continue;

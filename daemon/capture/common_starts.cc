@@ -4,11 +4,11 @@
 //   created ─► armed ──────► decision ─► in its group ─► fired          steps are short
 //   created ───────────────► decision ─► in its group ─► armed ─► fired the step is far ahead
 //   created ─ waits ───────► decision ─► in its group ─► target free ─► armed ─► fired
-//                                             └──► TARGET_BUSY          the window before runs
+//                                             └──► TARGET_BUSY          the previous window runs
 //
-// All ranks that record the window before know its last step and that of their own start. So they
+// All ranks that record the previous window know its last step and that of their own start. So they
 // decide alike whether to wait or to leave the window out: they wait if at least the lead lies
-// between the two, which is what a rank without a window before has, too.
+// between the two.
 #include <algorithm>
 #include <utility>
 

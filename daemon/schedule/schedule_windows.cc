@@ -375,6 +375,10 @@ void ScheduleRunner::Actor::CloseRow(ScheduleWindow row, const CaptureRecord& re
   row.busy_ns = has_end ? absl::ToInt64Nanoseconds(record.end_time - row.time) : 0;
   if (record.start_unix_ns == 0) {
     const bool is_busy = record.error_reason == "TARGET_BUSY";
+    if (is_busy) {  // The target was not touched, so nothing is charged.
+      row.capture_id.clear();
+      row.busy_ns = 0;
+    }
     SetDetail(row, is_busy ? WindowOutcome::kBusy : WindowOutcome::kFailed,
               record.error_message.empty() ? ToString(record.ended_by)
                                            : std::string_view(record.error_message));

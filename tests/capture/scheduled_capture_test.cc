@@ -324,7 +324,7 @@ TEST_F(ScheduledCaptureTest, ATargetThatGoesBeforeItIsArmedEndsItsCapture) {
   EXPECT_EQ(GetOrDie(record.id).ended_by, EndedBy::kTargetExit);
 }
 
-// ---- ranks whose window before still runs ----
+// ---- ranks whose previous window still runs ----
 
 // A target at step 163, whose window of steps [179, 184) is armed and told.
 class NextWindowTest : public ScheduledCaptureTest {
@@ -393,7 +393,7 @@ TEST_F(NextWindowTest, ATargetThatIsNotFreeByTheStartStepIsNamedBusy) {
   const CaptureRecord next = CreateCommonOrDie(target_, absl::Seconds(1));
   Advance(absl::Seconds(1));
   EXPECT_EQ(GetOrDie(next.id).state, CaptureState::kPending);
-  targets_.RunSteps(target_, 20, 10'000'000);  // To step 195; the window before still drains.
+  targets_.RunSteps(target_, 20, 10'000'000);  // To step 195; the previous window still drains.
   Advance(absl::Seconds(1));
   EXPECT_EQ(GetOrDie(next.id).state, CaptureState::kFailed);
   EXPECT_EQ(GetOrDie(next.id).error_reason, "TARGET_BUSY");

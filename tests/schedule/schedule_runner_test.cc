@@ -274,7 +274,10 @@ TEST_F(ScheduleRunnerTest, ATimeShareHasNoRoomWhileACaptureRuns) {
 
 TEST_F(ScheduleRunnerTest, ACaptureWhoseTargetWasNotFreeInTimeIsBusy) {
   AddTarget(10);
-  CreateOrDie(EveryMinute());
+  ScheduleSpec spec = EveryMinute();
+  spec.budget.time_share = 0.001;
+  spec.budget.captures_per_hour = 1;
+  CreateOrDie(spec);
   NextMinute();
   EndLast([](CaptureRecord& record) {
     record.start_unix_ns = 0;
@@ -284,6 +287,9 @@ TEST_F(ScheduleRunnerTest, ACaptureWhoseTargetWasNotFreeInTimeIsBusy) {
   });
   EXPECT_EQ(LastWindow().outcome, WindowOutcome::kBusy);
   EXPECT_EQ(LastWindow().detail, "target 10 has a live capture");
+  // It cost nothing of the budgets.
+  NextMinute();
+  EXPECT_THAT(captures_.asked, SizeIs(2));
 }
 
 // ---- what a window costs ----

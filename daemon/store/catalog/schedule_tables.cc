@@ -266,11 +266,11 @@ absl::Status ScheduleTables::Trim(std::string_view schedule_id, absl::Time now) 
 absl::Status ScheduleTables::EndWindow(const ScheduleWindow& window) {
   StatementLease put = db_.Use(
       "UPDATE schedule_windows SET outcome = ?4, detail = ?5, ended = ?6, bytes = ?7, "
-      "busy_ns = ?8 WHERE schedule_id = ?1 AND time_unix_ns = ?2 AND pid = ?3");
+      "busy_ns = ?8, capture_id = ?9 WHERE schedule_id = ?1 AND time_unix_ns = ?2 AND pid = ?3");
   put->BindText(1, window.schedule_id).Bind(2, absl::ToUnixNanos(window.time)).Bind(3, window.pid);
   put->Bind(4, static_cast<int64_t>(window.outcome)).BindText(5, ToValidUtf8(window.detail));
   put->Bind(6, window.ended ? 1 : 0).Bind(7, window.bytes);
-  return put->Bind(8, window.busy_ns).Run();
+  return put->Bind(8, window.busy_ns).BindText(9, window.capture_id).Run();
 }
 
 absl::StatusOr<std::vector<ScheduleWindow>> ScheduleTables::ListWindows(
