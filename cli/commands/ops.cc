@@ -97,6 +97,7 @@ void AppendProfile(report::OpProfile part, const std::string& rank, report::OpPr
   all.has_memory |= part.has_memory;
   all.has_device |= part.has_device;
   all.is_simulated |= part.is_simulated;
+  all.overlaps_add_up |= part.overlaps_add_up;
   all.self_cpu_total_ns += part.self_cpu_total_ns;
   all.self_device_total_ns += part.self_device_total_ns;
   all.unattributed_device_ns += part.unattributed_device_ns;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 #include <string_view>
 #include <system_error>
 #include <tuple>
@@ -25,6 +26,17 @@ int64_t OwnerOf(const store::ReaderThread& lane) {
   uint32_t owner = 0;
   const auto [end, error] = std::from_chars(digits.begin(), digits.end(), owner);
   return error == std::errc() && end == digits.end() ? owner : 0;
+}
+
+// The ranges of each thread that is in a group; of others 0.
+absl::StatusOr<std::vector<size_t>> CountRanges(store::CaptureReader& reader,
+                                                std::span<const uint32_t> groups) {
+  std::vector<size_t> counts(groups.size());
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(kRangeStart, {}, [&](const RangeBatch& batch) {
+    if (groups[batch.thread] != kNoOverlaps) counts[batch.thread] += batch.size;
+    return absl::OkStatus();
+  }));
+  return counts;
 }
 
 bool IsPython(const RangeBatch& batch, size_t i) {
@@ -51,15 +63,33 @@ std::vector<uint32_t> OverlapGroups(std::span<const store::ReaderThread> threads
 }
 
 absl::StatusOr<OverlapSelfTimes> OverlapSelfTimes::Build(
-    store::CaptureReader& reader, std::span<const GpuAttribution::Call> calls) {
+    store::CaptureReader& reader, std::span<const GpuAttribution::Call> calls,
+    int64_t most_ranges) {
   OverlapSelfTimes times;
   times.groups_ = OverlapGroups(reader.threads());
   for (const uint32_t group : times.groups_) {
     if (group != kNoOverlaps) times.group_count_ = std::max(times.group_count_, group + 1);
   }
   if (times.empty()) return times;
+  ASSIGN_OR_RETURN(const std::vector<size_t> counts, CountRanges(reader, times.groups_));
+  std::vector<size_t> sizes(times.group_count_);
+  for (size_t thread = 0; thread < counts.size(); ++thread) {
+    if (times.Has(static_cast<uint32_t>(thread))) sizes[times.groups_[thread]] += counts[thread];
+  }
+  for (const GpuAttribution::Call& call : calls) {
+    if (times.Has(call.thread)) ++sizes[times.groups_[call.thread]];
+  }
+  if (std::accumulate(sizes.begin(), sizes.end(), size_t{0}) > static_cast<size_t>(most_ranges)) {
+    times.group_count_ = 0;
+    times.is_too_much_ = true;
+    return times;
+  }
   std::vector<std::vector<Piece>> pieces(times.group_count_);
+  for (size_t group = 0; group < pieces.size(); ++group) pieces[group].reserve(sizes[group]);
   times.of_ranges_.resize(times.groups_.size());
+  for (size_t thread = 0; thread < counts.size(); ++thread) {
+    times.of_ranges_[thread].reserve(counts[thread]);
+  }
   times.next_.resize(times.groups_.size());
   RETURN_IF_ERROR(reader.ForEach<RangeRow>(
       kRangeStart | kRangeDuration | kRangeCategory, {}, [&](const RangeBatch& batch) {
@@ -81,7 +111,10 @@ absl::StatusOr<OverlapSelfTimes> OverlapSelfTimes::Build(
     pieces[times.groups_[calls[i].thread]].push_back(
         {calls[i].start_ns, calls[i].end_ns, kCall, static_cast<uint32_t>(i)});
   }
-  for (std::vector<Piece>& of_group : pieces) times.Sweep(of_group);
+  for (std::vector<Piece>& of_group : pieces) {
+    times.Sweep(of_group);
+    of_group = {};
+  }
   return times;
 }
 
@@ -121,10 +154,14 @@ void OverlapSelfTimes::Next(const RangeBatch& batch, std::span<uint64_t> self) {
   for (size_t i = 0; i < batch.size; ++i) self[i] = all[next++];
 }
 
-absl::StatusOr<RowDepths> RowDepths::Build(store::CaptureReader& reader) {
+absl::StatusOr<RowDepths> RowDepths::Build(store::CaptureReader& reader, int64_t most_ranges) {
   RowDepths depths;
   std::vector<uint32_t> groups = OverlapGroups(reader.threads());
   if (std::ranges::all_of(groups, [](uint32_t group) { return group == kNoOverlaps; })) {
+    return depths;
+  }
+  ASSIGN_OR_RETURN(const std::vector<size_t> counts, CountRanges(reader, groups));
+  if (std::accumulate(counts.begin(), counts.end(), size_t{0}) > static_cast<size_t>(most_ranges)) {
     return depths;
   }
   struct Range {
@@ -133,6 +170,7 @@ absl::StatusOr<RowDepths> RowDepths::Build(store::CaptureReader& reader) {
     size_t index;
   };
   std::vector<std::vector<Range>> ranges(groups.size());
+  for (size_t thread = 0; thread < ranges.size(); ++thread) ranges[thread].reserve(counts[thread]);
   RETURN_IF_ERROR(
       reader.ForEach<RangeRow>(kRangeStart | kRangeDuration, {}, [&](const RangeBatch& batch) {
         if (groups[batch.thread] == kNoOverlaps) return absl::OkStatus();

@@ -11,7 +11,9 @@
 // open. For ranges that nest, that is the innermost one.
 //
 // Threads: one at a time.
-// Memory:  32 bytes per range and call of the threads that have lanes, in both classes.
+// Memory:  32 bytes per range and call of the threads that have lanes, for at most
+// kMostOverlapRanges
+//          of them. Beyond, rows are taken for themselves, as where there are no lanes.
 // Errors:  the reader's. A lane whose name does not give its thread is left to itself.
 #ifndef PROFD_DAEMON_REPORT_INDEX_OVERLAPS_H_
 #define PROFD_DAEMON_REPORT_INDEX_OVERLAPS_H_
@@ -28,6 +30,8 @@
 
 namespace profd::report {
 
+inline constexpr int64_t kMostOverlapRanges = 4'000'000;
+
 inline bool IsLane(const store::ReaderThread& thread) {
   return thread.os_thread >= int64_t{wire::kFirstLane};
 }
@@ -41,10 +45,12 @@ class OverlapSelfTimes {
  public:
   // Reads nothing if there are no lanes.
   static absl::StatusOr<OverlapSelfTimes> Build(store::CaptureReader& reader,
-                                                std::span<const GpuAttribution::Call> calls);
+                                                std::span<const GpuAttribution::Call> calls,
+                                                int64_t most_ranges = kMostOverlapRanges);
 
-  // No thread has lanes.
+  // No thread has lanes, or there is too much to share out.
   bool empty() const { return group_count_ == 0; }
+  bool is_too_much() const { return is_too_much_; }
   bool Has(uint32_t thread) const { return !empty() && groups_[thread] != kNoOverlaps; }
   // Self times of a batch of a thread that has lanes. Pass all batches, in the reader's order.
   void Next(const RangeBatch& batch, std::span<uint64_t> self);
@@ -62,6 +68,7 @@ class OverlapSelfTimes {
 
   void Sweep(std::vector<Piece>& pieces);
 
+  bool is_too_much_ = false;
   uint32_t group_count_ = 0;
   std::vector<uint32_t> groups_;
   std::vector<std::vector<uint64_t>> of_ranges_;  // By thread.
@@ -73,13 +80,14 @@ class OverlapSelfTimes {
 // and are on lanes.
 class RowDepths {
  public:
-  static absl::StatusOr<RowDepths> Build(store::CaptureReader& reader);
+  static absl::StatusOr<RowDepths> Build(store::CaptureReader& reader,
+                                         int64_t most_ranges = kMostOverlapRanges);
 
   // The depth of each range of the batch. Pass all batches, in the reader's order.
   std::span<const uint16_t> Next(const RangeBatch& batch);
 
  private:
-  std::vector<uint32_t> groups_;               // Empty: no thread has lanes.
+  std::vector<uint32_t> groups_;               // Empty: the recorded depths are taken.
   std::vector<std::vector<uint16_t>> depths_;  // By thread.
   std::vector<size_t> next_;                   // Likewise.
 };

@@ -359,6 +359,11 @@ const table::Description<OpProfile>& OpTotals() {
         .unit = Unit::kCount}},
       {&OpProfile::is_simulated,
        {.key = "is_simulated", .title = "Simulated", .doc = "Whether the GPU is simulated"}},
+      {&OpProfile::overlaps_add_up,
+       {.key = "overlaps_add_up",
+        .title = "Overlaps add up",
+        .doc = "Whether self times of ranges that overlap without nesting are added up, because "
+               "there are too many ranges to share out the time"}},
   };
   return totals;
 }
@@ -384,7 +389,10 @@ std::string OverlapsText(const OpProfile& profile) {
   if (rows.size() > kMostNames) StrAppend(&names, ", ...");
   return StrCat(FormatCountOf(call_count, "call overlaps", "calls overlap"),
                 " others of the same thread without nesting (", names,
-                "): each instant is self time of the range that began last");
+                profile.overlaps_add_up
+                    ? "): there are too many ranges to share out their time, so that self times "
+                      "add up to more than passed"
+                    : "): each instant is self time of the range that began last");
 }
 
 std::string DeviceTotalsText(const OpProfile& profile) {

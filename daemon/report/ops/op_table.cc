@@ -268,6 +268,7 @@ class OpSummary {
     return absl::OkStatus();
   }
 
+  bool overlaps_add_up() const { return overlaps_.is_too_much(); }
   // One row per name (and step, and inputs).
   std::vector<OpRow> TakeRows(std::vector<uint32_t>& row_kinds) {
     std::vector<OpRow> rows;
@@ -400,12 +401,11 @@ class OpSummary {
   }
 
   void AddBatch(const RangeBatch& batch) {
-    if (IsPython(batch)) return;
     if (self_.size() < batch.size) self_.resize(batch.size);
     const auto self = std::span(self_).first(batch.size);
-    if (overlaps_.Has(batch.thread)) {
-      overlaps_.Next(batch, self);
-    } else {
+    if (overlaps_.Has(batch.thread)) overlaps_.Next(batch, self);
+    if (IsPython(batch)) return;
+    if (!overlaps_.Has(batch.thread)) {
       SelfTimesOf(batch.thread).Compute(batch, self);
       if (gpu_.has_value()) ApiTimesOf(batch.thread).Subtract(batch, self);
     }
@@ -592,6 +592,7 @@ absl::StatusOr<OpSummaryTable> SummarizeOpsByKind(store::CaptureReader& recorded
   OpSummaryTable result;
   OpTable& table = result.table;
   table.rows = summary.TakeRows(result.kinds);
+  table.overlaps_add_up = summary.overlaps_add_up();
   table.row_count = static_cast<int64_t>(table.rows.size());
   table.has_memory = summary.has_memory();
   uint64_t self_total = 0;

@@ -83,6 +83,9 @@ struct OpTable {
   bool has_memory = false;        // The capture holds events of allocators.
   int64_t self_cpu_total_ns = 0;  // Over all rows, including those beyond `limit`.
   bool has_device = false;        // The capture holds GPU rows.
+  // Self times of ranges that overlap without nesting add up: there are too many ranges to share
+  // out the time (index/overlaps.h).
+  bool overlaps_add_up = false;
   // All GPU work, including that of no row; with `step`, only launches in that step.
   int64_t self_device_total_ns = 0;
   int64_t unattributed_device_ns = 0;  // Of that: orphans, and launches outside any range.

@@ -134,7 +134,8 @@ class OpProfiler {
                          .has_device = summary.table.has_device,
                          .self_device_total_ns = summary.table.self_device_total_ns,
                          .unattributed_device_ns = summary.table.unattributed_device_ns,
-                         .is_simulated = reader_.record().gpu.simulated};
+                         .is_simulated = reader_.record().gpu.simulated,
+                         .overlaps_add_up = summary.table.overlaps_add_up};
     profile.step_count = only_.has_value() ? 1 : static_cast<int64_t>(lookup_.steps().size());
     if (!sums_only_) {
       ASSIGN_OR_RETURN(profile.busy_device_ns, BusyDeviceTime());

@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "daemon/report/index/overlaps.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
 
@@ -165,6 +166,17 @@ TEST_F(OpTableOverlapTest, OfOneStepTheyAreTheSame) {
   const OpTable of_first = TableOf(reader_, {.step = 7});
   EXPECT_EQ(SumsOf(of_first),
             (TimeSums{{"step", {1, 30, 100}}, {"request", {2, 60, 110}}, {"load", {1, 100, 100}}}));
+}
+
+// Those of the four ranges of the thread and its lanes count, not of the other thread.
+TEST_F(OpTableOverlapTest, TooManyRangesAreNotSharedOut) {
+  for (const bool fits : {true, false}) {
+    const auto times = OverlapSelfTimes::Build(reader_, {}, fits ? 4 : 3);
+    ASSERT_THAT(times, IsOk());
+    EXPECT_EQ(times->Has(main_), fits);
+    EXPECT_EQ(times->is_too_much(), !fits);
+    EXPECT_EQ(times->empty(), !fits);
+  }
 }
 
 TEST_F(OpTableOverlapTest, ALaneOfAnUnknownThreadIsLeftToItself) {
