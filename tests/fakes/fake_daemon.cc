@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <numeric>
 
 namespace profd::testing {
@@ -211,13 +212,26 @@ void FakeCapture::WaitPhase(wire::Phase wanted) const {
   WaitUntil("phase", [&] { return phase() == wanted; });
 }
 
-void FakeCapture::RecycleFullChunks(bool keep) {
+std::map<std::pair<uint32_t, uint32_t>, uint32_t> FakeCapture::FullChunks() {
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> full;
   for (uint32_t i = 0; i < layout_.chunk_count; ++i) {
-    wire::ChunkControl& control = chunk_control(i);
-    if (control.state.load(std::memory_order_acquire) !=
+    if (chunk_control(i).state.load(std::memory_order_acquire) ==
         static_cast<uint32_t>(wire::ChunkState::kFull)) {
-      continue;
+      full[{chunk(i).thread_serial, chunk(i).sequence}] = i;
     }
+  }
+  return full;
+}
+
+void FakeCapture::RecycleFullChunks(bool keep) {
+  // In their order. A thread's chunk that became full during the first look may be missing in it,
+  // though its next one is there: whatever comes before that is full by the second look.
+  std::map<uint32_t, uint32_t> last_of_thread;
+  for (const auto& [number, i] : FullChunks()) last_of_thread[number.first] = number.second;
+  for (const auto& [number, i] : FullChunks()) {
+    const auto last = last_of_thread.find(number.first);
+    if (last == last_of_thread.end() || number.second > last->second) continue;
+    wire::ChunkControl& control = chunk_control(i);
     if (keep) ReadChunk(i, &recycled_);
     control.state.store(static_cast<uint32_t>(wire::ChunkState::kFree));
     uint64_t head = header_->free_head.load();

@@ -214,6 +214,8 @@ class FakeCapture {
 
  private:
   struct Thread;
+  // Chunks that are full, in the order of each thread's: {thread, number} -> index.
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> FullChunks();
   std::string NameOf(uint32_t id) const;
   void ReadChunk(uint32_t index, CaptureContents* into) const;
   template <typename Event>

@@ -204,6 +204,16 @@ class AsyncioStepsTest(ProgramTest):
             assert marked(asyncio.run, mark(4)) == 4
         """)
 
+    def test_a_task_that_waits_for_the_one_that_trains_hands_over(self):
+        self.run_marks("""
+            async def main():
+                profd.step()  # A warm-up.
+                await asyncio.create_task(mark(50))
+                profd.step()
+            # The 20th mark of the other takes over; the last one is of the task before.
+            assert marked(asyncio.run, main()) == 1 + 31 + 1
+        """)
+
     def test_callbacks_of_the_loop_have_none_meanwhile(self):
         self.run_marks("""
             async def main():

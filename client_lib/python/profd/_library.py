@@ -275,8 +275,18 @@ def _install_torch_hook() -> None:
     sys.modules[name].install()
 
 
-# By thread: the asyncio task whose marks are steps, as a weak reference.
-_step_tasks: Dict[int, Any] = {}
+class _StepTask(NamedTuple):
+    """The asyncio task of a thread whose marks are steps."""
+
+    task: Any  # A weak reference.
+    other: Any = None  # Likewise: the last other task that marked.
+    other_marks: int = 0  # Its marks in a row.
+
+
+# So many marks of another task in a row, and its marks are the steps: the one before marked a warm-up,
+# and waits for it.
+_MARKS_OF_ANOTHER_TASK = 20
+_step_tasks: Dict[int, _StepTask] = {}  # By thread.
 
 
 def _is_other_task(asyncio: Any) -> bool:
@@ -289,12 +299,18 @@ def _is_other_task(asyncio: Any) -> bool:
         task = asyncio.current_task(loop)  # None in callbacks of the loop.
         thread = threading.get_ident()
         known = _step_tasks.get(thread)
-        step_task = None if known is None else known()
+        step_task = None if known is None else known.task()
         if step_task is not None and step_task is not task:
             if not step_task.done() and step_task.get_loop() is loop:
-                return True
-        if task is not None and task is not step_task:
-            _step_tasks[thread] = weakref.ref(task)
+                if task is None:
+                    return True
+                is_same = known.other is not None and known.other() is task
+                marks = known.other_marks + 1 if is_same else 1
+                if marks < _MARKS_OF_ANOTHER_TASK:
+                    _step_tasks[thread] = _StepTask(known.task, weakref.ref(task), marks)
+                    return True
+        if task is not None and (task is not step_task or known.other_marks > 0):
+            _step_tasks[thread] = _StepTask(weakref.ref(task))
     except Exception as error:  # Of an event loop with tasks of its own.
         log("debug", "asyncio tasks are not told apart: %r" % error)
     return False
@@ -307,8 +323,8 @@ def step() -> None:
     calls it (marks on others are counted and move nothing). Steps count from 0 at the
     first call; captures start and end exactly at marks.
 
-    Among asyncio tasks, the first that calls it drives training until it has ended: marks of the
-    others are counted and move nothing, too.
+    Among asyncio tasks, the first that calls it drives training until it has ended, or until another
+    has called it 20 times in a row: marks of the others are counted and move nothing, too.
     """
     if lib is not None:
         asyncio = sys.modules.get("asyncio")
