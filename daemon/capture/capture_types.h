@@ -397,8 +397,9 @@ struct CpuRecord {
   int64_t ran_ns = 0;  // Summed over all threads, as is:
   int64_t waited_ns = 0;
   std::vector<ThreadCpuRecord> threads;  // The kMostCpuThreads that ran or waited longest.
-  // The main threads of the target's children that were there from the begin of a window to its end
-  // and ran or waited, such as workers of a DataLoader: how many, and their sums.
+  // The main threads of the target's children that were there from the begin of a window to its
+  // end, such as workers of a DataLoader: how many ran or waited for 1 % of the time or more, and
+  // their sums.
   int64_t child_count = 0;
   int64_t children_ran_ns = 0;
   int64_t children_waited_ns = 0;

@@ -98,7 +98,7 @@ CpuRecord CpuWatch::Take() const {
     record.waited_ns += times.waited_ns;
   }
   for (const auto& [child, times] : children_) {
-    if (times.ran_ns + times.waited_ns == 0) continue;  // It slept.
+    if (times.ran_ns + times.waited_ns < watched_ns_ / 100) continue;  // It slept.
     ++record.child_count;
     record.children_ran_ns += times.ran_ns;
     record.children_waited_ns += times.waited_ns;
@@ -156,8 +156,7 @@ CpuWatch::ByNumber CpuWatch::ReadThreads() const {
 
 CpuWatch::ByNumber CpuWatch::ReadChildren() const {
   ByNumber times;
-  // 4 KiB hold 500 and more; a number that is cut off is of no process, or of none that is in both
-  // readings.
+  // The first kMostChildren numbers take less than the 4 KiB that are read.
   const std::string text = ReadShortFile(StrCat("/proc/", pid_, "/task/", pid_, "/children"));
   std::string_view rest = text;
   while (times.size() < kMostChildren) {

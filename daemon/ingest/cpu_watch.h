@@ -5,7 +5,8 @@
 // Source:  /proc/PID/task/TID/schedstat: time on a CPU and in its queue, ns. See
 //          Documentation/scheduler/sched-stats.rst of Linux. Anybody may read it; kernels without
 //          CONFIG_SCHED_INFO, and /proc mounted with hidepid, have none. /proc/PID/statm: pages.
-//          /proc/PID/task/PID/children: those that the main thread started, and no grandchildren.
+//          /proc/PID/task/PID/children (CONFIG_PROC_CHILDREN): children that the main thread
+//          started, and no grandchildren.
 // Cost:    two reads of all threads per window, at most kMostThreads, and of kMostChildren
 // children;
 //          nothing in the target.

@@ -260,7 +260,8 @@ struct Facts {
   int64_t CpuWaitPerStep() const {
     return PerStep(static_cast<int64_t>(cpu.Share() * static_cast<double>(scope.total_ns)));
   }
-  // How much longer workers that take turns need for a step's batch, because they wait for a CPU.
+  // By how much a step can be late because its batch is: workers that take turns, each with every
+  // child_count-th batch, wait for a CPU.
   int64_t WorkerWaitPerStep() const;
   const GpuDevice* device() const;
 };

@@ -117,16 +117,27 @@ void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, 
              facts.cpu.watched_ns < kShortestCpuWatchNs ? "" : " (CPU_CONTENTION)");
 }
 
+namespace {
+
+// Whether the loader has workers: of one without, waiting for data is making it.
+bool HasWorkers(const Facts& facts) {
+  return std::ranges::none_of(facts.gaps.loader_waits, [](const Evidence& wait) {
+    return wait.name.find("_SingleProcessDataLoaderIter") != std::string::npos;
+  });
+}
+
 // Lowers the confidence if the wait of a loader's workers for a CPU can explain `ns_per_step`.
-static void DoubtIfWorkersWithoutCpu(const Facts& facts, int64_t ns_per_step, Finding& finding) {
+void DoubtIfWorkersWithoutCpu(const Facts& facts, int64_t ns_per_step, Finding& finding) {
   const int64_t waited_ns = facts.WorkerWaitPerStep();
-  if (facts.time.data_loader.count == 0 || waited_ns == 0) return;
+  if (facts.time.data_loader.count == 0 || waited_ns == 0 || !HasWorkers(facts)) return;
   if (static_cast<double>(waited_ns) < kExplainingShare * static_cast<double>(ns_per_step)) return;
   finding.confidence = Confidence::kLow;
-  finding.confidence_reason = StrCat("child processes of the program (", facts.cpu.child_count,
-                                     ") wait for a CPU, so that a batch takes up to ",
-                                     TimeText(waited_ns), " longer, which can explain it");
+  finding.confidence_reason =
+      StrCat("child processes of the program (", facts.cpu.child_count,
+             ") wait for a CPU, which can delay each step by up to ", TimeText(waited_ns));
 }
+
+}  // namespace
 
 RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
   if (facts.time.data_loader.count == 0) {

@@ -81,21 +81,36 @@ TEST_F(CpuRulesTest, TheLoaderIsNotBlamedForWorkersWithoutACpu) {
   EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kLow);
 }
 
-TEST_F(CpuRulesTest, TheLoaderIsNotBlamedForChildrenWithoutACpu) {
-  StepsWith(kStepNs);
-  for (int step = 0; step < 10; ++step) {
-    reader_.Range(main_, kLoader, step * kStepNs, step * kStepNs + 2 * kMs);
+class WorkersTest : public CpuRulesTest {
+ protected:
+  // Each step waits for 2 ms of 10; two children waited for so much of 200 ms.
+  Finding InputBoundWith(std::string_view loader, int64_t children_waited_ns) {
+    StepsWith(kStepNs);
+    for (int step = 0; step < 10; ++step) {
+      reader_.Range(main_, loader, step * kStepNs, step * kStepNs + 2 * kMs);
+    }
+    WaitedFor(0);
+    reader_.mutable_record().cpu.child_count = 2;
+    reader_.mutable_record().cpu.children_waited_ns = children_waited_ns;
+    return Find("INPUT_BOUND");
   }
-  WaitedFor(0);
-  CpuRecord& cpu = reader_.mutable_record().cpu;
-  cpu.child_count = 2;
-  // Two take turns, so a batch is late by half of what both wait for.
-  cpu.children_waited_ns = 60 * kMs;  // Of 200 ms: 3 ms of each step.
-  EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kHigh);
-  cpu.children_waited_ns = 80 * kMs;
-  EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kLow);
-  EXPECT_THAT(Find("INPUT_BOUND").confidence_reason,
-              HasSubstr("child processes of the program (2)"));
+  static constexpr std::string_view kWithWorkers =
+      "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+};
+
+// Two take turns, so a batch is late by half of what both wait for.
+TEST_F(WorkersTest, TheLoaderIsNotBlamedForWorkersWithoutACpu) {
+  const Finding finding = InputBoundWith(kWithWorkers, 80 * kMs);
+  EXPECT_EQ(finding.confidence, Confidence::kLow);
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("child processes of the program (2)"));
+}
+
+TEST_F(WorkersTest, TheLoaderIsBlamedForMoreThanWorkersWait) {
+  EXPECT_EQ(InputBoundWith(kWithWorkers, 60 * kMs).confidence, Confidence::kHigh);
+}
+
+TEST_F(WorkersTest, OtherChildrenExcuseNoLoaderWithoutWorkers) {
+  EXPECT_EQ(InputBoundWith(kLoader, 80 * kMs).confidence, Confidence::kHigh);
 }
 
 TEST_F(CpuRulesTest, TheLoaderIsBlamedForMoreThanTheWait) {

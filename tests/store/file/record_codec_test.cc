@@ -222,7 +222,7 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full["graded"], empty["graded"]);
   expect_all_differ(full["cpu"], empty["cpu"]);
   EXPECT_THAT(full, SizeIs(45));
-  EXPECT_THAT(full["cpu"], SizeIs(7));
+  EXPECT_THAT(full["cpu"], SizeIs(10));
   EXPECT_THAT(full["cpu"]["threads"][0], SizeIs(3));
   EXPECT_THAT(full["slowdown"], SizeIs(13));
   EXPECT_THAT(full["graded"]["checks"][0], SizeIs(7));
