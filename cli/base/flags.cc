@@ -181,12 +181,17 @@ absl::StatusOr<ParsedFlags> ParseFlags(std::span<const Flag> table,
   return parsed;
 }
 
-std::string HelpWithActions(const Flag& flag) {
+std::string JoinedActions(const Flag& flag) {
   std::string text;
   for (const std::string_view action : flag.actions) {
     StrAppend(&text, text.empty() ? "" : ", ", action);
   }
-  return StrCat(text, text.empty() ? "" : ": ", flag.help);
+  return text;
+}
+
+std::string HelpWithActions(const Flag& flag) {
+  if (flag.actions.empty()) return std::string(flag.help);
+  return StrCat(JoinedActions(flag), ": ", flag.help);
 }
 
 std::optional<std::string> ParsedFlags::Get(std::string_view flag) const {

@@ -60,6 +60,7 @@ struct Flag {
   bool value_is_optional = false;
 };
 
+std::string JoinedActions(const Flag& flag);  // "apply, diff"
 // Its help with its actions before it: "apply, diff: JSON file that declares schedules".
 std::string HelpWithActions(const Flag& flag);
 

@@ -18,11 +18,11 @@
 
 namespace profd::cli {
 
-// Of one list. No catalog that a daemon keeps reaches these.
+// Of one list. No catalog that a daemon keeps has so much; a page of summaries may take minutes.
 struct PageLimits {
   int64_t pages = 100'000;
   int64_t bytes = int64_t{1} << 30;
-  absl::Duration time = absl::Minutes(10);
+  absl::Duration time = absl::Hours(1);
 };
 
 class PageWalk {

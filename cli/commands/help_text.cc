@@ -99,11 +99,7 @@ std::string FlagsHelp(const Command& command, HelpDetail detail, std::string_vie
     if (detail == HelpDetail::kAllFlags && action.empty()) {
       shown.push_back(all[i]);
     } else if (!IsOf(all[i], action)) {
-      Flag bare;
-      bare.name = all[i].name;
-      const std::string with_actions = HelpWithActions({.actions = all[i].actions});
-      of_actions[StrCat("Flags of ", with_actions.substr(0, with_actions.size() - 2))].push_back(
-          bare);
+      of_actions[StrCat("Flags of ", JoinedActions(all[i]))].push_back(all[i]);
     } else if (detail == HelpDetail::kOwnFlags && all[i].is_rare) {
       rare.push_back(all[i]);
     } else if (detail == HelpDetail::kOwnFlags && i >= own_count) {
@@ -120,7 +116,7 @@ std::string FlagsHelp(const Command& command, HelpDetail detail, std::string_vie
   if (action.empty() && !of_actions.empty()) {
     StrAppend(&text, "\n");
     for (const auto& [title, flags] : of_actions) StrAppend(&text, LineOfNames(title, flags));
-    StrAppend(&text, "`profctl ", command.name, " ACTION --help` explains them.\n");
+    StrAppend(&text, "`profctl ", command.name, " ACTION --help` explains those of an action.\n");
   }
   return text;
 }

@@ -122,20 +122,24 @@ absl::Status CheckArgumentCount(const Command& command, size_t count) {
 absl::Status CheckActions(const Command& command, const ParsedFlags& flags) {
   if (flags.arguments().empty()) return absl::OkStatus();
   const std::string& action = flags.arguments().front();
+  if (std::ranges::find(command.choices, action) == command.choices.end()) return absl::OkStatus();
   for (const Flag& flag : command.flags) {
     if (flag.actions.empty() || !flags.Has(flag.name)) continue;
     if (std::ranges::find(flag.actions, action) != flag.actions.end()) continue;
-    return UsageError(StrCat("--", flag.name, " is not a flag of `profctl ", command.name, " ",
-                             ForDisplay(action, 40), "`"));
+    return UsageError(StrCat("--", flag.name, " is a flag of `profctl ", command.name, " ",
+                             JoinedActions(flag), "`, not of `", action, "`"));
   }
   return absl::OkStatus();
 }
 
-// The first word that is an action with flags of its own; empty: there is none.
+// The action of the command line, if it has flags of its own; else empty. Something else may be
+// wrong with the line.
 std::string ActionOf(const Command& command, std::span<const std::string> words) {
-  const auto action = std::ranges::find_if(
-      words, [&command](const std::string& word) { return HasAction(command, word); });
-  return action == words.end() ? std::string() : *action;
+  if (words.empty()) return "";
+  const absl::StatusOr<ParsedFlags> flags = ParseFlags(AllFlags(command), words);
+  const bool is_parsed = flags.ok() && !flags->arguments().empty();
+  const std::string& action = is_parsed ? flags->arguments().front() : words.front();
+  return HasAction(command, action) ? action : std::string();
 }
 
 int PrintHelp(const CommandLine& line, HelpDetail detail) {

@@ -544,7 +544,7 @@ std::vector<Flag> TraceFlags() {
       {.name = "duration",
        .letter = 'd',
        .value_name = "TIME",
-       .help = "Capture a span of time instead (500ms, 10s, 2m; at most 1h)"},
+       .help = "A span of time instead (500ms, 10s, 2m; at most 1h)"},
       {.name = "warmup",
        .value_name = "N",
        .help = "Number of steps to record and discard before each window (default: 1)"},
@@ -563,7 +563,8 @@ std::vector<Flag> TraceFlags() {
        .value_name = "NAME",
        .help = "For programs that mark no steps: a step begins whenever the range NAME begins, on "
                "the first thread that begins it. An NVTX range in a domain is DOMAIN:NAME. Steps "
-               "count from 0 in this capture"},
+               "count from 0 in this capture",
+       .is_rare = true},
       {.name = "step-source",
        .value_name = "SOURCE",
        .help = "Count these as steps in this capture, whatever `profctl ps` says that the process "
@@ -677,12 +678,8 @@ Command TraceCommand() {
       .flags = TraceFlags(),
       .examples = {{"profctl trace --pid 41213 --steps 5", "Five whole steps of one process"},
                    {"profctl trace --steps 5 -o five.json.gz", "The only target, and a trace file"},
-                   {"profctl trace --all --steps 3 --start-step 1200",
-                    "The same three steps of all my processes"},
                    {"profctl trace --nodes gpu[001-128] --job 88123",
                     "Five steps of every rank of a job, the same ones everywhere"},
-                   {"profctl trace --pid 41213 --duration 2s --label why=slow",
-                    "Two seconds, labelled"},
                    {"profctl trace --pid 41213 --with memory -o five.json.gz",
                     "PyTorch's operators with their shapes, and its memory"},
                    {"profctl trace --pid 41213 --steps 3 --step-marker ProfilerStep",
