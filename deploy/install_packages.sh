@@ -6,7 +6,7 @@
 #   build        to build profd, profctl, the client library and the demo
 #   quickstart   to run deploy/quickstart.sh
 #   test         to run tests/run.sh
-#   lint         clang, clang-format and clang-tidy, for .ci/run and preset asan
+#   lint         clang with its sanitizers, clang-format, and clang-tidy: for .ci/run and preset asan
 #   torch        to download a current PyTorch for tests/torch
 #   other        what tests/run.sh --all makes use of; a package that cannot be had is left out
 #
@@ -22,7 +22,7 @@ packages_of() {
       nlohmann-json3-dev prometheus-cpp-dev libmicrohttpd-dev libcurl4-openssl-dev libexpat1-dev libjs-chart.js ;;
     quickstart) echo python3 ;;
     test) echo git libgtest-dev libgmock-dev libbenchmark-dev openssl python3 python3-numpy python3-yaml ;;
-    lint) echo git clang clang-format clang-tidy ;;
+    lint) echo git clang clang-format clang-tidy libclang-rt-dev ;;
     torch) echo python3-venv python3-pip ;;
     other) echo shellcheck man-db mandoc zsh fish python3-torch python3-pandas python3-grpcio \
       python3-protobuf python3-venv python3-setuptools python3-wheel prometheus \
