@@ -136,12 +136,12 @@ TEST_F(ExporterTest, WhoIsLetInIsToldWhereItIsKnown) {
   exporter_->counters().WindowEnded("missed");
   exporter_->counters().WindowEnded("missed");
   const std::string page = Page("/metrics");
-  for (const char* line : {"profd_captures_allowed 1\n", "profd_policy_current 0\n",
-                           "profd_certificate_not_after_seconds 1800000000\n",
-                           "profd_remote_connections_closed_total 2\n",
-                           "profd_callers_cut_off_total 3\n",
-                           "profd_schedule_windows_total{outcome=\"captured\"} 1\n",
-                           "profd_schedule_windows_total{outcome=\"missed\"} 2\n"}) {
+  for (const char* line :
+       {"profd_captures_allowed 1\n", "profd_policy_current 0\n",
+        "profd_certificate_not_after_seconds 1800000000\n",
+        "profd_remote_connections_closed_total 2\n", "profd_callers_cut_off_total 3\n",
+        "profd_schedule_windows_total{outcome=\"captured\"} 1\n",
+        "profd_schedule_windows_total{outcome=\"missed\"} 2\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
 }

@@ -153,16 +153,17 @@ std::string LocalAddressOf(int listener_fd) {
 absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Create(UniqueFd listener, Limits limits,
                                                                  MemoryRelief::Options memory) {
   ASSIGN_OR_RETURN(auto loop, AcceptLoop::Create(std::move(listener)));
-  return std::unique_ptr<TcpListener>(new TcpListener(std::move(loop), limits, std::move(memory)));
+  return std::unique_ptr<TcpListener>(
+      new TcpListener(std::move(loop), std::move(limits), std::move(memory)));
 }
 
 TcpListener::TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits,
                          MemoryRelief::Options memory)
-    : limits_(limits),
+    : limits_(std::move(limits)),
       relief_(std::make_shared<MemoryRelief>(std::move(memory))),
-      arrivals_(limits.max_new_per_second, limits.max_new_at_once),
-      network_arrivals_(kOfOneNetwork * limits.max_new_per_second,
-                        kOfOneNetwork * limits.max_new_at_once),
+      arrivals_(limits_.max_new_per_second, limits_.max_new_at_once),
+      network_arrivals_(kOfOneNetwork * limits_.max_new_per_second,
+                        kOfOneNetwork * limits_.max_new_at_once),
       loop_(std::move(loop)) {}
 
 void TcpListener::Start(OnConnection on_connection, Watchdog* watchdog, OnClosed on_closed) {
