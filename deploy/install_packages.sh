@@ -6,7 +6,7 @@
 #   build        to build profd, profctl, the client library and the demo
 #   quickstart   to run deploy/quickstart.sh
 #   test         to run tests/run.sh
-#   lint         clang with its sanitizers, clang-format, and clang-tidy: for .ci/run and preset asan
+#   lint         clang with its sanitizers, clang-format, and clang-tidy: for .ci/run and preset fuzz
 #   torch        to download a current PyTorch for tests/torch
 #   other        what tests/run.sh --all makes use of; a package that cannot be had is left out
 #

@@ -6,13 +6,12 @@
 #
 #   format, style, tidy   the whole tree
 #   release               tests/run.sh --all, with a current PyTorch
-#   asan, tsan            all tests, built by clang with ASan and UBSan; those of folders with threads
-#                         with TSan
+#   asan, tsan            all tests with ASan and UBSan; those of folders with threads with TSan
 #   campaign, truth       the long forms of tests/e2e/target_campaign and tests/truth
 #   stops, sessions       500 stops of a busy profd; 200 hostile sessions with a PyTorch job
 #   coordinators          profctl killed at 20 moments while it prepares a group of processes
 #   aarch64               the client library below qemu-user, with every version of the simulated CUPTI
-#   fuzz                  each fuzzer
+#   fuzz                  the clang build with its thread-safety analysis, then each fuzzer
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 exec </dev/null
@@ -40,10 +39,11 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 
-run_fuzzers() {
-  cmake --preset asan && cmake --build build/asan -j "$(deploy/build_jobs.sh)" --target profd_fuzzers &&
-    PROFD_FUZZ_SECONDS=$fuzz_seconds tests/other/fuzz_test.sh
+build_with_clang() {
+  cmake --preset fuzz && cmake --build build/fuzz -j "$(deploy/build_jobs.sh)" \
+    --target profd profctl profd_client profd_fuzzers
 }
+run_fuzzers() { PROFD_FUZZ_SECONDS=$fuzz_seconds tests/other/fuzz_test.sh; }
 empty_tree=$(git hash-object -t tree /dev/null)
 export PROFD_BUILD_DIR=$PWD/build/release PROFD_SOURCE_DIR=$PWD
 
@@ -68,6 +68,7 @@ phase sessions env PROFD_LONG_HOSTILE_SESSIONS=200 \
   tests/torch/with_torch.sh current python3 tests/torch/hostile_test.py
 phase stacks env PROFD_LONG_STACKS=1000 python3 tests/client_lib/python_stack/stacks_test.py
 phase truth python3 tests/truth/run.py
+phase clang build_with_clang
 phase fuzz run_fuzzers
 retry_failed_tests
 

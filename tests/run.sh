@@ -81,9 +81,7 @@ main() {
     shift
   done
 
-  local -a packages=(build test)
-  [[ $preset != asan ]] || packages+=(lint)  # For clang.
-  [[ $install -eq 0 ]] || deploy/install_packages.sh "${packages[@]}"
+  [[ $install -eq 0 ]] || deploy/install_packages.sh build test
   local test_jobs=$jobs
   [[ -n $jobs ]] || jobs=$(deploy/build_jobs.sh)
   # A test that computes counts as two: tests/CMakeLists.txt.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Each fuzzer of tests/fuzz survives a bounded number of inputs, built by clang with libFuzzer.
-# Skips if none is built, since building them takes minutes.
+# Skips if there is no fuzz tree, since building one takes minutes.
 #
 # PROFD_FUZZ_SECONDS=S   instead of 5,000 inputs or 15 s: S seconds for each fuzzer
 set -euo pipefail
@@ -8,11 +8,10 @@ set -euo pipefail
 [[ -e tests/fuzz/CMakeLists.txt ]] || skip "there are no fuzzers in the tree"
 need clang clang++
 
-readonly build=build/asan
+readonly build=build/fuzz
 bounds=(-runs=5000 -max_total_time=15)
 [[ -z ${PROFD_FUZZ_SECONDS:-} ]] || bounds=("-max_total_time=$PROFD_FUZZ_SECONDS")
-compgen -G "$build/tests/bin/*_fuzzer" >/dev/null ||
-  skip "no fuzzer is built: cmake --preset asan && cmake --build $build --target profd_fuzzers"
+[[ -e $build/build.ninja ]] || skip "nothing is built with libFuzzer: cmake --preset fuzz && cmake --build $build"
 mapfile -t fuzzers < <(ninja -C "$build" -t targets all |
   sed -nE 's/^([A-Za-z0-9_]+_fuzzer): phony$/\1/p' | grep -v '^cmake_' | sort -u)
 [[ ${#fuzzers[@]} -gt 0 ]] || { echo "no target is named *_fuzzer"; exit 1; }
