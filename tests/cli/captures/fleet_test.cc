@@ -335,8 +335,8 @@ TEST_F(FleetTest, WhatMustRunTogetherIsNotAskedBeyondTheLimitOfOpenFiles) {
   }
   const RunResult result = RunProfctl({"--nodes", nodes, "trace", "--job", "88123", "--steps", "5"},
                                       {}, {"/bin/sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"});
-  // Of 100 files 36 are for connections, two for each.
-  EXPECT_THAT(result.err, HasSubstr("42 nodes"));
+  // Of 100 files about 36 are for connections, two for each: what else is open differs.
+  EXPECT_THAT(result.err, testing::ContainsRegex("4[0-4] nodes, n"));
   EXPECT_THAT(result.err, HasSubstr("the limit of open files is too low to ask so many nodes"));
 }
 
