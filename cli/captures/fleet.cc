@@ -35,8 +35,8 @@ constexpr size_t kMostKept = 1024;
 // its socket, and those that look up the name. An open connection uses one file.
 constexpr size_t kOtherFiles = 64;
 constexpr size_t kFilesToConnect = 4;
-// Of each of many connections that are made at once. Measured with 100: 100 files for localhost and
-// for unix sockets, 142 while a name server was asked for their names.
+// Of each of many connections that are made at once. Measured with 100: 100 files for localhost,
+// 142 while a name server was asked for their names.
 constexpr size_t kFilesTogether = 2;
 
 // A thread with a small stack; joined when destroyed.

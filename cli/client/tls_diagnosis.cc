@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "cli/base/errors.h"
+#include "daemon/base/freed_by.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -32,16 +33,9 @@ constexpr std::string_view kHttp2Preface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0
                                          33);
 constexpr std::string_view kHttp2Protocol("\x02h2", 3);
 
-template <auto Free>
-struct Freed {
-  template <typename T>
-  void operator()(T* value) const {
-    Free(value);
-  }
-};
-using SslContext = std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>>;
-using SslSession = std::unique_ptr<SSL, Freed<SSL_free>>;
-using X509Certificate = std::unique_ptr<X509, Freed<X509_free>>;
+using SslContext = std::unique_ptr<SSL_CTX, FreedBy<SSL_CTX_free>>;
+using SslSession = std::unique_ptr<SSL, FreedBy<SSL_free>>;
+using X509Certificate = std::unique_ptr<X509, FreedBy<X509_free>>;
 
 absl::Status NoDaemon(const Endpoint& endpoint, std::string_view why) {
   return WithReason(
@@ -74,7 +68,7 @@ absl::StatusOr<UniqueFd> Dial(const Endpoint& endpoint) {
   const std::string port = endpoint.address.substr(endpoint.address.rfind(':') + 1);
   const int error = getaddrinfo(HostOf(endpoint.address).c_str(), port.c_str(), &hints, &found);
   if (error != 0) return NoDaemon(endpoint, gai_strerror(error));
-  const std::unique_ptr<addrinfo, Freed<freeaddrinfo>> list(found);
+  const std::unique_ptr<addrinfo, FreedBy<freeaddrinfo>> list(found);
   int last_error = 0;
   for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
     UniqueFd fd(socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -90,7 +84,7 @@ absl::StatusOr<UniqueFd> Dial(const Endpoint& endpoint) {
 // ---- with certificates ----
 
 void AddAuthorities(SSL_CTX& context, const std::string& pem) {
-  const std::unique_ptr<BIO, Freed<BIO_free_all>> reader(
+  const std::unique_ptr<BIO, FreedBy<BIO_free_all>> reader(
       BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   while (X509* one = PEM_read_bio_X509(reader.get(), nullptr, nullptr, nullptr)) {
     X509_STORE_add_cert(SSL_CTX_get_cert_store(&context), one);
@@ -155,8 +149,9 @@ std::string TextOf(const X509_NAME* name) {
 
 // "gpu001, localhost, 10.0.0.7"
 std::string NamesOf(const X509& certificate) {
-  const std::unique_ptr<GENERAL_NAMES, Freed<GENERAL_NAMES_free>> names(static_cast<GENERAL_NAMES*>(
-      X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr)));
+  const std::unique_ptr<GENERAL_NAMES, FreedBy<GENERAL_NAMES_free>> names(
+      static_cast<GENERAL_NAMES*>(
+          X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr)));
   std::string text;
   for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
     const GENERAL_NAME* const one = sk_GENERAL_NAME_value(names.get(), i);

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/freed_by.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -27,16 +28,9 @@ namespace {
 // A bundle of all public authorities has a quarter of that.
 constexpr size_t kMaxFileBytes = 1 << 20;
 
-template <auto Free>
-struct Freed {
-  template <typename T>
-  void operator()(T* value) const {
-    Free(value);
-  }
-};
-using Bio = std::unique_ptr<BIO, Freed<BIO_free_all>>;
-using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
-using PrivateKey = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
+using Bio = std::unique_ptr<BIO, FreedBy<BIO_free_all>>;
+using Certificate = std::unique_ptr<X509, FreedBy<X509_free>>;
+using PrivateKey = std::unique_ptr<EVP_PKEY, FreedBy<EVP_PKEY_free>>;
 
 Bio Reader(std::string_view text) {
   return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));

@@ -8,7 +8,8 @@
 //   thread        the kernel's number of the event's thread, and thread_name
 //   name          as recorded; for GPU work, as viewers call it
 //   depth         of ranges: 0 is outermost. Ranges that overlap others without nesting have a
-//                 row of their own (a `thread` from 2^30), and do not count in depths
+//                 row of their own (a `thread` from 2^30), and do not count in depths, unless there
+//                 are too many ranges (kMostOverlapRanges)
 //   device, context, stream, correlation
 //                 of GPU work, as CUDA numbers them; of memory, the device
 //   bytes         copied, set, allocated, or freed

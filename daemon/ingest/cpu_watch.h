@@ -7,9 +7,8 @@
 //          CONFIG_SCHED_INFO, and /proc mounted with hidepid, have none. /proc/PID/statm: pages.
 //          /proc/PID/task/PID/children (CONFIG_PROC_CHILDREN): children that the main thread
 //          started, and no grandchildren.
-// Cost:    two reads of all threads per window, at most kMostThreads, and of kMostChildren
-// children;
-//          nothing in the target.
+// Cost:    two reads per window of all threads, at most kMostThreads, and of at most kMostChildren
+//          children; nothing in the target.
 // Threads: one.
 // Errors:  what cannot be read is left out; Take() is empty then.
 #ifndef PROFD_DAEMON_INGEST_CPU_WATCH_H_

@@ -11,9 +11,8 @@
 // open. For ranges that nest, that is the innermost one.
 //
 // Threads: one at a time.
-// Memory:  32 bytes per range and call of the threads that have lanes, for at most
-// kMostOverlapRanges
-//          of them. Beyond, rows are taken for themselves, as where there are no lanes.
+// Memory:  32 bytes per range and call of the threads that have lanes, of kMostOverlapRanges at
+//          most. Beyond, rows are taken for themselves, as where there are no lanes.
 // Errors:  the reader's. A lane whose name does not give its thread is left to itself.
 #ifndef PROFD_DAEMON_REPORT_INDEX_OVERLAPS_H_
 #define PROFD_DAEMON_REPORT_INDEX_OVERLAPS_H_

@@ -20,6 +20,7 @@ constexpr std::array<KindLimit, 5> kLimits = {{{200, 400, "new connections"},
                                                {500, 1000, "resets of calls"},
                                                {500, 1000, "HTTP/2 control frames"},
                                                {5000, 24'000, "small DATA frames"}}};
+
 }  // namespace
 
 std::optional<std::string> CallerTraffic::Take(const std::string& caller,

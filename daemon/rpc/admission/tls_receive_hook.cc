@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/base/freed_by.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/rpc/admission/caller_traffic.h"
@@ -81,8 +82,7 @@ std::string CommonNameOf(X509* certificate) {
 }
 
 Session* NewSession(SSL* ssl) {
-  const std::unique_ptr<X509, decltype(&X509_free)> certificate(SSL_get1_peer_certificate(ssl),
-                                                                &X509_free);
+  const std::unique_ptr<X509, FreedBy<X509_free>> certificate(SSL_get1_peer_certificate(ssl));
   std::string caller;
   std::string connection = "mutual TLS: a caller without a certificate";
   if (certificate != nullptr) {

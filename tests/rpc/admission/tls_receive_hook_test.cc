@@ -13,23 +13,17 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/base/freed_by.h"
 #include "daemon/base/str_cat.h"
 #include "tests/rpc/admission/http2.h"
 
 namespace profd::rpc {
 namespace {
 
-template <auto kFree>
-struct Freed {
-  template <typename T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
-using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
-using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
-using Context = std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>>;
-using Tls = std::unique_ptr<SSL, Freed<SSL_free>>;
+using Key = std::unique_ptr<EVP_PKEY, FreedBy<EVP_PKEY_free>>;
+using Certificate = std::unique_ptr<X509, FreedBy<X509_free>>;
+using Context = std::unique_ptr<SSL_CTX, FreedBy<SSL_CTX_free>>;
+using Tls = std::unique_ptr<SSL, FreedBy<SSL_free>>;
 
 Certificate CertificateOf(const Key& key, const std::string& common_name,
                           const std::string& dns_name) {
@@ -43,7 +37,7 @@ Certificate CertificateOf(const Key& key, const std::string& common_name,
                              reinterpret_cast<const unsigned char*>(common_name.c_str()), -1, -1,
                              0);
   X509_set_issuer_name(certificate.get(), subject);
-  const std::unique_ptr<X509_EXTENSION, Freed<X509_EXTENSION_free>> names(X509V3_EXT_conf_nid(
+  const std::unique_ptr<X509_EXTENSION, FreedBy<X509_EXTENSION_free>> names(X509V3_EXT_conf_nid(
       nullptr, nullptr, NID_subject_alt_name, StrCat("DNS:", dns_name).c_str()));
   X509_add_ext(certificate.get(), names.get(), -1);
   X509_sign(certificate.get(), key.get(), EVP_sha256());
