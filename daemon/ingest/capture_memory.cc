@@ -10,15 +10,21 @@
 namespace profd {
 namespace {
 
-// Before the target hears of the memory: 1 ms worth of pages.
-constexpr uint64_t kFirstNameBytes = 1 << 20;
+// Before the target hears of the memory: what it touches when it is armed.
+constexpr uint64_t kFirstNameBytes = 256 << 10;
+constexpr uint64_t kTouchedChunkBytes = 512 << 10;
+// Before anything can be recorded: a chunk for each of 64 threads.
 constexpr uint64_t kFirstChunkBytes = 4 << 20;
 // One call holds a processor that others may be waiting for.
-constexpr uint64_t kAllocateStepBytes = 1 << 20;
+constexpr uint32_t kAllocateStepBytes = 1 << 20;
 // An honest target's threads collide with us a few times at most.
 constexpr int kMaxPushTries = 1000;
 // Until the target's first mark in this capture.
 constexpr uint64_t kNoStep = UINT64_MAX;
+
+absl::Status NoMemory() {
+  return absl::ResourceExhaustedError("no memory left for capture memory on this node");
+}
 
 }  // namespace
 
@@ -26,16 +32,11 @@ absl::StatusOr<std::unique_ptr<CaptureMemory>> CaptureMemory::Create(uint64_t ca
                                                                      uint64_t bytes) {
   ASSIGN_OR_RETURN(MappedMemfd mapped, MappedMemfd::Create("profd-capture", bytes));
   std::unique_ptr<CaptureMemory> memory(new CaptureMemory(capture_number, std::move(mapped)));
-  const uint64_t chunks_offset = memory->layout_.chunks_offset;
-  const uint64_t chunks_end = std::min(bytes, chunks_offset + kFirstChunkBytes);
-  if (!memory->memory_.Allocate(0, memory->first_bytes()) ||
-      !memory->memory_.Allocate(chunks_offset, chunks_end)) {
-    return absl::ResourceExhaustedError("no memory left for capture memory on this node");
-  }
-  const auto chunks = static_cast<uint32_t>((chunks_end - chunks_offset) / wire::kChunkBytes);
-  for (uint32_t i = chunks; i-- > 0;) static_cast<void>(memory->PushFree(i));
-  memory->filled_chunks_ = chunks;
+  if (!memory->memory_.Allocate(0, memory->first_bytes())) return NoMemory();
   memory->SetFilledBytes(memory->first_bytes());
+  if (memory->FillChunks(kTouchedChunkBytes / wire::kChunkBytes) == Fill::kNoMemory) {
+    return NoMemory();
+  }
   return memory;
 }
 
@@ -65,27 +66,43 @@ CaptureMemory::CaptureMemory(uint64_t capture_number, MappedMemfd memory)
 }
 
 CaptureMemory::Fill CaptureMemory::FillFreeList() {
+  if (!has_first_chunks()) return FillChunks(first_chunks());
   if (filled_bytes_ < layout_.chunks_offset) return FillNames();
-  const uint32_t end = std::min<uint32_t>(layout_.chunk_count,
-                                          filled_chunks_ + kAllocateStepBytes / wire::kChunkBytes);
-  if (end == filled_chunks_) return Fill::kDone;
-  const uint64_t end_bytes = layout_.chunks_offset + uint64_t{end} * wire::kChunkBytes;
-  if (!memory_.Allocate(filled_bytes_, end_bytes)) return Fill::kNoMemory;
+  return FillChunks(layout_.chunk_count);
+}
+
+uint32_t CaptureMemory::first_chunks() const {
+  return std::min<uint32_t>(layout_.chunk_count, kFirstChunkBytes / wire::kChunkBytes);
+}
+
+CaptureMemory::Fill CaptureMemory::FillChunks(uint32_t until) {
+  const uint32_t end = std::min<uint32_t>(
+      {until, layout_.chunk_count, filled_chunks_ + kAllocateStepBytes / wire::kChunkBytes});
+  if (end <= filled_chunks_) return Fill::kDone;
+  if (!memory_.Allocate(ChunkOffset(filled_chunks_), ChunkOffset(end))) return Fill::kNoMemory;
   for (uint32_t i = end; i-- > filled_chunks_;) {
     if (!PushFree(i)) return Fill::kNoMemory;
   }
   filled_chunks_ = end;
-  SetFilledBytes(end == layout_.chunk_count ? layout_.total_bytes : end_bytes);
+  // Until the names have their pages, filled_bytes ends among them.
+  if (filled_bytes_ >= layout_.chunks_offset) SetFilledToChunks();
   return Fill::kMore;
 }
 
 CaptureMemory::Fill CaptureMemory::FillNames() {
   const uint64_t end = std::min(layout_.chunks_offset, filled_bytes_ + kAllocateStepBytes);
   if (!memory_.Allocate(filled_bytes_, end)) return Fill::kNoMemory;
-  // Behind the last name lie the chunks that Create() made.
-  SetFilledBytes(end < layout_.chunks_offset ? end
-                                             : end + uint64_t{filled_chunks_} * wire::kChunkBytes);
+  if (end < layout_.chunks_offset) {
+    SetFilledBytes(end);
+  } else {
+    SetFilledToChunks();
+  }
   return Fill::kMore;
+}
+
+void CaptureMemory::SetFilledToChunks() {
+  SetFilledBytes(filled_chunks_ == layout_.chunk_count ? layout_.total_bytes
+                                                       : ChunkOffset(filled_chunks_));
 }
 
 void CaptureMemory::SetFilledBytes(uint64_t bytes) {

@@ -33,16 +33,19 @@ class CaptureMemory : public NameReader {
     uint32_t sequence;
   };
 
-  // `bytes` as wire::LayoutFor() wants it. The first names and chunks get their pages and
-  // are free; FillFreeList() adds the rest. RESOURCE_EXHAUSTED.
+  // `bytes` as wire::LayoutFor() wants it. What the target touches when it is armed gets its
+  // pages; FillFreeList() adds the rest. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<CaptureMemory>> Create(uint64_t capture_number,
                                                                uint64_t bytes);
 
-  // Allocates some of what is left, names first, and puts the chunks on the free list. All of
-  // it takes about 0.25 ms per MiB, which is why Create() leaves it. kNoMemory: what there is
-  // is all there will be.
+  // Allocates some of what is left, and puts the chunks on the free list: the first chunks, then
+  // the names, then the other chunks. All of it takes about 0.25 ms per MiB, which is why Create()
+  // leaves it. kNoMemory: what there is is all there will be.
   enum class Fill { kMore, kDone, kNoMemory };
   Fill FillFreeList();
+  // Whether there is a chunk for each of 64 threads, or all there are of fewer. For the thread that
+  // fills the list.
+  bool has_first_chunks() const { return filled_chunks_ >= first_chunks(); }
 
   // Gives all pages back to the system: nobody reads or writes the memory any more.
   void FreePages() { memory_.Free(); }
@@ -70,12 +73,17 @@ class CaptureMemory : public NameReader {
  private:
   CaptureMemory(uint64_t capture_number, MappedMemfd memory);
 
+  uint32_t first_chunks() const;
+  // Some of the chunks up to this one.
+  Fill FillChunks(uint32_t until);
   Fill FillNames();
+  void SetFilledToChunks();
   void SetFilledBytes(uint64_t bytes);
 
-  std::byte* chunk(uint32_t index) const {
-    return memory_.data() + layout_.chunks_offset + uint64_t{index} * wire::kChunkBytes;
+  uint64_t ChunkOffset(uint32_t index) const {
+    return layout_.chunks_offset + uint64_t{index} * wire::kChunkBytes;
   }
+  std::byte* chunk(uint32_t index) const { return memory_.data() + ChunkOffset(index); }
   wire::ChunkControl& control(uint32_t index) const { return chunk_table_[index]; }
 
   MappedMemfd memory_;

@@ -143,11 +143,17 @@ void CaptureSession::Begin(Connection& connection) {
 }
 
 bool CaptureSession::OnArmed() {
-  if (state_ != State::kArming) return false;
+  if (state_ != State::kArming || target_is_armed_) return false;
+  target_is_armed_ = true;
+  BecomeArmed();
+  return true;
+}
+
+void CaptureSession::BecomeArmed() {
+  if (!worker_.has_first_chunks()) return;
   state_ = State::kArmed;
   observer_.OnArmed(id_);
   worker_.Begin();
-  return true;
 }
 
 bool CaptureSession::OnArming(std::string_view activity, absl::Duration now) {
@@ -227,6 +233,7 @@ void CaptureSession::CutOff() {
 }
 
 absl::Duration CaptureSession::Poll(absl::Duration now) {
+  if (state_ == State::kArming && target_is_armed_) BecomeArmed();
   if (state_ == State::kFired || state_ == State::kStopping) {
     CopyFullChunks();
     ReportProgress(now);
@@ -241,6 +248,7 @@ absl::Duration CaptureSession::Poll(absl::Duration now) {
   if (state_ == State::kDraining) PumpFinalChunks();
   switch (state_) {
     case State::kArming:
+      return target_is_armed_ ? kShortestPeriod : absl::InfiniteDuration();
     case State::kArmed:
     case State::kFinishing:
       return absl::InfiniteDuration();

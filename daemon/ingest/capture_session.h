@@ -6,6 +6,7 @@
 //      └──Stop──────────┴──Stop───────┼───────────────┘                   │
 //      └ ARM_FAILED, target gone: over└ target gone ──────────────────────┘
 //
+// kArmed also waits for the first chunks, which the worker's thread makes while the target arms.
 // While kFired, full chunks are copied out and given back every 1 to 10 ms, faster the
 // fuller the memory. In kDraining the target writes no more (or is given up on): what its
 // threads had in hand is copied too. Nothing here ever waits for the target or the disk.
@@ -70,7 +71,7 @@ class CaptureSession {
   // Sends ARM.
   void Begin(Connection& connection);
   const Connection* connection() const { return connection_; }
-  // The target's answers. False: nobody waits for that.
+  // The target's answers. False: not expected.
   bool OnArmed();
   // `activity` is clean.
   bool OnArming(std::string_view activity, absl::Duration now);
@@ -88,6 +89,8 @@ class CaptureSession {
   absl::Duration Poll(absl::Duration now);
 
  private:
+  // If the first chunks have been made, too.
+  void BecomeArmed();
   absl::Duration DrainTimeout() const;
   void SendStop();
   void CopyFullChunks();
@@ -113,6 +116,7 @@ class CaptureSession {
   const absl::Duration longest_period_;
 
   State state_ = State::kArming;
+  bool target_is_armed_ = false;  // In kArming: ARMED came.
   Connection* connection_ = nullptr;
   FirePlan plan_;
   CpuWatch cpu_watch_;

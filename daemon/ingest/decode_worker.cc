@@ -64,6 +64,14 @@ void DecodeWorker::Finish(const End& end) {
   Begin();
 }
 
+// While the target maps what there is.
+void DecodeWorker::FillFirstChunks() {
+  while (!abandoned_.load(std::memory_order_relaxed) && !memory_.has_first_chunks() &&
+         memory_.FillFreeList() == CaptureMemory::Fill::kMore) {
+  }
+  has_first_chunks_.store(true, std::memory_order_release);
+}
+
 absl::Status DecodeWorker::sink_status() const {
   absl::MutexLock lock(&mu_);
   return sink_status_;
@@ -71,6 +79,7 @@ absl::Status DecodeWorker::sink_status() const {
 
 void DecodeWorker::Run() {
   WatchedThread watched(watchdog_, "profd-decode", Watchdog::Work::kDisk);
+  FillFirstChunks();
   {
     absl::MutexLock lock(&mu_);
     while (!begun_) begun_changed_.Wait(&mu_);

@@ -66,12 +66,16 @@ class DecodeWorker {
   // Everything was pushed. `done` follows.
   void Finish(const End& end);
 
+  // The first chunks have been made, or there was no memory for them: recording may begin.
+  bool has_first_chunks() const { return has_first_chunks_.load(std::memory_order_acquire); }
+
   int64_t stored_bytes() const { return stored_bytes_.load(std::memory_order_relaxed); }
   bool sink_failed() const { return sink_failed_.load(std::memory_order_acquire); }
   absl::Status sink_status() const;
 
  private:
   void Run();
+  void FillFirstChunks();
   void Decode(ChunkCopy* copy);
   void Reject(ChunkCopy* copy);
   void NoteSink();
@@ -94,6 +98,7 @@ class DecodeWorker {
   const int64_t epoch_unix_ns_;
 
   std::atomic<bool> abandoned_{false};
+  std::atomic<bool> has_first_chunks_{false};
   std::atomic<int64_t> stored_bytes_{0};
   std::atomic<bool> sink_failed_{false};
 

@@ -205,6 +205,25 @@ TEST_F(CaptureMemoryTest, EveryChunkIsOnTheFreeListOnce) {
   EXPECT_EQ(seen.size(), layout_.chunk_count);
 }
 
+TEST(CaptureMemoryFillTest, TheFirstChunksComeBeforeTheOtherNames) {
+  const auto memory = CaptureMemory::Create(9, wire::kDefaultCaptureMemoryBytes);
+  ASSERT_THAT(memory, IsOk());
+  const wire::CaptureMemoryLayout layout = (*memory)->layout();
+  const auto filled_bytes = [&] { return (*memory)->untrusted_header().filled_bytes.load(); };
+  EXPECT_FALSE((*memory)->has_first_chunks());
+  while (!(*memory)->has_first_chunks()) {
+    ASSERT_EQ((*memory)->FillFreeList(), CaptureMemory::Fill::kMore);
+    EXPECT_EQ(filled_bytes(), (*memory)->first_bytes()) << "not all names have their pages";
+  }
+  uint64_t filled = filled_bytes();
+  EXPECT_LT(filled, layout.chunks_offset);
+  while ((*memory)->FillFreeList() == CaptureMemory::Fill::kMore) {
+    EXPECT_GT(filled_bytes(), filled);
+    filled = filled_bytes();
+  }
+  EXPECT_EQ(filled, layout.total_bytes);
+}
+
 TEST_F(CaptureMemoryTest, TheTargetCannotResizeIt) {
   EXPECT_NE(ftruncate(memory_->fd(), 0), 0);
   EXPECT_NE(ftruncate(memory_->fd(), 1 << 24), 0);

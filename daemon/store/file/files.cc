@@ -48,6 +48,22 @@ absl::StatusOr<UniqueFd> OpenForReading(const std::filesystem::path& path) {
   return file;
 }
 
+absl::Status WriteNewFile(const std::filesystem::path& path, std::string_view bytes) {
+  const UniqueFd file(open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
+  if (!file.valid()) return FileStatus(path, errno);
+  while (!bytes.empty()) {
+    const ssize_t written = write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      absl::Status status = FileStatus(path, errno);
+      RemoveFile(path).IgnoreError();
+      return status;
+    }
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int64_t> FileBytes(const std::filesystem::path& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return FileStatus(path, errno);

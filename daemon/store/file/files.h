@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,6 +19,8 @@ namespace profd::store {
 absl::Status FileStatus(const std::filesystem::path& path, int error);
 
 absl::StatusOr<UniqueFd> OpenForReading(const std::filesystem::path& path);
+// Makes a file that only its owner may read; it must not exist. After an error there is none.
+absl::Status WriteNewFile(const std::filesystem::path& path, std::string_view bytes);
 absl::StatusOr<int64_t> FileBytes(const std::filesystem::path& path);
 // Returns lower-case hex.
 absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path);

@@ -269,30 +269,35 @@ class Loader {
   Digest digest_;
 };
 
-absl::StatusOr<std::unique_ptr<Database>> CreateTables(const std::filesystem::path& path) {
-  ASSIGN_OR_RETURN(auto db, Database::Open(path, Database::Mode::kReadWrite));
-  // Nothing is lost when the daemon dies; after a power cut the unfinished file may be
-  // damaged, which its checksums tell. What is finished is synced as a whole. This comes
-  // first, or making the file would wait for the disk.
-  RETURN_IF_ERROR(
-      db->Exec("PRAGMA synchronous=OFF; PRAGMA journal_mode=DELETE; PRAGMA secure_delete=OFF;"
-               "PRAGMA locking_mode=EXCLUSIVE; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-8192"));
+// The bytes of a capture file without rows.
+absl::StatusOr<std::string> EmptyFile() {
+  ASSIGN_OR_RETURN(const auto db, Database::Open("empty", Database::Mode::kMemory));
   RETURN_IF_ERROR(db->Exec(StrCat(
       "PRAGMA page_size=", kFilePageBytes, "; PRAGMA auto_vacuum=NONE; PRAGMA encoding='UTF-8';",
       "BEGIN; PRAGMA application_id=", kCaptureApplicationId,
       "; PRAGMA user_version=", kFirstVersion, ";", kSchema, "COMMIT")));
+  return db->Serialize();
+}
+
+absl::StatusOr<std::unique_ptr<Database>> OpenNewFile(const std::filesystem::path& path) {
+  ASSIGN_OR_RETURN(auto db, Database::Open(path, Database::Mode::kReadWrite));
+  // Nothing is lost when the daemon dies; after a power cut the unfinished file may be
+  // damaged, which its checksums tell. What is finished is synced as a whole.
+  RETURN_IF_ERROR(
+      db->Exec("PRAGMA synchronous=OFF; PRAGMA journal_mode=DELETE; PRAGMA secure_delete=OFF;"
+               "PRAGMA locking_mode=EXCLUSIVE; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-8192"));
   return db;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Database>> CreateCaptureDatabase(const std::filesystem::path& path) {
-  {
-    // SQLite would make it readable for others; its journal takes the mode of the file.
-    const UniqueFd file(open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
-    if (!file.valid()) return FileStatus(path, errno);
-  }
-  auto db = CreateTables(path);
+  // Making the tables one by one takes four times as long as writing and opening such a file.
+  static const absl::StatusOr<std::string> empty_file = EmptyFile();
+  RETURN_IF_ERROR(empty_file.status());
+  // SQLite's journal takes the mode of the file, too.
+  RETURN_IF_ERROR(WriteNewFile(path, *empty_file));
+  auto db = OpenNewFile(path);
   if (!db.ok()) RemoveFile(path).IgnoreError();
   return db;
 }

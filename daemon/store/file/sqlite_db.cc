@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "daemon/base/freed_by.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/store/file/byte_vfs.h"
@@ -276,6 +277,14 @@ absl::Status Database::Exec(const std::string& sql) {
   const int code = sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr);
   if (code != SQLITE_OK) return SqliteStatus(db_, code, path_.string());
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Database::Serialize() {
+  sqlite3_int64 size = 0;
+  const std::unique_ptr<unsigned char, FreedBy<sqlite3_free>> bytes(
+      sqlite3_serialize(db_, "main", &size, 0));
+  if (bytes == nullptr) return absl::ResourceExhaustedError("no memory for a database's bytes");
+  return std::string(reinterpret_cast<const char*>(bytes.get()), static_cast<size_t>(size));
 }
 
 absl::StatusOr<int64_t> Database::QueryInt(std::string_view sql) {

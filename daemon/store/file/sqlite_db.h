@@ -105,6 +105,8 @@ class Database {
   absl::Status Exec(const std::string& sql);
   // The single integer that `sql` gives.
   absl::StatusOr<int64_t> QueryInt(std::string_view sql);
+  // The bytes of its file, if that were written now.
+  absl::StatusOr<std::string> Serialize();
   // A statement of the cache; `sql` must be a literal. Not while an earlier lease of it lives.
   StatementLease Use(const char* sql);
 
