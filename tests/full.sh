@@ -10,6 +10,8 @@
 #   campaign, truth       the long forms of tests/e2e/target_campaign and tests/truth
 #   stops, sessions       500 stops of a busy profd; 200 hostile sessions with a PyTorch job
 #   coordinators          profctl killed at 20 moments while it prepares a group of processes
+#   chaos                 48 rounds of captures on eight nodes in which a rank or a daemon dies or is late
+#   attacks               calls of other users under every attack of tests/bench/attack_bench.py
 #   aarch64               the client library below qemu-user, with every version of the simulated CUPTI
 #   fuzz                  the clang build with its thread-safety analysis, then each fuzzer
 set -uo pipefail
@@ -63,6 +65,8 @@ phase campaign python3 tests/e2e/target_campaign/target_campaign_test.py --runs 
 phase stops env PROFD_LONG_STOPS=500 python3 tests/e2e/stop_test.py
 phase coordinators env PROFD_KILLED_COORDINATORS=20 python3 tests/e2e/group_test.py \
   GroupTest.test_a_coordinator_that_is_killed_at_any_moment_leaves_nothing_armed
+phase chaos env PROFD_CHAOS_ROUNDS=48 python3 tests/e2e/group_test.py GroupTest.test_chaos
+phase attacks python3 tests/bench/attack_bench.py
 phase aarch64 env PROFD_LONG_AARCH64=1 python3 tests/other/aarch64_test.py
 phase sessions env PROFD_LONG_HOSTILE_SESSIONS=200 \
   tests/torch/with_torch.sh current python3 tests/torch/hostile_test.py

@@ -12,7 +12,7 @@ from harness import DONE, FAILED, INTERRUPTED, PARTIAL, USAGE
 
 TERMINAL = ('COMPLETE', 'PARTIAL', 'FAILED', 'CANCELLED')
 # Of the rounds with something that goes wrong; PROFD_CHAOS_SEED runs another course.
-CHAOS_ROUNDS = int(os.environ.get('PROFD_CHAOS_ROUNDS', 4 if harness.is_sanitized() else 12))
+CHAOS_ROUNDS = int(os.environ.get('PROFD_CHAOS_ROUNDS', 4))
 CHAOS_SEED = int(os.environ.get('PROFD_CHAOS_SEED', 20261120))
 # Coordinators that are killed at a moment of their own. Each may cost a lease.
 KILLED_COORDINATORS = int(os.environ.get('PROFD_KILLED_COORDINATORS', 2))
