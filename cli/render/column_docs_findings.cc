@@ -117,12 +117,14 @@ constexpr ColumnDoc kDocs[] = {
     {kReport, "QUALITY_ORPHANS", "Work on the GPU whose launch call is not in the capture", ""},
     {kReport, "QUALITY_SILENT_LAUNCHES",
      "Launches without GPU work in the recording: what the GPU did is not all known", ""},
-    {kReport, "QUALITY_INVERSIONS", "Work on the GPU that begins before its launch call: a clock",
+    {kReport, "QUALITY_INVERSIONS",
+     "GPU work that begins before its launch call, or ends after the host waited for it: a clock",
      ""},
     {kReport, "QUALITY_TIMES",
-     "GPU work that lasts beyond the start of the next in its stream, or begins far from its "
-     "launch",
-     "it ends where the next begins, or is left out"},
+     "GPU work that lasts beyond the start of the next in its stream, or beyond the host's wait "
+     "for "
+     "it, or that begins far from its launch, or after that wait",
+     "it ends where the next begins, or where the wait ends, or is left out"},
     {kReport, "QUALITY_COVERAGE", "Steps that were requested and are not in the capture", ""},
     {kReport, "QUALITY_TRUNCATION", "Ranges that the window's begin or end cut off", ""},
     {kReport, "QUALITY_UNENDED",

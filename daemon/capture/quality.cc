@@ -35,7 +35,6 @@ double Share(int64_t part, int64_t whole) {
   return whole <= 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 std::string Percent(double share) { return absl::StrFormat("%.3g%%", 100 * share); }
-std::string Microseconds(double ns) { return absl::StrFormat("%.3g us", ns / 1000); }
 std::string Of(int64_t part, int64_t whole) {
   return StrCat(part, " of ", whole, " (", Percent(Share(part, whole)), ")");
 }
@@ -111,12 +110,14 @@ QualityCheck Coverage(const Subject& subject) {
   return check;
 }
 
+// %.4g writes 10000 as 1e+04.
 std::string Duration(int64_t ns) {
   const auto value = static_cast<double>(ns);
-  if (value < 1e6) return absl::StrFormat("%.4g us", value / 1e3);
-  if (value < 1e9) return absl::StrFormat("%.4g ms", value / 1e6);
-  if (value < 86400e9) return absl::StrFormat("%.4g s", value / 1e9);
-  return absl::StrFormat("%.3g days", value / 86400e9);
+  if (value < 999.95e3) return absl::StrFormat("%.4g us", value / 1e3);
+  if (value < 999.95e6) return absl::StrFormat("%.4g ms", value / 1e6);
+  if (value < 9999.5e9) return absl::StrFormat("%.4g s", value / 1e9);
+  if (value < 2 * 86400e9) return absl::StrFormat("%.3g h", value / 3600e9);
+  return absl::StrFormat("%.4g days", value / 86400e9);
 }
 
 QualityCheck Orphans(const Subject& subject) {
@@ -187,8 +188,9 @@ QualityCheck Inversions(const Subject& subject) {
           .sentence = events->inversion_count == 0
                           ? std::string("all GPU work started after its launch")
                           : StrCat(Of(events->inversion_count, events->gpu_row_count),
-                                   " GPU activities start before their launch, by up to ",
-                                   Microseconds(static_cast<double>(events->worst_inversion_ns)))};
+                                   " GPU activities start before their launch, or end after the "
+                                   "host waited for them, by up to ",
+                                   Duration(events->worst_inversion_ns))};
 }
 
 QualityCheck ImpossibleTimes(const Subject& subject) {
@@ -201,20 +203,21 @@ QualityCheck ImpossibleTimes(const Subject& subject) {
   std::string sentence =
       StrCat(Of(count, events->gpu_row_count), " GPU activities have impossible times");
   if (events->overlong_count > 0) {
-    StrAppend(
-        &sentence, ": ", events->overlong_count,
-        events->overlong_count == 1
-            ? " lasts beyond the start of the next work of its stream, where it is taken to end ("
-            : " last beyond the start of the next work of their streams, where they are taken to "
-              "end (",
-        events->overlong_name.empty() ? "one" : events->overlong_name, ": ",
-        Duration(events->overlong_ns), " recorded, at most ",
-        Duration(events->overlong_possible_ns), " possible)");
+    StrAppend(&sentence, ": ", events->overlong_count,
+              events->overlong_count == 1
+                  ? " lasts beyond the start of the next work of its stream, or beyond the host's "
+                    "wait for it, where it is taken to end ("
+                  : " last beyond the start of the next work of their streams, or beyond the "
+                    "host's wait for them, where they are taken to end (",
+              events->overlong_name.empty() ? "one" : events->overlong_name, ": ",
+              Duration(events->overlong_ns), " recorded, at most ",
+              Duration(events->overlong_possible_ns), " possible)");
   }
   if (events->detached_count > 0) {
     StrAppend(&sentence, events->overlong_count > 0 ? "; " : ": ", events->detached_count,
               events->detached_count == 1 ? " is " : " are up to ", Duration(events->detached_ns),
-              " away from the launch, on a GPU without other work, and left out");
+              " away from the launch on a GPU without other work, or after the host's wait for ",
+              events->detached_count == 1 ? "it" : "them", ", and left out");
   }
   const double share = Share(count, events->gpu_row_count);
   return {.grade = share < kWithholdSharesFrom ? 'C' : 'D',
@@ -275,7 +278,7 @@ QualityCheck Clock(const Subject& subject) {
   return {.grade = GradeOf(error_ns, kTellingClockErrorNs, kLargeClockErrorNs, kNever),
           .value = error_ns,
           .bound = kTellingClockErrorNs,
-          .sentence = StrCat("times may be off by ", Microseconds(error_ns))};
+          .sentence = StrCat("times may be off by ", Duration(static_cast<int64_t>(error_ns)))};
 }
 
 // The same capture for less, if recording made steps this much slower. Empty: what costs most of
@@ -379,12 +382,13 @@ QualityCheck Understood(const Subject& subject) {
   const double share = static_cast<double>(left_out) /
                        std::max(1.0, static_cast<double>(left_out) +
                                          static_cast<double>(subject.record.event_count));
-  return {.grade = GradeOf(share, kFewNotUnderstood, kManyNotUnderstood, kNever),
-          .is_share = true,
-          .value = share,
-          .bound = kFewNotUnderstood,
-          .sentence =
-              StrCat(left_out, " events of the trace (", Percent(share), ") were not understood")};
+  return {
+      .grade = GradeOf(share, kFewNotUnderstood, kManyNotUnderstood, kNever),
+      .is_share = true,
+      .value = share,
+      .bound = kFewNotUnderstood,
+      .sentence = StrCat(left_out, left_out == 1 ? " event" : " events", " of the trace (",
+                         Percent(share), left_out == 1 ? ") was" : ") were", " not understood")};
 }
 
 using Check = QualityCheck (*)(const Subject&);

@@ -140,6 +140,9 @@ void DoubtGpuWork(Facts& facts) {
         static_cast<double>(impossible) / static_cast<double>(events.gpu_row_count),
         StrCat(impossible, " of ", events.gpu_row_count, " GPU activities have impossible times"));
   }
+  if (events.gpu_row_count > 0 && facts.time.whole.busy_ns == 0) {
+    doubt(1, StrCat("0 of ", events.gpu_row_count, " GPU activities have a duration"));
+  }
   const SilentLaunches silent = SilentLaunchesOf(events);
   if (silent.share <= kFewLaunchesWithoutWork) return;
   doubt(silent.share,

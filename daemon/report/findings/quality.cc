@@ -128,6 +128,10 @@ class EventCheck {
     checks_.overlong_possible_ns = times.overlong_possible_ns;
     checks_.detached_count = times.detached_count;
     checks_.detached_ns = times.detached_ns;
+    // Of a clock that is late, the end of the work contradicts the host, as the begin does of one
+    // that is early.
+    checks_.inversion_count += times.late_count;
+    checks_.worst_inversion_ns = std::max(checks_.worst_inversion_ns, times.late_ns);
     if (times.overlong_count > 0) {
       checks_.overlong_name =
           ForDisplay(Demangler().Demangle(reader_.names()[times.overlong_name]), kMaxNameBytes);

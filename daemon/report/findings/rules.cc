@@ -59,7 +59,7 @@ constexpr std::array kRules = {
     Rule{"QUALITY_LOSS", "Events were lost", false, &QualityLoss},
     Rule{"QUALITY_ORPHANS", "GPU work without its launch", false, &QualityOrphans},
     Rule{"QUALITY_SILENT_LAUNCHES", "Launches without GPU work", false, &QualitySilentLaunches},
-    Rule{"QUALITY_INVERSIONS", "GPU work starts before its launch", false, &QualityInversions},
+    Rule{"QUALITY_INVERSIONS", "GPU and host times disagree", false, &QualityInversions},
     Rule{"QUALITY_TIMES", "GPU work has impossible times", false, &QualityTimes},
     Rule{"QUALITY_COVERAGE", "The capture covers less than requested", false, &QualityCoverage},
     Rule{"QUALITY_TRUNCATION", "The window cuts ranges off", false, &QualityTruncation},
@@ -167,9 +167,12 @@ std::string TimeText(int64_t ns) {
   const auto value = static_cast<double>(ns);
   const double size = std::abs(value);
   if (size < 1e3) return StrCat(ns, " ns");
-  if (size < 1e6) return absl::StrFormat("%.3g us", value / 1e3);
-  if (size < 1e9) return absl::StrFormat("%.3g ms", value / 1e6);
-  return absl::StrFormat("%.4g s", value / 1e9);
+  // Bounds that %.3g does not round up to 1e+03.
+  if (size < 999.5e3) return absl::StrFormat("%.3g us", value / 1e3);
+  if (size < 999.5e6) return absl::StrFormat("%.3g ms", value / 1e6);
+  if (size < 9999.5e9) return absl::StrFormat("%.4g s", value / 1e9);
+  if (size < 2 * 86400e9) return absl::StrFormat("%.3g h", value / 3600e9);
+  return absl::StrFormat("%.4g days", value / 86400e9);
 }
 
 std::string SizeText(int64_t bytes) {

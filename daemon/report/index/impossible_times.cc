@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -23,16 +24,61 @@ constexpr int64_t kOutlastsNs = 10'000;
 constexpr int64_t kOverlapNs = 1'000'000;
 // No launch queue of an idle GPU is that long.
 constexpr int64_t kDetachedNs = 60'000'000'000;
+// Clocks of GPU and host may differ by less.
+constexpr int64_t kLateNs = 10'000'000;
+constexpr int64_t kLateClockNs = 50'000;
 // How many successors are compared. Of a graph's nodes, which run side by side, there may be more.
 constexpr size_t kMostSuccessors = 64;
 
 struct Row {
   int64_t start_ns;
   int64_t end_ns;
+  int64_t awaited_ns;  // The host had waited for it by then.
   uint32_t stream;
   uint32_t name;
   uint32_t correlation;
   bool is_node;
+};
+
+// When the host knew that work was done: at the end of the first call that waited for all work of
+// the GPU, and began after the work was launched.
+class DeviceWaits {
+ public:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+  absl::Status Read(store::CaptureReader& reader) {
+    std::vector<bool> waits;  // By name.
+    waits.reserve(reader.names().size());
+    for (const std::string& name : reader.names()) {
+      waits.push_back(name.find("DeviceSynchronize") != std::string::npos ||
+                      name.starts_with("cuCtxSynchronize"));
+    }
+    if (std::ranges::find(waits, true) == waits.end()) return absl::OkStatus();
+    RETURN_IF_ERROR(reader.ForEach<ApiRow>([&](const ApiBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        // One that failed may have waited for nothing.
+        if (!waits[batch.name[i]] || batch.result[i] != 0) continue;
+        waits_.emplace_back(batch.start_ns[i], Sum(batch.start_ns[i], batch.duration_ns[i]));
+      }
+      return absl::OkStatus();
+    }));
+    std::ranges::sort(waits_);
+    int64_t end_ns = kNever;
+    for (size_t i = waits_.size(); i-- > 0;) {
+      end_ns = std::min(end_ns, waits_[i].second);
+      waits_[i].second = end_ns;
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t DoneBy(int64_t launched_ns) const {
+    const auto wait = std::ranges::lower_bound(waits_, launched_ns, {},
+                                               [](const auto& each) { return each.first; });
+    return wait == waits_.end() ? kNever : wait->second;
+  }
+
+ private:
+  std::vector<std::pair<int64_t, int64_t>> waits_;  // By start; the end of this or a later one.
 };
 
 class TimeSearch {
@@ -45,6 +91,7 @@ class TimeSearch {
 
   absl::StatusOr<ImpossibleTimes> Find() {
     constexpr uint32_t kColumns = kGpuTime | kGpuWhat | kGpuWhere | kGpuCause;
+    RETURN_IF_ERROR(waits_.Read(reader_));
     RETURN_IF_ERROR(reader_.ForEach<GpuRow>(kColumns, {}, [&](const GpuBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) Add(batch, i);
       return absl::OkStatus();
@@ -52,10 +99,13 @@ class TimeSearch {
     std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
       return std::tie(a.start_ns, a.end_ns) < std::tie(b.start_ns, b.end_ns);
     });
+    // A thread waits for one GPU, and the trace does not say which.
+    if (IsOfOneContext()) FindUnawaited();
     FindDetached();
     std::stable_sort(rows_.begin(), rows_.end(),
                      [](const Row& a, const Row& b) { return a.stream < b.stream; });
     for (size_t i = 0; i < rows_.size(); ++i) FindOverlong(i);
+    if (IsOfOneContext()) FindOutlastingWaits();
     return std::move(times_);
   }
 
@@ -63,10 +113,60 @@ class TimeSearch {
   using StreamKey = std::tuple<uint16_t, uint32_t, uint64_t>;  // Device, context, stream.
 
   void Add(const GpuBatch& batch, size_t i) {
+    const GpuAttribution::Call* call = attribution_.Find(batch.correlation[i]);
     rows_.push_back({batch.start_ns[i], Sum(batch.start_ns[i], batch.duration_ns[i]),
+                     call == nullptr ? DeviceWaits::kNever : waits_.DoneBy(call->end_ns),
                      streams_.Of({batch.device[i], batch.context[i], batch.stream[i]}),
                      batch.name[i], batch.correlation[i],
                      batch.graph_id[i] != 0 || batch.graph_node_id[i] != 0});
+  }
+
+  bool IsOfOneContext() const {
+    return std::ranges::all_of(streams_.keys(), [&](const StreamKey& key) {
+      return std::get<0>(key) == std::get<0>(streams_.keys()[0]) &&
+             std::get<1>(key) == std::get<1>(streams_.keys()[0]);
+    });
+  }
+
+  static int64_t DistanceOf(int64_t from_ns, int64_t to_ns) {
+    return static_cast<int64_t>(
+        std::min<uint64_t>(Distance(from_ns, to_ns), std::numeric_limits<int64_t>::max()));
+  }
+
+  // Removes rows that begin long after the host waited for them.
+  void FindUnawaited() {
+    std::erase_if(rows_, [&](const Row& row) {
+      if (row.start_ns <= row.awaited_ns) return false;
+      const int64_t after_ns = DistanceOf(row.awaited_ns, row.start_ns);
+      if (after_ns <= kLateNs) return false;
+      ++times_.detached_count;
+      times_.detached_ns = std::max(times_.detached_ns, after_ns);
+      times_.possible_ns[{row.start_ns, Difference(row.end_ns, row.start_ns)}] =
+          ImpossibleTimes::kLeftOut;
+      return true;
+    });
+  }
+
+  // After the others: of work that outlasts a wait and its successor, the shorter time counts.
+  void FindOutlastingWaits() {
+    for (const Row& row : rows_) {
+      const auto found =
+          times_.possible_ns.find({row.start_ns, Difference(row.end_ns, row.start_ns)});
+      const int64_t end_ns =
+          found == times_.possible_ns.end() ? row.end_ns : Sum(row.start_ns, found->second);
+      if (end_ns <= row.awaited_ns) continue;
+      const int64_t after_ns = DistanceOf(row.awaited_ns, end_ns);
+      if (after_ns > kLateNs && row.start_ns < row.awaited_ns) {
+        if (found != times_.possible_ns.end()) {
+          found->second = Difference(row.awaited_ns, row.start_ns);
+          continue;
+        }
+        SetOverlong(row, Difference(row.awaited_ns, row.start_ns));
+      } else if (after_ns > kLateClockNs + tolerance_ns_) {
+        ++times_.late_count;
+        times_.late_ns = std::max(times_.late_ns, after_ns);
+      }
+    }
   }
 
   // Removes rows that begin minutes before or after their launch, while their GPU did nothing.
@@ -133,6 +233,7 @@ class TimeSearch {
   store::CaptureReader& reader_;
   const GpuAttribution& attribution_;
   const int64_t tolerance_ns_;
+  DeviceWaits waits_;
   Numbering<StreamKey> streams_;
   std::vector<Row> rows_;
   ImpossibleTimes times_;

@@ -3,13 +3,16 @@
 //   stream 7  ▕██▏  ▕████████████████████ … 3 s      lasts beyond the start of what its stream did
 //                        ▕██▏  ▕██▏  ▕██▏            next: a stream does one thing at a time
 //   stream 9                             … ▕██▏      begins days from its launch on an idle GPU
+//   stream 4  ▕████████████████████ … 2 s            lasts beyond, or begins after, a call of the
+//   host      launch ▕ device sync ▏                 host that waited for it
 //
 // A kernel may begin a little before its predecessor ends (programmatic launches do), and the nodes
-// of a graph run side by side in one stream; neither counts.
+// of a graph run side by side in one stream; neither counts. Work that the host waited for a little
+// too early has the time of a GPU clock that is a little late: it is counted, and believed.
 //
 // BelievedReader gives all other data as it is. Work that lasts too long ends where the next work
-// of its stream begins; work that begins at another time than its launch is left out. All reports
-// read through it; exports do not.
+// of its stream begins, or where the wait for it ends; work that begins at another time than its
+// launch, or after the wait for it, is left out. All reports read through it; exports do not.
 //
 // Threads: one at a time.
 // Memory:  40 bytes per GPU row while times are searched; nothing if the seal found none.
@@ -39,11 +42,14 @@ struct ImpossibleTimes {
   uint32_t overlong_name = 0;
   int64_t overlong_ns = 0;
   int64_t overlong_possible_ns = 0;
-  // Of those that are left out: the one that is farthest from its launch.
+  // Of those that are left out: the one that is farthest from its launch, or latest after the wait
+  // for it.
   int64_t detached_count = 0;
   int64_t detached_ns = 0;
 
-  int64_t count() const { return overlong_count + detached_count; }
+  // They end a little after a wait for them, and are believed; the latest.
+  int64_t late_count = 0;
+  int64_t late_ns = 0;
 };
 absl::StatusOr<ImpossibleTimes> FindImpossibleTimes(store::CaptureReader& reader,
                                                     const GpuAttribution& attribution);

@@ -131,6 +131,94 @@ TEST_F(ImpossibleTimesTest, WorkThatBeginsDaysFromItsLaunchIsLeftOut) {
   }
 }
 
+TEST_F(ImpossibleTimesTest, WorkWithoutDurationsIsNotAnAbsenceOfWork) {
+  Steps(2);
+  for (int i = 0; i < 40; ++i) Launch({.start_ns = i * 200 * kUs, .kernel_ns = 0});
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.bound, BoundBy::kUnknown);
+  EXPECT_THAT(report.verdict, HasSubstr("0 of 40 GPU activities have a duration: what the GPU "
+                                        "did is unknown"));
+  EXPECT_THAT(NeedsOf("GPU_GAP"), HasSubstr("have a duration"));
+}
+
+// Kernels of 150 us, then a call that returns when the GPU has done them all.
+class AwaitedWorkTest : public ImpossibleTimesTest {
+ protected:
+  void KernelsAndWait() {
+    Kernels(40, -1, 0);
+    reader_.ApiCall(main_, "cudaDeviceSynchronize", 8'200 * kUs, 8'260 * kUs, 800);
+  }
+  void SetUpAgain() {
+    reader_ = FakeCaptureReader();
+    reader_.StepThread(reader_.AddThread(1, "main"));
+    reader_.mutable_record().start_unix_ns = 1;
+  }
+  void Odd(int64_t start_ns, int64_t duration_ns, const FakeGpu& gpu = {}) {
+    reader_.ApiCall(main_, "cudaLaunchKernel", 8'100 * kUs, 8'105 * kUs, 900)
+        .Kernel("odd_kernel", start_ns, start_ns + duration_ns, 900, gpu);
+  }
+};
+
+TEST_F(AwaitedWorkTest, WorkThatBeginsSecondsAfterTheHostWaitedForItIsLeftOut) {
+  KernelsAndWait();
+  Odd(3 * kSecond, 150 * kUs);
+  EXPECT_EQ(Check().grade, 'C');
+  EXPECT_THAT(Check().sentence,
+              HasSubstr("1 of 41 (2.44%) GPU activities have impossible times: 1 is 2.992 s "
+                        "away from the launch on a GPU without other work, or after the host's "
+                        "wait for it, and left out"));
+  EXPECT_EQ(KernelTime(), 40 * 150 * kUs);
+}
+
+TEST_F(AwaitedWorkTest, WorkEndsWhenTheHostHasWaitedForIt) {
+  KernelsAndWait();
+  Odd(8'110 * kUs, 4 * kSecond);
+  EXPECT_EQ(Check().grade, 'C');
+  EXPECT_THAT(Check().sentence,
+              HasSubstr("or beyond the host's wait for it, where it is taken to end ("
+                        "odd_kernel: 4 s recorded, at most 150 us possible)"));
+  EXPECT_EQ(KernelTime(), 41 * 150 * kUs);
+}
+
+TEST_F(AwaitedWorkTest, NothingIsConcludedFromAClockThatIsSecondsOff) {
+  Steps(2);
+  for (int i = 0; i < 40; ++i) {
+    Launch(
+        {.start_ns = 3 * kSecond + i * 200 * kUs, .kernel_ns = 150 * kUs, .lead_ns = 3 * kSecond});
+  }
+  reader_.ApiCall(main_, "hipDeviceSynchronize", 8'200 * kUs, 8'260 * kUs, 800);
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.quality.grade, "D");
+  EXPECT_EQ(report.bound, BoundBy::kUnknown);
+  EXPECT_THAT(report.verdict, HasSubstr("40 of 40 GPU activities have impossible times"));
+}
+
+TEST_F(AwaitedWorkTest, AClockThatIsALittleLateIsCountedAndBelieved) {
+  KernelsAndWait();
+  Odd(8'110 * kUs, 1'650 * kUs);
+  EXPECT_FALSE(Check().failed());
+  EXPECT_EQ(KernelTime(), 40 * 150 * kUs + 1'650 * kUs);
+  EXPECT_THAT(Find("QUALITY_INVERSIONS").measured,
+              HasSubstr("1 of 41 (2.44%) GPU activities start before their launch, or end "
+                        "after the host waited for them, by up to 1.5 ms"));
+}
+
+TEST_F(AwaitedWorkTest, OtherGpusLaterLaunchesAndFailedCallsSayNothing) {
+  KernelsAndWait();
+  Odd(3 * kSecond, 150 * kUs, {.device = 1});
+  EXPECT_FALSE(Check().failed());
+  SetUpAgain();
+  Kernels(40, -1, 0);
+  reader_.ApiCall(main_, "cudaDeviceSynchronize", 8'050 * kUs, 8'260 * kUs, 800);
+  Odd(3 * kSecond, 150 * kUs);
+  EXPECT_FALSE(Check().failed());
+  SetUpAgain();
+  Kernels(40, -1, 0);
+  reader_.ApiCall(main_, "cudaDeviceSynchronize", 8'200 * kUs, 8'201 * kUs, 800, {.result = 900});
+  Odd(3 * kSecond, 150 * kUs);
+  EXPECT_FALSE(Check().failed());
+}
+
 TEST_F(ImpossibleTimesTest, AFullQueueMayHoldWorkForLong) {
   Steps(2);
   for (int i = 0; i < 40; ++i) {
