@@ -22,7 +22,7 @@ constexpr uint8_t kPinned = 2;
 constexpr double kModestGbPerS = 12;
 constexpr double kReachedShare = 0.8;  // Of the link, by large copies of pinned memory.
 
-bool IsCopyCall(std::string_view name) { return name.find("Memcpy") != std::string_view::npos; }
+bool IsMemcpyCall(std::string_view name) { return name.find("Memcpy") != std::string_view::npos; }
 bool IsAsync(std::string_view name) { return name.find("Async") != std::string_view::npos; }
 
 }  // namespace
@@ -73,7 +73,7 @@ void CopyPass::Add(const GpuBatch& batch, size_t i, const GpuAttribution::Call* 
       }
       AddPageable(item, bytes);
     }
-    if (call != nullptr && IsCopyCall(api) && !async) {
+    if (call != nullptr && IsMemcpyCall(api) && !async) {
       item.duration_ns = call->end_ns - call->start_ns;
       item.start_ns = call->start_ns;
       facts_.blocking_ns += item.duration_ns;

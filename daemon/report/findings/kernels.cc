@@ -30,6 +30,7 @@ bool HasPart(std::string_view text, std::string_view part) {
 // What can be told of a kernel by its name.
 struct KernelName {
   bool communication = false;
+  bool copy = false;
   bool tensor = false;
   bool elementwise = false;
   // A product of a matrix and a vector is bound by memory, one of doubles has other cores, and
@@ -48,6 +49,7 @@ bool IsOwnCollective(std::string_view name) {
 
 KernelName Classify(std::string_view name) {
   KernelName kernel = {.communication = IsCommunicationKernel(name) || IsOwnCollective(name),
+                       .copy = IsCopyKernel(name),
                        .tensor = UsesTensorCores(name),
                        .elementwise = HasPart(name, "elementwise_kernel")};
   kernel.no_tensor_work = kernel.elementwise;
@@ -207,7 +209,8 @@ class KernelPass {
   void AddKernel(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
     const uint32_t name = batch.name[i];
     const KernelName& kernel = kernel_names_.Of(name, sources_.Name(name));
-    if (kernel.communication) return;
+    if (kernel.communication || kernel.copy) return;
+    if (call != nullptr && IsCopyCall(sources_.Name(call->name))) return;
     const int64_t duration_ns = batch.duration_ns[i];
     ++facts_.count;
     facts_.total_ns += duration_ns;

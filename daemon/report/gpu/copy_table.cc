@@ -24,13 +24,19 @@ namespace profd::report {
 namespace {
 
 // What makes a row: packed (kind, copy kind, source kind, destination kind).
-uint32_t GroupKey(GpuRowKind kind, uint32_t copy_kind, uint32_t source, uint32_t destination) {
-  return static_cast<uint32_t>(kind) << 24 | copy_kind << 16 | source << 8 | destination;
+uint64_t GroupKey(GpuRowKind kind, uint32_t copy_kind, uint32_t source, uint32_t destination) {
+  return uint64_t{static_cast<uint8_t>(kind)} << 32 | copy_kind << 16 | source << 8 | destination;
+}
+// Of a kernel that copies: (kind, name).
+uint64_t GroupKey(uint32_t name) {
+  return uint64_t{static_cast<uint8_t>(GpuRowKind::kKernel)} << 32 | name;
 }
 
-std::string NameOf(uint32_t key) {
-  const uint32_t destination = key & 0xFF;
-  if (static_cast<GpuRowKind>(key >> 24) == GpuRowKind::kMemset) return MemsetName(destination);
+std::string NameOf(uint64_t key, std::span<const std::string> names, Demangler& demangler) {
+  const auto kind = static_cast<GpuRowKind>(key >> 32);
+  if (kind == GpuRowKind::kKernel) return demangler.Demangle(names[key & 0xFFFFFFFF]);
+  const auto destination = static_cast<uint32_t>(key & 0xFF);
+  if (kind == GpuRowKind::kMemset) return MemsetName(destination);
   return CopyName(key >> 16 & 0xFF, key >> 8 & 0xFF, destination);
 }
 
@@ -83,7 +89,7 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
   BelievedReader reader(recorded);
   ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
   const std::vector<uint32_t> first_ids = FirstIds(reader.names());
-  Numbering<uint32_t> groups;
+  Numbering<uint64_t> groups;
   Numbering<uint16_t> devices;
   std::vector<CopySums> sums;
   GroupedDurations durations;
@@ -97,24 +103,32 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
       kGpuTime | kGpuWhat | kGpuWhere | kGpuCause | kGpuCopy, {}, [&](const GpuBatch& batch) {
         for (size_t i = 0; i < batch.size; ++i, ++position) {
           const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
-          if (kind != GpuRowKind::kMemcpy && kind != GpuRowKind::kMemset) continue;
+          const GpuAttribution::Call* call = attribution.Find(batch.correlation[i]);
+          const std::string_view api =
+              call == nullptr ? std::string_view() : std::string_view(reader.names()[call->name]);
+          const bool is_copy_kernel =
+              kind == GpuRowKind::kKernel &&
+              (IsCopyCall(api) || IsCopyKernel(reader.names()[batch.name[i]]));
+          if (kind != GpuRowKind::kMemcpy && kind != GpuRowKind::kMemset && !is_copy_kernel) {
+            continue;
+          }
           spans.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],
                            devices.Of(batch.device[i])});
-          const GpuAttribution::Call* call = attribution.Find(batch.correlation[i]);
           if (call != nullptr && attribution.IsBeforeWindow(*call)) {
             ++earlier_count;
             earlier_ns += static_cast<uint64_t>(batch.duration_ns[i]);
             continue;
           }
           const uint32_t group =
-              kind == GpuRowKind::kMemset
+              is_copy_kernel ? groups.Of(GroupKey(first_ids[batch.name[i]]))
+              : kind == GpuRowKind::kMemset
                   ? groups.Of(GroupKey(kind, 0, 0, batch.destination_kind[i]))
                   : groups.Of(GroupKey(kind, batch.copy_kind[i], batch.source_kind[i],
                                        batch.destination_kind[i]));
           if (group == sums.size()) sums.emplace_back();
           CopySums& sum = sums[group];
           sum.bytes += batch.bytes[i];
-          sum.min_bytes = std::min(sum.min_bytes, batch.bytes[i]);
+          if (batch.bytes[i] > 0) sum.min_bytes = std::min(sum.min_bytes, batch.bytes[i]);
           sum.max_bytes = std::max(sum.max_bytes, batch.bytes[i]);
           if (batch.bytes[i] > 0) {
             const auto known = bandwidths.find(position);
@@ -123,7 +137,8 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
                                 : ExactDuration(batch.duration_ns[i], batch.bytes[i], known->second,
                                                 reader.record().imported.time_unit_ns);
           }
-          if ((batch.flags[i] & kGpuAsync) != 0) ++sum.async_count;
+          // Traces that were imported do not have the flag.
+          if ((batch.flags[i] & kGpuAsync) != 0 || IsAsyncCopyCall(api)) ++sum.async_count;
           durations.Add(group, batch.duration_ns[i]);
           const bool has_op = call != nullptr && call->path != RangePaths::kNone;
           ops.Add(group, has_op ? first_ids[attribution.paths()[call->path].name] : 0,
@@ -144,11 +159,12 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
   const std::vector<uint32_t> longest_op = ops.Longest(sums.size(), reader.names());
   const std::vector<DurationStatistics> statistics = durations.Take(sums.size());
   uint64_t total_ns = 0;
+  Demangler demangler;
   for (size_t group = 0; group < sums.size(); ++group) {
     const DurationStatistics& times = statistics[group];
     const CopySums& sum = sums[group];
     total_ns += static_cast<uint64_t>(times.total_ns);
-    CopyRow row = {.name = NameOf(groups.keys()[group]),
+    CopyRow row = {.name = NameOf(groups.keys()[group], reader.names(), demangler),
                    .count = times.count,
                    .total_ns = times.total_ns,
                    .mean_ns = times.mean_ns,
@@ -156,12 +172,14 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
                    .p95_ns = times.p95_ns,
                    .p99_ns = times.p99_ns,
                    .max_ns = times.max_ns,
-                   .bytes = static_cast<int64_t>(sum.bytes),
-                   .min_bytes = static_cast<int64_t>(sum.min_bytes),
-                   .max_bytes = static_cast<int64_t>(sum.max_bytes),
                    .async_count = sum.async_count,
                    .op = reader.names()[longest_op[group]]};
     // A copy without bytes is one whose size is not known: it has no part in the bandwidth.
+    if (sum.bytes > 0) {
+      row.bytes = static_cast<int64_t>(sum.bytes);
+      row.min_bytes = static_cast<int64_t>(sum.min_bytes);
+      row.max_bytes = static_cast<int64_t>(sum.max_bytes);
+    }
     if (sum.sized_ns > 0) {
       row.bandwidth_gb_per_s = static_cast<double>(sum.bytes) / sum.sized_ns;
     }

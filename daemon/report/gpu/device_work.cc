@@ -20,28 +20,44 @@ void Grow(int64_t& sum, uint64_t by) {
   sum = static_cast<int64_t>(static_cast<uint64_t>(sum) + by);
 }
 
-// Which of the names are kernels of NCCL; each is looked at once.
-class CommunicationNames {
+// Which of the names are such; each is looked at once.
+class NamesThat {
  public:
-  explicit CommunicationNames(std::span<const std::string> names)
-      : names_(names), known_(names.size()) {}
+  NamesThat(std::span<const std::string> names, bool (*are)(std::string_view))
+      : names_(names), are_(are), known_(names.size()) {}
 
   bool Has(uint32_t name) {
     std::optional<bool>& known = known_[name];
-    if (!known.has_value()) known = IsCommunicationKernel(names_[name]);
+    if (!known.has_value()) known = are_(names_[name]);
     return *known;
   }
 
  private:
   const std::span<const std::string> names_;
+  bool (*const are_)(std::string_view);
   std::vector<std::optional<bool>> known_;
 };
 
-Work WorkOf(GpuRowKind kind, uint32_t name, CommunicationNames& communication) {
-  if (kind == GpuRowKind::kMemcpy || kind == GpuRowKind::kMemset) return Work::kCopy;
-  return kind == GpuRowKind::kKernel && communication.Has(name) ? Work::kCommunication
-                                                                : Work::kCompute;
-}
+class WorkOfRows {
+ public:
+  explicit WorkOfRows(std::span<const std::string> names)
+      : communication_(names, &IsCommunicationKernel),
+        copy_calls_(names, &IsCopyCall),
+        copy_kernels_(names, &IsCopyKernel) {}
+
+  Work Of(GpuRowKind kind, uint32_t name, const GpuAttribution::Call* call) {
+    if (kind == GpuRowKind::kMemcpy || kind == GpuRowKind::kMemset) return Work::kCopy;
+    if (kind != GpuRowKind::kKernel) return Work::kCompute;
+    const bool is_asked_for = call != nullptr && copy_calls_.Has(call->name);
+    if (is_asked_for || copy_kernels_.Has(name)) return Work::kCopy;
+    return communication_.Has(name) ? Work::kCommunication : Work::kCompute;
+  }
+
+ private:
+  NamesThat communication_;
+  NamesThat copy_calls_;
+  NamesThat copy_kernels_;
+};
 
 }  // namespace
 
@@ -60,7 +76,7 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
   work.holes_ = HolesOf(reader.record());
   ASSIGN_OR_RETURN(const WideStreams wide, WideStreams::Read(reader));
   EarlierWork earlier(reader.record());
-  CommunicationNames communication(reader.names());
+  WorkOfRows work_of_rows(reader.names());
   RETURN_IF_ERROR(reader.ForEach<GpuRow>(
       kGpuTime | kGpuWhat | kGpuWhere | kGpuCause, {}, [&](const GpuBatch& batch) {
         ReserveMore(work.activities_, batch.size);
@@ -72,9 +88,10 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
                                      wide.NumberOf(batch.stream[i])});
           }
           const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+          const GpuAttribution::Call* call = attribution.Find(batch.correlation[i]);
           work.activities_.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],
-                                      attribution.Find(batch.correlation[i]), stream, batch.name[i],
-                                      WorkOf(kind, batch.name[i], communication), kind});
+                                      call, stream, batch.name[i],
+                                      work_of_rows.Of(kind, batch.name[i], call), kind});
           earlier.Add(batch.device[i], batch.start_ns[i], work.activities_.back().call);
         }
         return absl::OkStatus();

@@ -102,18 +102,21 @@ constexpr std::array kPlainFamilies = {
 
 // Of what a kernel is named after that exchanges data.
 constexpr auto kCommunicationFamilies = std::to_array<std::string_view>({
-    "ncclKernel",           // NCCL and RCCL, until 2.18
+    "ncclKernel",           // NCCL, until 2.18
+    "rcclGenericKernel",    // RCCL
     "ncclDevKernel",        // from then on
     "mscclKernel",          // RCCL's with MSCCL
     "mscclpp",              // MSCCL++
     "nvshmemi_",            // NVSHMEM
     "rocshmem",             // ROC_SHMEM
+    "symmetric_memory::",   // torch's symmetric memory, with its barriers
     "cross_device_reduce",  // vLLM, SGLang, AITER
     "multimem_",            // symmetric memory, through the switch
     "quickreduce",          // QuickReduce
     "deep_ep::",            // DeepEP: dispatch and combine
     "7deep_ep",             // the same, mangled
     "all2all",
+    "pplx::",  // pplx-kernels: the same
 });
 constexpr auto kCollectiveWords =
     std::to_array<std::array<std::string_view, 3>>({{"all", "reduce", ""},
@@ -242,6 +245,16 @@ bool IsCommunicationKernel(std::string_view name) {
     return !Contains(name, "deep_ep::layout");
   return std::ranges::any_of(kCollectiveWords,
                              [&](const auto& words) { return HasWords(name, words); });
+}
+
+bool IsCopyCall(std::string_view call) {
+  return Contains(call, "Memcpy") || Contains(call, "Memset");
+}
+
+bool IsAsyncCopyCall(std::string_view call) { return IsCopyCall(call) && Contains(call, "Async"); }
+
+bool IsCopyKernel(std::string_view kernel) {
+  return kernel.starts_with("__amd_rocclr_copy") || kernel.starts_with("__amd_rocclr_fill");
 }
 
 bool LaunchesWork(std::string_view call) {

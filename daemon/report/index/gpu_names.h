@@ -59,6 +59,13 @@ class Demangler {
 // TensorRT-LLM, DeepEP, QuickReduce); and any that is named after a collective.
 bool IsCommunicationKernel(std::string_view name);
 
+// A call that copies or fills memory: "cudaMemcpyAsync", "hipMemset". On ROCm, kernels do it.
+bool IsCopyCall(std::string_view call);
+// Of those, one that returns before that is done.
+bool IsAsyncCopyCall(std::string_view call);
+// A kernel that ROCm launches for such calls.
+bool IsCopyKernel(std::string_view kernel);
+
 // A call that launches a kernel or a graph: "cudaLaunchKernel", "cuLaunchKernelEx",
 // "hipModuleLaunchKernel", "cudaGraphLaunch".
 bool LaunchesWork(std::string_view call);

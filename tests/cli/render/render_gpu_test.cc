@@ -184,7 +184,7 @@ TEST(RenderCopiesTest, OneLineEachAndTheTotals) {
       ElementsAre("Copy Total Count Mean p50 p95 p99 Max Bytes GB/s Async Op", HasSubstr("---"),
                   "Memcpy HtoD (Pinned -> Device) 2.000us 2 1.000us 0.900us 1.100us "
                   "1.100us 1.100us 48.8 KiB 25.00 1 load",
-                  "Memset (Device) 0.100us 1 0.100us 0.000us 0.000us 0.000us 0.000us 0 B 0.00 0 -",
+                  "Memset (Device) 0.100us 1 0.100us 0.000us 0.000us 0.000us 0.000us - - 0 -",
                   "Total 2.100us; a copy or memset ran for 2.050us"));
   EXPECT_THAT(RenderReport(FirstRow(report::ToReport(TwoCopies())), Style{}),
               HasSubstr("(1 more row"));

@@ -124,7 +124,9 @@ TEST(KernelFamilyTest, CommunicationIsNccl) {
         "void deep_ep::internode_ll::combine<3, 7168>(void*)",
         "void quickreduce::allreduce_prototype_twoshot<T>(int)", "nvshmemi_barrier_all",
         "mscclKernel_Sum_half_LL", "rccl_all_gather_kernel", "all2all_exchange_kernel",
-        "triton_all_to_all_vdev"}) {
+        "triton_all_to_all_vdev", "rcclGenericKernel<1, false>(ncclDevKernelArgsStorage)",
+        "void c10d::symmetric_memory::(anonymous namespace)::barrier_kernel(unsigned int**, int)",
+        "void pplx::a2a::dispatchSendKernel"}) {
     EXPECT_TRUE(IsCommunicationKernel(name)) << name;
   }
   for (const char* name :

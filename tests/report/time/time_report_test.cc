@@ -76,6 +76,14 @@ TEST_F(TimeReportTest, TheWholeIsFromTheFirstWorkToTheLastAndSumsUp) {
   EXPECT_EQ(ToString(report.kernel_types[0]), "COMPUTATION");
 }
 
+TEST_F(TimeReportTest, KernelsThatCopyForACallAreCopies) {
+  Launch(0, 100, 200);
+  reader_.Kernel("__amd_rocclr_copyBuffer", 200, 260, Call("hipMemcpyDtoD", 10, 12));
+  const TimeReport report = Report();
+  EXPECT_EQ(report.whole.compute_ns, 100);
+  EXPECT_EQ(report.whole.exposed_copy_ns, 60);
+}
+
 TEST_F(TimeReportTest, AStepIsWhatRanWithinItWhoeverLaunchedIt) {
   reader_.Step(5, 0, 100).Step(6, 100, 100);
   Launch(10, 20, 50);
