@@ -5,6 +5,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -229,26 +231,43 @@ void WriteImportedJson(const ImportedTrace& imported, JsonWriter& json) {
   json.EndObject();
 }
 
-// The line about rows that were not imported.
-std::string NotUnderstoodNote(const CaptureRecord& record) {
+// "3 events not understood: kernel without dur 3"; the most frequent first. Empty: there are none.
+std::string KindsNote(std::vector<std::pair<int64_t, std::string>> kinds, std::string_view one,
+                      std::string_view many) {
   constexpr size_t kMostShown = 6;
-  int64_t total = 0;
-  std::vector<std::pair<int64_t, std::string>> kinds;
-  for (const auto& [kind, count] : record.imported.not_understood) {
-    total += count;
-    kinds.emplace_back(-count, kind);
-  }
   if (kinds.empty()) return "";
-  std::sort(kinds.begin(), kinds.end());
-  std::string note = StrCat(ForDisplay(record.imported.source, 255), ": ", total,
-                            " not understood and not in the capture:");
+  std::sort(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) {
+    return std::tie(b.first, a.second) < std::tie(a.first, b.second);
+  });
+  int64_t total = 0;
+  for (const auto& [count, kind] : kinds) total += count;
+  std::string note = StrCat(total, total == 1 ? one : many, " not understood:");
   for (size_t i = 0; i < std::min(kMostShown, kinds.size()); ++i) {
-    StrAppend(&note, i == 0 ? " " : ", ", kinds[i].second, " ", -kinds[i].first);
+    StrAppend(&note, i == 0 ? " " : ", ", kinds[i].second, " ", kinds[i].first);
   }
   if (kinds.size() > kMostShown) {
     StrAppend(&note, ", and ", kinds.size() - kMostShown, " kinds more (--json names all)");
   }
-  return note + "\n";
+  return note;
+}
+
+// The line about what was not understood of the trace.
+std::string NotUnderstoodNote(const CaptureRecord& record) {
+  constexpr std::string_view kOfArgument = "arg:";
+  std::vector<std::pair<int64_t, std::string>> events;
+  std::vector<std::pair<int64_t, std::string>> arguments;  // Of events that are in the capture.
+  for (const auto& [kind, count] : record.imported.not_understood) {
+    if (kind.starts_with(kOfArgument)) {
+      arguments.emplace_back(count, kind.substr(kOfArgument.size()));
+    } else {
+      events.emplace_back(count, kind);
+    }
+  }
+  if (events.empty() && arguments.empty()) return "";
+  std::string note = KindsNote(std::move(events), " event", " events");
+  const std::string details = KindsNote(std::move(arguments), " argument", " arguments");
+  if (!note.empty() && !details.empty()) note += "; ";
+  return StrCat(ForDisplay(record.imported.source, 255), ": ", note, details, "\n");
 }
 
 // The group of those that are in one. Empty: there is none, or more than one.
@@ -321,8 +340,9 @@ Command ImportCommand() {
           "Exports of Nsight Systems (`nsys export -t sqlite`), .sqlite or .sqlite.gz, become a "
           "capture per process with GPU work or NVTX ranges. Processes with GPU work are one "
           "group. Host, user, paths, and command lines are left out.\n\n"
-          "What of a trace is not understood is counted by its kind or table, and is not in the "
-          "capture. A damaged file is refused, with the byte at which it shows.",
+          "Events and arguments that profd does not understand are counted by their kind or table. "
+          "A damaged event is lost alone, and counted with its byte. A file that is cut off is "
+          "refused with the byte at which it ends.",
       .flags = {{.name = "output",
                  .letter = 'o',
                  .value_name = "FILE",

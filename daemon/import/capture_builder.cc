@@ -22,6 +22,8 @@ namespace {
 
 // No time lies further from the epoch: a year. What says so is damaged.
 constexpr int64_t kMostReachNs = int64_t{366} * 24 * 3600 * 1'000'000'000;
+// As `profctl check`, and HTA, say.
+constexpr int64_t kMostDurationNs = int64_t{7} * 24 * 3600 * 1'000'000'000;
 constexpr size_t kBatchRows = 8192;
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
 constexpr uint8_t kOperatorRange = static_cast<uint8_t>(wire::RangeCategory::kOperator);
@@ -147,13 +149,17 @@ std::optional<CaptureBuilder::Span> CaptureBuilder::SpanOf(const TraceEvent& eve
     CountNotUnderstood(event, " without dur");
     return std::nullopt;
   }
-  const int64_t duration_ns = needs_duration ? event.duration->ns : 0;
+  int64_t duration_ns = needs_duration ? event.duration->ns : 0;
+  const bool is_too_long = duration_ns > kMostDurationNs;
+  if (is_too_long) duration_ns = 0;
   const std::optional<Span> span = Place(event.start->ns, duration_ns);
   if (!span.has_value()) {
     CountNotUnderstood(event, " more than a year away");
     return std::nullopt;
   }
-  // Clocks that step make durations negative: it is known when, not how long.
+  // Clocks that step make durations negative, or longer than any recording: it is known when, not
+  // how long.
+  if (is_too_long) CountNotUnderstood(event, " with a dur of more than 7 days, taken as 0");
   if (duration_ns < 0) CountNotUnderstood(event, " with a negative dur, taken as 0");
   contents_.whole_us &=
       event.start->is_whole_us && (!event.duration.has_value() || event.duration->is_whole_us);

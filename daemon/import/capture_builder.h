@@ -122,6 +122,8 @@ class CaptureBuilder {
     TraceThreads::Process process;
     // Processes with API calls, as in the trace. The calls of several have the same numbers.
     std::set<std::string> recorded_pids;
+    int64_t launch_count = 0;           // Calls of the runtime that launch kernels or graphs.
+    int64_t repeated_launch_count = 0;  // Of those: with the correlation of another one.
   };
   // Gives the sink all that it has not got yet. Call once, last.
   absl::StatusOr<Contents> Finish();
@@ -250,6 +252,7 @@ class CaptureBuilder {
   std::set<std::tuple<int64_t, int64_t, int64_t>> streams_;  // Device, context, stream.
   absl::flat_hash_map<int64_t, uint32_t> wide_streams_;      // Which they are, by what they are.
   absl::flat_hash_set<uint32_t> calls_;                      // Their correlations.
+  absl::flat_hash_set<uint32_t> launches_;                   // Those of launches.
   absl::flat_hash_map<int64_t, Step> steps_;
   // Of operators and annotations; the second for events that lack the first.
   std::vector<int64_t> external_ids_;

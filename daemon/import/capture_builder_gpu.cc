@@ -11,6 +11,7 @@
 #include "daemon/import/capture_builder.h"
 #include "daemon/import/gpu_words.h"
 #include "daemon/import/narrow.h"
+#include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/wide_streams.h"
 #include "proto/wire/event.h"
 
@@ -58,6 +59,10 @@ absl::Status CaptureBuilder::AddApiCall(const TraceEvent& event, bool is_driver)
                 .cbid = NumberOr<uint32_t>(event, Number::kCbid, 0),
                 .result = NumberOr<int32_t>(event, Number::kResult, 0),
                 .is_driver = is_driver};
+  if (!is_driver && row.correlation != 0 && report::LaunchesWork(event.name)) {
+    ++contents_.launch_count;
+    if (!launches_.insert(row.correlation).second) ++contents_.repeated_launch_count;
+  }
   ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
   RETURN_IF_ERROR(arguments_.Add(event, RestoredArguments::kCall, kArgumentOfApiCall, *thread,
                                  rows_[*thread].call_count));

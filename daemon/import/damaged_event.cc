@@ -42,7 +42,53 @@ bool EndsArray(std::string_view text, size_t at) {
   return Take(text, at, ',') && Take(text, at, '"');
 }
 
+// The size of a number at `at` that is not finite, as C, C++, Python, and Java write them; 0: none.
+size_t SizeOfNonFinite(std::string_view text, size_t at) {
+  constexpr auto kWords = std::to_array<std::string_view>({"infinity", "inf", "nan"});
+  const auto is_word_part = [&](size_t i) {
+    return i < text.size() && ((text[i] >= 'a' && text[i] <= 'z') ||
+                               (text[i] >= 'A' && text[i] <= 'Z') || text[i] == '_');
+  };
+  const size_t begin = at;
+  if (text[at] == '-' || text[at] == '+') ++at;
+  for (const std::string_view word : kWords) {
+    size_t same = 0;
+    while (same < word.size() && at + same < text.size() && (text[at + same] | 0x20) == word[same])
+      ++same;
+    if (same == word.size() && !is_word_part(at + same)) return at + same - begin;
+  }
+  return 0;
+}
+
 }  // namespace
+
+RepairedEvent RepairEvent(std::string_view event) {
+  RepairedEvent repaired;
+  repaired.json.reserve(event.size());
+  bool in_text = false;
+  for (size_t i = 0; i < event.size(); ++i) {
+    const char c = event[i];
+    if (in_text && c == '\\' && i + 1 < event.size()) {
+      repaired.json.append(event, i++, 2);
+      continue;
+    }
+    if (c == '"') in_text = !in_text;
+    if (in_text && static_cast<unsigned char>(c) < 0x20) {
+      repaired.json += ' ';
+      ++repaired.control_characters;
+      continue;
+    }
+    const size_t size = in_text ? 0 : SizeOfNonFinite(event, i);
+    if (size > 0) {
+      repaired.json += "null";
+      ++repaired.non_finite_numbers;
+      i += size - 1;
+      continue;
+    }
+    repaired.json += c;
+  }
+  return repaired;
+}
 
 size_t EndOfDamagedEvent(std::string_view text) {
   for (size_t at = text.find('}'); at != std::string_view::npos; at = text.find('}', at + 1)) {

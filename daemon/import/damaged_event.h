@@ -1,5 +1,7 @@
-// Finds the end of an event whose quotes or brackets do not match, from what follows it: the begin
-// of another event, or the end of the array.
+// What can be done about an event that is not JSON. RepairEvent() mends what other programs write
+// and JSON does not have: NaN and inf, and line breaks in texts. EndOfDamagedEvent() finds the end
+// of an event whose quotes or brackets do not match, from what follows it: the begin of another
+// event, or the end of the array.
 //
 //   {"ph": "X", "name": "f("a")"}, {"ph": "X", ...      {"ph": "X", "name": "a"b"}], "tr...": 1}
 //                               ^ ends here                                      ^ ends here
@@ -9,6 +11,8 @@
 #define PROFD_DAEMON_IMPORT_DAMAGED_EVENT_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace profd::importer {
@@ -16,6 +20,16 @@ namespace profd::importer {
 // `text` begins with the event. Returns the size of the event with its last bracket;
 // std::string_view::npos: no end is in `text`.
 size_t EndOfDamagedEvent(std::string_view text);
+
+struct RepairedEvent {
+  std::string json;
+  int64_t non_finite_numbers = 0;  // null is in the place of each.
+  int64_t control_characters = 0;  // In texts; a space is in the place of each.
+
+  bool is_changed() const { return non_finite_numbers + control_characters > 0; }
+};
+// `event` from its first bracket to its last. What else is wrong with it stays as it is.
+RepairedEvent RepairEvent(std::string_view event);
 
 }  // namespace profd::importer
 

@@ -12,6 +12,12 @@ constexpr int kDigitsOfNs = 3;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
+// Some programs write numbers as texts.
+std::string_view Unquoted(std::string_view token) {
+  const bool is_text = token.size() >= 2 && token.front() == '"' && token.back() == '"';
+  return is_text ? token.substr(1, token.size() - 2) : token;
+}
+
 // Of a number with an exponent.
 std::optional<ExactTime> FromDouble(std::string_view number) {
   char* end = nullptr;
@@ -24,6 +30,7 @@ std::optional<ExactTime> FromDouble(std::string_view number) {
 }  // namespace
 
 std::optional<ExactTime> ParseMicros(std::string_view number) {
+  number = Unquoted(number);
   const bool is_negative = number.starts_with('-');
   size_t at = is_negative ? 1 : 0;
   int64_t ns = 0;
@@ -54,9 +61,7 @@ std::optional<ExactTime> ParseMicros(std::string_view number) {
 }
 
 std::optional<int64_t> ParseInteger(std::string_view token) {
-  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') {
-    token = token.substr(1, token.size() - 2);
-  }
+  token = Unquoted(token);
   const char* const end = token.data() + token.size();
   int64_t value = 0;
   if (const auto [at, error] = std::from_chars(token.data(), end, value);

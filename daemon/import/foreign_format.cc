@@ -28,6 +28,28 @@ std::string_view ForeignFormat(std::string_view untrusted_start) {
   if (untrusted_start.starts_with("SQLite format 3\0"sv)) {
     return "it is an SQLite database; `profctl import FILE` reads those of Nsight Systems";
   }
+  if (untrusted_start.starts_with("\xFF\xFE"sv) || untrusted_start.starts_with("\xFE\xFF"sv)) {
+    return "it is text in UTF-16; convert it: `iconv -f UTF-16 -t UTF-8 FILE > trace.json`";
+  }
+  if (untrusted_start.starts_with("PK\x03\x04"sv)) {
+    return "it is a zip archive; import the traces in it (`unzip FILE`)";
+  }
+  if (untrusted_start.starts_with("\x1F\x8B"sv)) {
+    return "it is compressed twice; uncompress it once with `gunzip`";
+  }
+  if (untrusted_start.starts_with("\x28\xB5\x2F\xFD"sv)) {
+    return "it is compressed with zstd; uncompress it with `zstd -d`";
+  }
+  if (untrusted_start.starts_with("\xFD"
+                                  "7zXZ"sv)) {
+    return "it is compressed with xz; uncompress it with `xz -d`";
+  }
+  if (untrusted_start.starts_with("BZh"sv)) {
+    return "it is compressed with bzip2; uncompress it with `bunzip2`";
+  }
+  if (untrusted_start.starts_with("<"sv)) {
+    return "it is a web page or XML; was it downloaded with an error page in its place?";
+  }
   const std::string_view message = InFirstMessage(untrusted_start);
   if (message.empty()) return {};
   const auto field = static_cast<uint8_t>(message.front());

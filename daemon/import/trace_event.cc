@@ -320,6 +320,8 @@ struct EventParser::Impl {
 
   std::string valid;
   int64_t replaced_bytes = 0;
+  int64_t non_finite_numbers = 0;
+  int64_t control_characters = 0;
   ondemand::parser parser;
   ondemand::document document;
   TraceEvent event;
@@ -355,7 +357,17 @@ absl::Status EventParser::Parse(std::string_view array, int64_t offset, OnEvent 
     const char* const end = SkipJsonValue(rest.data(), rest.data() + rest.size());
     size_t size = end == nullptr ? 0 : static_cast<size_t>(end - rest.data());
     if (size > 0) {
-      ASSIGN_OR_RETURN(const bool is_whole, parse_alone(rest.substr(0, size)));
+      ASSIGN_OR_RETURN(bool is_whole, parse_alone(rest.substr(0, size)));
+      if (!is_whole) {
+        const RepairedEvent repaired = RepairEvent(rest.substr(0, size));
+        if (repaired.is_changed()) {
+          ASSIGN_OR_RETURN(is_whole, parse_alone(repaired.json));
+        }
+        if (is_whole) {
+          impl.non_finite_numbers += repaired.non_finite_numbers;
+          impl.control_characters += repaired.control_characters;
+        }
+      }
       if (is_whole) {
         done += size;
         continue;
@@ -375,6 +387,8 @@ std::optional<uint8_t> ArgumentId(std::string_view key) {
 }
 
 int64_t EventParser::replaced_bytes() const { return impl_->replaced_bytes; }
+int64_t EventParser::non_finite_numbers() const { return impl_->non_finite_numbers; }
+int64_t EventParser::control_characters() const { return impl_->control_characters; }
 
 std::string Unescape(std::string_view json) {
   if (json.size() >= 2 && json.front() == '"') json = json.substr(1, json.size() - 2);

@@ -168,6 +168,10 @@ class EventParser {
 
   // Bytes that were no UTF-8 so far, in whose place '?' was read.
   int64_t replaced_bytes() const;
+  // Numbers that JSON does not have (NaN, inf) so far, in whose place null was read, and characters
+  // that a JSON text must not have (a line break), in whose place a space was read.
+  int64_t non_finite_numbers() const;
+  int64_t control_characters() const;
 
  private:
   struct Impl;

@@ -81,12 +81,18 @@ class Import : public TraceSplitter::Handler {
           StrCat("damaged at byte ", first_damaged_, ": no event in it can be read"));
     }
     const std::map<std::string, int64_t>& counts = not_understood_.counts();
-    const auto most = std::ranges::max_element(
-        counts, [](const auto& a, const auto& b) { return a.second < b.second; });
+    // Of an argument, only where nothing says more.
+    const auto key = [](const auto& entry) {
+      return std::pair(!entry.first.starts_with("arg:"), entry.second);
+    };
+    const auto most = std::ranges::max_element(counts, {}, key);
     std::string text = "there is no event in it that profd understands";
     if (most != counts.end()) {
       StrAppend(&text, ": it has ", most->second, " of kind '", most->first,
-                "', which torch.profiler does not write; https://ui.perfetto.dev may read it");
+                most->first == "ph:X without cat"
+                    ? "', as profilers of JAX and TensorFlow write them"
+                    : "'",
+                "; https://ui.perfetto.dev may read it");
     }
     return absl::InvalidArgumentError(text);
   }
@@ -99,6 +105,16 @@ class Import : public TraceSplitter::Handler {
       return absl::InvalidArgumentError(
           "no torch.profiler trace: it is a profile that ONNX Runtime wrote itself; "
           "https://ui.perfetto.dev reads it");
+    }
+    // A process numbers its launches. Ranks in containers may all have the same pid.
+    const bool collides = contents.repeated_launch_count >= kFewestCollisions &&
+                          contents.repeated_launch_count * 100 >= contents.launch_count;
+    if (contents.recorded_pids.size() < 2 && collides) {
+      return absl::FailedPreconditionError(
+          StrCat(contents.repeated_launch_count, " of its ", contents.launch_count,
+                 " launches have the correlation of another launch: it holds several processes "
+                 "with one pid, and GPU work cannot be assigned. Import the traces that it was "
+                 "merged from, each by itself"));
     }
     if (contents.recorded_pids.size() < 2) return absl::OkStatus();
     std::string pids;
@@ -119,6 +135,12 @@ class Import : public TraceSplitter::Handler {
     if (parser_.replaced_bytes() > 0) {
       not_understood_.Count("bytes that are not UTF-8", parser_.replaced_bytes());
     }
+    if (parser_.non_finite_numbers() > 0) {
+      not_understood_.Count("arg:numbers that are not finite", parser_.non_finite_numbers());
+    }
+    if (parser_.control_characters() > 0) {
+      not_understood_.Count("arg:control characters in texts", parser_.control_characters());
+    }
     return builder_.Finish();
   }
   // `record` as it is when all has been read.
@@ -127,6 +149,7 @@ class Import : public TraceSplitter::Handler {
  private:
   static constexpr int64_t kMostNamedPlaces = 8;
   static constexpr size_t kMaxPidsBytes = 80;
+  static constexpr int64_t kFewestCollisions = 4;
 
   TraceFile& file_;
   const ImportOptions& options_;

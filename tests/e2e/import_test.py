@@ -264,6 +264,7 @@ class ImportIntoADaemonTest(harness.EndToEndTest):
         result = self.daemon.ctl('import', self.trace_file)
         self.assertEqual(result.status, DONE, result.err)
         self.assertEqual(result.out.strip(), self.captures()[0]['id'])
+        self.assertIn(': 1 event not understood: ph:Q 1\n', result.err)
 
     def test_a_fetched_capture_of_an_import_says_where_it_came_from(self):
         copy = self.folder / 'copy.profd'

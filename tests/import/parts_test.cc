@@ -32,6 +32,7 @@ TEST(ExactTimeTest, MicrosecondsAreTakenToTheNanosecond) {
   EXPECT_EQ(ns("4458676522690.655"), 4'458'676'522'690'655);
   EXPECT_EQ(ns("1695835542514261"), 1'695'835'542'514'261'000);
   EXPECT_EQ(ns("0.1"), 100);
+  EXPECT_EQ(ns("\"17.5\""), 17'500);  // Some programs write texts.
   EXPECT_EQ(ns("-0.001"), -1);
   EXPECT_EQ(ns("1.0006"), 1001);
   EXPECT_EQ(ns("1.36562786275E12"), 1'365'627'862'750'000);
@@ -43,7 +44,7 @@ TEST(ExactTimeTest, WholeMicrosecondsAreTold) {
 }
 
 TEST(ExactTimeTest, WhatIsNoTimeIsNone) {
-  for (const char* text : {"", "-", "x", "1x", "\"17\"", "null", "NaN", "1e99",
+  for (const char* text : {"", "-", "x", "1x", "\"17", "\"\"", "null", "NaN", "1e99",
                            "99999999999999999999", "9223372036854775.8079", "1.2.3"}) {
     EXPECT_FALSE(ParseMicros(text).has_value()) << text;
   }
