@@ -125,7 +125,8 @@ class NsysEvents {
   absl::Status AddNvtx(bool open_ones);
   absl::StatusOr<std::string> NvtxName(const Fields& fields);
   std::optional<uint32_t> LaneFor(const Fields& fields, const Times& times);
-  absl::Status AddNvtxRange(uint32_t thread, const Times& times, bool is_open,
+  static std::string PushKey(const Fields& fields, std::string_view name);
+  absl::Status AddNvtxRange(uint32_t thread, const Times& times, uint8_t flags,
                             std::string_view name);
 
   NsysSource& source_;
@@ -155,6 +156,9 @@ class NsysEvents {
   absl::flat_hash_map<int64_t, std::vector<Lane>> lanes_;  // By globalTid.
   int64_t lane_count_ = 0;
   int64_t open_range_count_ = 0;
+  // Of pushes that nothing pops, by thread and name: the begin of the last one. Those before it
+  // were left open, as the program began the range again.
+  absl::flat_hash_map<std::string, int64_t> last_open_push_ns_;
 };
 
 }  // namespace profd::importer

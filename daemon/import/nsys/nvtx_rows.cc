@@ -62,6 +62,12 @@ absl::Status NsysEvents::AddNvtx(bool open_ones) {
     if (open_ones != (open_ones && is_open)) return absl::OkStatus();
     if (!open_ones && is_open) {
       ++open_range_count_;
+      if (IsNvtxSpan(type)) return absl::OkStatus();
+      ASSIGN_OR_RETURN(const std::string name, NvtxName(fields));
+      const int64_t start_ns = *fields.Int(kStart);
+      int64_t& last_ns =
+          last_open_push_ns_.try_emplace(PushKey(fields, name), start_ns).first->second;
+      last_ns = std::max(last_ns, start_ns);
       return absl::OkStatus();
     }
     if (!IsNvtxEvent(type)) {
@@ -91,6 +97,13 @@ absl::Status NsysEvents::AddNvtx(bool open_ones) {
         IsNvtxSpan(type) ? LaneFor(fields, *times) : ThreadOf(fields, kNvtxTable);
     if (!thread.has_value()) return absl::OkStatus();
     ASSIGN_OR_RETURN(std::string name, NvtxName(fields));
+    uint8_t flags = is_open ? kRangeOpen : uint8_t{0};
+    if (is_open && !IsNvtxSpan(type)) {
+      const auto last = last_open_push_ns_.find(PushKey(fields, name));
+      if (last != last_open_push_ns_.end() && times->start_ns < last->second) {
+        flags |= kRangeUnended;
+      }
+    }
     const int64_t domain = fields.Int(kNvtxDomain).value_or(kDefaultDomain);
     const auto known = domains_.find(domain);
     // As in captures of profd's own.
@@ -100,7 +113,7 @@ absl::Status NsysEvents::AddNvtx(bool open_ones) {
       if (!fields.IsNull(i)) fields.CountDetail(i);
     }
     if (is_mark) return Note(kNvtxTable, builder_.AddMark(*thread, times->start_ns, name));
-    return AddNvtxRange(*thread, *times, is_open, name);
+    return AddNvtxRange(*thread, *times, flags, name);
   });
 }
 
@@ -125,13 +138,18 @@ std::optional<uint32_t> NsysEvents::LaneFor(const Fields& fields, const Times& t
   return lane->thread;
 }
 
-absl::Status NsysEvents::AddNvtxRange(uint32_t thread, const Times& times, bool is_open,
+std::string NsysEvents::PushKey(const Fields& fields, std::string_view name) {
+  return StrCat(fields.Int(kOwner).value_or(0), " ", fields.Int(kNvtxDomain).value_or(0), " ",
+                name);
+}
+
+absl::Status NsysEvents::AddNvtxRange(uint32_t thread, const Times& times, uint8_t flags,
                                       std::string_view name) {
   CaptureBuilder::RangeEvent range = {.thread = thread,
                                       .start_ns = times.start_ns,
                                       .duration_ns = times.duration_ns,
                                       .name = name,
-                                      .flags = is_open ? kRangeOpen : uint8_t{0}};
+                                      .flags = flags};
   if (const std::optional<TorchText> torch = ParseTorchText(name); torch.has_value()) {
     range.is_operator = true;
     range.name = torch->name;

@@ -203,6 +203,24 @@ TEST_P(NsysSchemaTest, NvtxBecomesRangesMarksDomainsAndThreads) {
                                    Pair("arg:NVTX_EVENTS.int64Value", 1)));
 }
 
+// Each step pushes a range that nothing pops: only the last one may still have run at the end.
+TEST_P(NsysSchemaTest, PushesThatTheProgramBeganAgainWereLeftOpen) {
+  const std::string tid = StrCat(GlobalTid(41, 43));
+  const std::string sql = StrCat(
+      "INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid, domainId) VALUES "
+      "(0, 100, 59, 'step', ",
+      tid, ", 0), (10, NULL, 59, 'forward', ", tid, ", 0), (50, NULL, 59, 'forward', ", tid,
+      ", 0), (20, NULL, 59, 'other', ", tid, ", 0);");
+  const auto captures = ImportFile(Make(Tables() + sql));
+  ASSERT_THAT(captures, IsOkAndHolds(SizeIs(1)));
+  const std::string left_open = StrCat("flags ", kRangeOpen | kRangeUnended);
+  EXPECT_THAT(LinesOf(*Open(captures->front().file)),
+              UnorderedElementsAre("range 43: step 0 100 depth 0 cat 0 flags 0",
+                                   StrCat("range 43: forward 10 90 depth 1 cat 0 ", left_open),
+                                   "range 43: other 20 80 depth 2 cat 0 flags 1",
+                                   "range 43: forward 50 50 depth 3 cat 0 flags 1"));
+}
+
 // nvtxRangeStart() and nvtxRangeEnd().
 TEST_P(NsysSchemaTest, SpansThatOverlapAreOnLanesOfTheirThread) {
   const std::string tid = StrCat(GlobalTid(41, 43));
