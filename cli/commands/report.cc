@@ -135,11 +135,11 @@ void PrintFindings(Invocation& invocation, const CaptureSource& source,
   }
   if (of != nullptr) {
     invocation.Print(RenderSetHeader(of->set, invocation.style()));
-    invocation.Print(StrCat("What follows is of ", of->ranks.names[of->member],
-                            of->ranks.steps.verdict == report::StragglerVerdict::kStraggler
-                                ? ", the straggler.\n"
-                                : ", which comes first in `profctl stragglers`; whether it slows "
-                                  "the others is not shown by the data.\n"));
+    const bool is_straggler = of->ranks.steps.verdict == report::StragglerVerdict::kStraggler;
+    invocation.Print(StrCat(
+        RenderStragglerVerdict(of->set, of->ranks.steps), "What follows is of ",
+        of->ranks.names[of->member],
+        is_straggler ? ", a straggler.\n" : ", which comes first in `profctl stragglers`.\n"));
   }
   // The verdict names the grade and the worst of its reasons. All of them: on request, and where
   // something is missing.

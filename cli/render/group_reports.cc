@@ -75,30 +75,14 @@ std::string NameOfMember(const CaptureSet& set, size_t member) {
   return StrCat(of.rank >= 0 ? "rank " : "", LabelOf(of));
 }
 
-std::string VerdictText(const CaptureSet& set, const report::GroupSteps& steps) {
-  const report::RankScore& first = steps.ranking.front();
-  switch (steps.verdict) {
-    case report::StragglerVerdict::kStraggler: {
-      const auto count = std::count_if(steps.ranking.begin(), steps.ranking.end(),
-                                       [](const auto& rank) { return rank.straggler; });
-      return StrCat(count, count == 1 ? " straggler" : " stragglers",
-                    absl::StrFormat(" (score above %.1f)", report::kStragglerScore), ": ",
-                    NameOfMember(set, first.member), " has ", FormatNs(first.more_own_ns),
-                    " more own work per step; it arrives last at ", FormatCount(first.last_count),
-                    " of ", FormatCount(steps.matched_count), " collectives.\n");
-    }
-    case report::StragglerVerdict::kPair:
-      return StrCat(NameOfMember(set, steps.ranking.back().member), " waits for ",
-                    NameOfMember(set, first.member), ": ", FormatNs(first.caused_wait_ns),
-                    " per step. At least 3 ranks are needed to identify an outlier.\n");
-    case report::StragglerVerdict::kNone:
-      return steps.reason == report::StragglerReason::kNone
-                 ? absl::StrFormat("No straggler (score above %.1f).\n", report::kStragglerScore)
-                 : StrCat("No straggler: ", TextOf(steps.reason), ".\n");
-    case report::StragglerVerdict::kWithheld:
-      break;
+constexpr size_t kMostNamedStragglers = 8;
+
+std::vector<std::string> StragglerNames(const CaptureSet& set, const report::GroupSteps& steps) {
+  std::vector<std::string> names;
+  for (const report::RankScore& rank : steps.ranking) {
+    if (rank.straggler) names.push_back(NameOfMember(set, rank.member));
   }
-  return StrCat("Verdict withheld: ", TextOf(steps.reason), ".\n");
+  return names;
 }
 
 // Empty: all steps were compared.
@@ -148,6 +132,40 @@ const ObjectDescription<CaptureSet::Member>& MemberObject() {
 }
 
 }  // namespace
+
+std::string RenderStragglerVerdict(const CaptureSet& set, const report::GroupSteps& steps) {
+  const report::RankScore& first = steps.ranking.front();
+  switch (steps.verdict) {
+    case report::StragglerVerdict::kStraggler: {
+      const std::vector<std::string> names = StragglerNames(set, steps);
+      std::string others;
+      for (size_t i = 1; i < names.size() && i <= kMostNamedStragglers; ++i) {
+        StrAppend(&others,
+                  i > 1               ? ", "
+                  : names.size() == 2 ? "; the other is "
+                                      : "; the others are ",
+                  names[i]);
+      }
+      if (names.size() > kMostNamedStragglers + 1) others += ", ...";
+      return StrCat(names.size(), names.size() == 1 ? " straggler" : " stragglers",
+                    absl::StrFormat(" (score above %.1f)", report::kStragglerScore), ": ",
+                    NameOfMember(set, first.member), " has ", FormatNs(first.more_own_ns),
+                    " more own work per step; it arrives last at ", FormatCount(first.last_count),
+                    " of ", FormatCount(steps.matched_count), " collectives", others, ".\n");
+    }
+    case report::StragglerVerdict::kPair:
+      return StrCat(NameOfMember(set, steps.ranking.back().member), " waits for ",
+                    NameOfMember(set, first.member), ": ", FormatNs(first.caused_wait_ns),
+                    " per step. At least 3 ranks are needed to identify an outlier.\n");
+    case report::StragglerVerdict::kNone:
+      return steps.reason == report::StragglerReason::kNone
+                 ? absl::StrFormat("No straggler (score above %.1f).\n", report::kStragglerScore)
+                 : StrCat("No straggler: ", TextOf(steps.reason), ".\n");
+    case report::StragglerVerdict::kWithheld:
+      break;
+  }
+  return StrCat("Verdict withheld: ", TextOf(steps.reason), ".\n");
+}
 
 std::string LabelOf(const CaptureSet::Member& member) {
   if (member.rank >= 0) return StrCat(member.rank);
@@ -327,7 +345,7 @@ std::string RenderStragglers(const CaptureSet& set, const ComparedSteps& compare
                              const table::Table& rows, const Style& style) {
   const report::GroupSteps& steps = compared.steps;
   if (steps.ranking.empty()) return "No step was covered by any rank.\n";
-  return StrCat(RenderTable(rows, style), VerdictText(set, steps), LeftOutSteps(steps),
+  return StrCat(RenderTable(rows, style), RenderStragglerVerdict(set, steps), LeftOutSteps(steps),
                 Caveats(compared));
 }
 

@@ -56,6 +56,9 @@ table::Table GroupStepsTable(const CaptureSet& set, const report::GroupSteps& st
 table::Table StragglersTable(const CaptureSet& set, const report::GroupSteps& steps,
                              const report::FrameworkSteps& framework);
 
+// Which rank slows the others, or why that is unknown. REQUIRES: a ranking that is not empty.
+std::string RenderStragglerVerdict(const CaptureSet& set, const report::GroupSteps& steps);
+
 std::string RenderGroupSteps(const CaptureSet& set, const ComparedSteps& compared,
                              const table::Table& rows, const Style& style);
 void WriteGroupStepsJson(const CaptureSet& set, const ComparedSteps& compared,

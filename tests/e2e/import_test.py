@@ -129,6 +129,8 @@ class GroupOfRanks:
         straggler = next(f for f in report.json['findings'] if f['rule'] == 'STRAGGLER_RANK')
         self.assertEqual(straggler['value'], stragglers.json['ranks'][0]['score'])
         self.assertEqual([e['name'] for e in straggler['evidence']], [f'rank {SLOW_RANK}'])
+        shown = self.ranks_ctl('report', group)
+        self.assertIn(f': rank {SLOW_RANK} has 500.000us more own work per step', shown.out)
         # Of one rank by itself the rule says what it needs.
         alone = self.ranks_ctl('report', ids['rank0.json'], '--json')
         self.assertNotIn('reported_member', alone.json)

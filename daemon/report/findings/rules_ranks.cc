@@ -62,14 +62,20 @@ RuleResult StragglerRank(const Facts& facts, const FindingThresholds& thresholds
     finding.evidence.push_back(RankEvidence(rank, facts.ranks->names[rank.member]));
   }
   const std::string& name = facts.ranks->names[slowest.member];
+  // Ranks that are slow together: of a tensor-parallel group, or on one host.
+  std::string others;
+  for (size_t i = 1; i < finding.evidence.size(); ++i) {
+    StrAppend(&others, i == 1 ? "" : ", ", finding.evidence[i].name);
+  }
   finding.measured = StrCat(name, " works for ", TimeText(slowest.own_ns),
                             " a step without waiting, the median rank for ", TimeText(median_ns),
-                            ". It arrives last at ", CountText(slowest.last_count, "collective"),
-                            " of ", steps.matched_count, "; the other ranks together wait ",
+                            others.empty() ? "" : "; slow, too: ", others, ". It arrives last at ",
+                            CountText(slowest.last_count, "collective"), " of ",
+                            steps.matched_count, "; the other ranks together wait ",
                             TimeText(slowest.caused_wait_ns), " a step for it.");
   finding.advice =
-      StrCat("Find out what ", name,
-             " does more of, or more slowly. Check its share of the data or the model, its GPU's "
+      StrCat("Find out what ", name, others.empty() ? " does" : " and the others do",
+             " more of, or more slowly. Check its share of the data or the model, its GPU's "
              "clock and temperature, and other load on its host. `profctl stragglers` shows all "
              "ranks.");
   finding.confidence =

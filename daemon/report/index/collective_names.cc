@@ -155,6 +155,9 @@ constexpr auto kTypeSizes = std::to_array<TypeSize>({{"float", 4},
                                                      {"unsigned int", 4},
                                                      {"uint64", 8},
                                                      {"unsigned long", 8},
+                                                     {"complexhalf", 4},
+                                                     {"complexfloat", 8},
+                                                     {"complexdouble", 16},
                                                      {"complex<float>", 8},
                                                      {"complex<double>", 16}});
 

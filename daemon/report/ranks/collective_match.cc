@@ -102,7 +102,10 @@ std::vector<MatchedCollective> MatchCollectives(std::span<const CollectiveTable*
       is_unique &= match.parts.empty() || match.parts.back().member != entries[end].part.member;
       match.parts.push_back(entries[end].part);
     }
-    if (is_unique && match.parts.size() > 1) {
+    // More members than the communicator has: they are of several, which have no names.
+    const int64_t ranks = entries[begin].key.communicator.size;
+    const bool is_one = ranks == 0 || std::ssize(match.parts) <= ranks;
+    if (is_unique && is_one && match.parts.size() > 1) {
       const auto number = static_cast<uint32_t>(numbers.size());
       match.communicator =
           numbers.try_emplace(entries[begin].key.communicator, number).first->second;

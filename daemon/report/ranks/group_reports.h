@@ -132,6 +132,7 @@ enum class StragglerReason {
   kContradiction,  // The rank with more own work is not the one that the others waited for.
   kHiddenWait,     // A rank arrives late, but the others show no wait.
   kSpread,         // With kNone: ranks differ step by step, but none is an outlier.
+  kUnsteady,       // With kNone: the others wait, for another rank each time, or in few steps.
 };
 std::string_view ToString(StragglerReason reason);  // "within_noise"
 // For people: a clause without a period; empty for kNone.

@@ -265,6 +265,7 @@ void Judge(GroupSteps& steps) {
   bool any_consistent = false;
   bool any_late = false;
   bool any_candidate = false;
+  double duration_ns = 0;
   double wait_ns = 0;
   double caused_ns = 0;
   for (RankScore& rank : steps.ranking) {
@@ -278,14 +279,21 @@ void Judge(GroupSteps& steps) {
     rank.straggler = has_high_score && rank.is_consistent;
     any_candidate |= rank.straggler;
     wait_ns += static_cast<double>(rank.caused_wait_ns);
+    duration_ns += static_cast<double>(rank.duration_ns);
     if (rank.straggler) caused_ns += static_cast<double>(rank.caused_wait_ns);
   }
   const bool is_agreed = wait_ns > 0 && caused_ns >= kLeastShareOfWait * wait_ns;
   if (!any_candidate) {
     if (any_doubt) return Withhold(StragglerReason::kWithinNoise, steps);
-    if (any_late) return Withhold(StragglerReason::kHiddenWait, steps);
+    // Of all that the ranks did, they waited too little for what is late.
+    const bool any_wait = wait_ns >= kLeastEffect * duration_ns;
+    if (any_late && !any_wait) return Withhold(StragglerReason::kHiddenWait, steps);
     steps.verdict = StragglerVerdict::kNone;
-    if (any_consistent) steps.reason = StragglerReason::kSpread;
+    if (any_consistent) {
+      steps.reason = StragglerReason::kSpread;
+    } else if (any_late) {
+      steps.reason = StragglerReason::kUnsteady;
+    }
     return;
   }
   steps.verdict = is_pair ? StragglerVerdict::kPair : StragglerVerdict::kStraggler;
@@ -329,6 +337,8 @@ std::string_view ToString(StragglerReason reason) {
       return "hidden_wait";
     case StragglerReason::kSpread:
       return "spread";
+    case StragglerReason::kUnsteady:
+      return "unsteady";
   }
   return "";
 }
@@ -354,6 +364,8 @@ std::string_view TextOf(StragglerReason reason) {
       return "one rank arrives late at collectives, but the others show no wait for it";
     case StragglerReason::kSpread:
       return "ranks differ in own work in most steps, but none is an outlier";
+    case StragglerReason::kUnsteady:
+      return "ranks wait for others in some steps, but no rank is late in most steps";
   }
   return "";
 }

@@ -90,6 +90,7 @@ TEST(CollectiveNamesTest, TheSizeIsThatOfTheTypeInAnySpelling) {
   }
   EXPECT_EQ(bytes_of("float"), 400);
   EXPECT_EQ(bytes_of("UInt64"), 800);
+  EXPECT_EQ(bytes_of("ComplexFloat"), 800);
   EXPECT_EQ(bytes_of("a type of tomorrow"), std::nullopt);
 }
 
@@ -373,6 +374,14 @@ TEST(CollectiveMatchTest, AnotherOperationSizeOrCommunicatorIsAnotherCollective)
   EXPECT_THAT(
       with({.sequence = 1, .elements = 4, .kind = kAllReduce}, {.size = 2, .first_rank = 2}),
       IsEmpty());
+}
+
+// Of groups of two that do not say which ranks they are of, four look like one.
+TEST(CollectiveMatchTest, MoreRanksThanTheCommunicatorHasAreNotOneCollective) {
+  const CollectiveTable rank =
+      Ranks({{.sequence = 1, .elements = 4, .kind = kAllReduce}}, {{.size = 2}});
+  EXPECT_THAT(Match({rank, rank}), SizeIs(1));
+  EXPECT_THAT(Match({rank, rank, rank, rank}), IsEmpty());
 }
 
 TEST(CollectiveMatchTest, WhatOnlyItsCallIsKnownOfIsLeftOut) {

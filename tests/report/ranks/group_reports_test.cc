@@ -274,6 +274,15 @@ TEST_F(GroupStepsTest, WithoutCollectivesTheVerdictIsWithheld) {
   EXPECT_EQ(CompareSteps(members, {}).reason, StragglerReason::kNoCollectives);
 }
 
+TEST_F(GroupStepsTest, RanksThatAreLateInTurnAreNoStragglersAndTheOthersDoWait) {
+  const GroupSteps steps = Compare({{1800, 1000, 1000, 1000},
+                                    {1000, 1800, 1000, 1000},
+                                    {1000, 1000, 1800, 1000},
+                                    {1000, 1000, 1000, 1800}});
+  EXPECT_EQ(steps.verdict, StragglerVerdict::kNone);
+  EXPECT_EQ(steps.reason, StragglerReason::kUnsteady);
+}
+
 TEST_F(GroupStepsTest, OneSlowStepMakesNoStraggler) {
   const GroupSteps steps =
       Compare({{1000, 5000, 1000}, {1000, 1000, 1000}, {1000, 1000, 1000}, {1000, 1000, 1000}});
@@ -318,7 +327,7 @@ TEST_F(GroupStepsTest, WhatComputeHidesIsNoWait) {
 TEST_F(GroupStepsTest, NumbersAtTheirEndsAreSafe) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
-  CollectiveTable a = {.communicators = {{.size = 2}},
+  CollectiveTable a = {.communicators = {{.size = 3}},
                        .rows = {{.duration_ns = 0,
                                  .exposed_ns = kMost,
                                  .sequence = 1,
