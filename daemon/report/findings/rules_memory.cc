@@ -258,6 +258,19 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   return result;
 }
 
+namespace {
+
+// Of the calls that allocate or free, the time in those for page-locked memory of the host.
+int64_t HostAllocationNs(const Facts& facts) {
+  int64_t sum_ns = 0;
+  for (const Evidence& call : facts.calls.allocations) {
+    if (call.name.find("Host") != std::string::npos) sum_ns += call.duration_ns;
+  }
+  return sum_ns;
+}
+
+}  // namespace
+
 RuleResult AllocationChurn(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_gpu() || facts.calls.call_count == 0) {
     return Needs("CUDA API calls (profctl trace --gpu default)");
@@ -287,7 +300,11 @@ RuleResult AllocationChurn(const Facts& facts, const FindingThresholds& threshol
   }
   // A cache asks for memory now and then; it does not give memory back in each step.
   finding.advice =
-      KindOf(facts) == ProgramKind::kWithoutTorch
+      2 * HostAllocationNs(facts) >= facts.calls.allocation_ns
+          ? "Keep page-locked host memory from step to step: pinning and unpinning it is slow, and "
+            "unpinning waits for the GPU. Allocate the buffers once and copy into them, instead of "
+            "calling pin_memory() for new tensors in each step."
+      : KindOf(facts) == ProgramKind::kWithoutTorch
           ? "Allocate once and keep the memory from step to step, or allocate from a pool: "
             "cudaMallocAsync() with a release threshold (cudaMemPoolSetAttribute). cudaFree() "
             "waits for the GPU."

@@ -252,7 +252,12 @@ std::string WhetherToTrust(const Quality& quality) {
       StrCat("Quality ", quality.grade, quality.stored ? "" : " (not stored in the file)");
   const QualityCheck* worst = nullptr;
   for (const QualityCheck& check : quality.checks) {
-    if (check.failed() && (worst == nullptr || check.grade > worst->grade)) worst = &check;
+    // That a trace does not tell its losses is true of all imports: any other reason says more.
+    const bool is_more_telling = worst != nullptr && check.grade == worst->grade &&
+                                 worst->name == "loss" && worst->value == 0;
+    if (check.failed() && (worst == nullptr || check.grade > worst->grade || is_more_telling)) {
+      worst = &check;
+    }
   }
   if (worst == nullptr) return text + ": no data-quality issues found.";
   StrAppend(&text, ": ", worst->sentence, ".");

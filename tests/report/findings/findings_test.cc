@@ -43,6 +43,16 @@ TEST_F(FindingsTest, TheVerdictSaysWhereTheTimeGoesAndWhetherToTrustIt) {
   EXPECT_THAT(report.verdict, HasSubstr("Quality A"));
 }
 
+// That its losses are unknown is true of every import.
+TEST_F(FindingsTest, OfAnImportTheVerdictNamesAReasonOfItsOwnIfThereIsOne) {
+  Healthy();
+  reader_.mutable_record().imported.source = "trace.json";
+  EXPECT_THAT(Report().verdict, HasSubstr(": imported trace: event loss unknown"));
+  reader_.mutable_record().imported.not_understood = {{"cat:odd", 500}};
+  EXPECT_THAT(Report().verdict,
+              HasSubstr(": 500 events of the trace (0.498%) were not understood"));
+}
+
 TEST_F(FindingsTest, StepsThatOnlyFillTheLaunchQueueAreNotAveraged) {
   // The host launches 10 ms of work in 4 ms, until the queue is full.
   const std::array<int64_t, 5> lengths = {4 * kMs, 7 * kMs, kStepNs, kStepNs, kStepNs};

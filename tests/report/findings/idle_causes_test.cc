@@ -70,6 +70,12 @@ TEST_F(IdleCausesTest, AnAllocationThatBeginsWhileTheGpuIsIdleIsTheCauseOfItsTim
   EXPECT_THAT(Find("ALLOC_CHURN").advice, Not(HasSubstr("allocator that caches")));
 }
 
+TEST_F(IdleCausesTest, PinningMemoryInEachStepIsNotForTheAllocatorOfTheGpu) {
+  CallAfterEachKernel("cudaHostAlloc", kMs);
+  EXPECT_EQ(First(), "ALLOC_CHURN");
+  EXPECT_THAT(Find("ALLOC_CHURN").advice, HasSubstr("Keep page-locked host memory"));
+}
+
 TEST_F(IdleCausesTest, AFewAllocationsWithoutStepsAreNone) {
   for (int64_t at = 0; at < 100 * kMs; at += kMs) {
     Operator("aten::mm", at, at + 900 * kUs);
