@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -115,7 +116,15 @@ constexpr std::array kFindingPairs = {
     FindingPair{"TINY_KERNELS_OF_OP", "IDLE_HOST_WAIT", true, "Optimizer."},
 };
 
-void PutSpecificFirst(const FindingPair& pair, std::vector<Finding>& findings) {
+// What of a finding's saving a more specific one has.
+struct ExplainedPart {
+  std::string_view specific;
+  std::string_view general;
+  int64_t general_ns = 0;  // Of the general one, before.
+};
+
+void PutSpecificFirst(const FindingPair& pair, std::vector<Finding>& findings,
+                      std::vector<ExplainedPart>& explanations) {
   const auto at = [&](std::string_view rule) {
     return std::find_if(findings.begin(), findings.end(),
                         [&](const Finding& finding) { return finding.rule == rule; });
@@ -133,14 +142,26 @@ void PutSpecificFirst(const FindingPair& pair, std::vector<Finding>& findings) {
     return;
   }
   if (pair.same_time) {
-    StrAppend(&general->measured, " ", pair.specific, " explains ",
-              TimeText(std::min(specific->saving_ns_per_step, general->saving_ns_per_step)),
-              " of it.");
+    explanations.push_back({pair.specific, pair.general, general->saving_ns_per_step});
     const int64_t left_ns = general->saving_ns_per_step - specific->saving_ns_per_step;
     general->counted_elsewhere = general->saving_ns_per_step > 0 && left_ns <= 0;
     general->saving_ns_per_step = std::max<int64_t>(left_ns, 0);
   }
   if (general < specific) std::rotate(general, specific, specific + 1);
+}
+
+// With the savings that are left when idle time has been shared out: a finding does not explain
+// more than it promises.
+void WriteExplanations(std::span<const ExplainedPart> explanations,
+                       std::vector<Finding>& findings) {
+  for (const ExplainedPart& explanation : explanations) {
+    const auto specific = std::ranges::find(findings, explanation.specific, &Finding::rule);
+    const auto general = std::ranges::find(findings, explanation.general, &Finding::rule);
+    if (specific == findings.end() || general == findings.end()) continue;
+    const int64_t ns = std::min(specific->saving_ns_per_step, explanation.general_ns);
+    if (ns <= 0) continue;
+    StrAppend(&general->measured, " ", explanation.specific, " explains ", TimeText(ns), " of it.");
+  }
 }
 
 // Of findings that save nothing of their own, symptoms come last.
@@ -158,11 +179,13 @@ void SortBySaving(std::vector<Finding>& findings) {
 // them. Before all is what may end the run, and then what the verdict says to change first.
 void OrderFindings(const Facts& facts, std::vector<Finding>& findings) {
   SortBySaving(findings);
+  std::vector<ExplainedPart> explanations;
   for (FindingPair pair : kFindingPairs) {
     if (facts.has_gpu()) pair.same_time = pair.same_time && pair.same_on_gpu;
-    PutSpecificFirst(pair, findings);
+    PutSpecificFirst(pair, findings, explanations);
   }
   PromiseIdleTimeOnce(facts, findings);
+  WriteExplanations(explanations, findings);
   // Rules set severities of what costs no time; those by time are of the saving that is left.
   for (Finding& finding : findings) {
     finding.severity =
@@ -171,7 +194,7 @@ void OrderFindings(const Facts& facts, std::vector<Finding>& findings) {
   SortBySaving(findings);
   for (FindingPair pair : kFindingPairs) {
     pair.same_time = false;  // It is shared out by now.
-    PutSpecificFirst(pair, findings);
+    PutSpecificFirst(pair, findings, explanations);
   }
   const auto cause = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return !IsSymptom(finding.rule) && finding.confidence > Confidence::kLow;

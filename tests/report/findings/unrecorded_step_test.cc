@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "daemon/base/str_cat.h"
 #include "daemon/report/findings/findings.h"
+#include "daemon/report/findings/rules.h"
 #include "tests/report/findings/findings_fixture.h"
 
 namespace profd::report {
@@ -64,6 +66,26 @@ TEST_F(UnrecordedStepTest, AProgramThatIsBusyWithoutTheRecordingIsComputeBound) 
   EXPECT_EQ(Report().bound, BoundBy::kHost);
   SlowedBy(0.4, 0.3, 0.5);
   EXPECT_EQ(Report().bound, BoundBy::kCompute);
+}
+
+TEST_F(UnrecordedStepTest, AFindingExplainsNoMoreOfAnotherOneThanItSaves) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    reader_.Range(main_, "Optimizer.step#Adam.step", at, at + 9 * kMs);
+    Launch({.start_ns = at + 100 * kUs,
+            .count = 400,
+            .kernel_ns = 5 * kUs,
+            .gap_ns = 15 * kUs,
+            .lead_ns = 12 * kUs,
+            .call_ns = 10 * kUs,
+            .op = ""});
+  }
+  SlowedBy(1.0, 0.9, 1.1);  // Without the recording the GPU is idle for 3 ms of 5.
+  const int64_t saving_ns = Find("TINY_KERNELS_OF_OP").saving_ns_per_step;
+  ASSERT_GT(saving_ns, kMs);
+  ASSERT_LE(saving_ns, 3 * kMs);
+  EXPECT_THAT(Find("SMALL_KERNELS").measured,
+              HasSubstr(StrCat("TINY_KERNELS_OF_OP explains ", TimeText(saving_ns), " of it")));
 }
 
 TEST_F(UnrecordedStepTest, NoChangeSavesWhatOnlyTheRecordingCosts) {
