@@ -22,8 +22,10 @@ constexpr int64_t kOutlastsNs = 10'000;
 // A successor that begins this much too early, and before half of its predecessor was over, does
 // not wait for it.
 constexpr int64_t kOverlapNs = 1'000'000;
-// No launch queue of an idle GPU is that long.
+// Launched work begins sooner on an idle GPU; and much sooner after the last thing that was
+// recorded of the host, because a profiler that stops lets the GPU finish.
 constexpr int64_t kDetachedNs = 60'000'000'000;
+constexpr int64_t kQuietNs = 5'000'000'000;
 // Clocks of GPU and host may differ by less.
 constexpr int64_t kLateNs = 10'000'000;
 constexpr int64_t kLateClockNs = 50'000;
@@ -81,6 +83,32 @@ class DeviceWaits {
   std::vector<std::pair<int64_t, int64_t>> waits_;  // By start; the end of this or a later one.
 };
 
+// From the first to the last that is recorded of the host.
+class HostSpan {
+ public:
+  absl::Status Read(store::CaptureReader& reader) {
+    const auto add = [&](const auto& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        start_ns_ = std::min(start_ns_, batch.start_ns[i]);
+        end_ns_ = std::max(end_ns_, Sum(batch.start_ns[i], batch.duration_ns[i]));
+      }
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(reader.ForEach<RangeRow>(kRangeStart | kRangeDuration, {}, add));
+    return reader.ForEach<ApiRow>(add);
+  }
+
+  // Whether the host did nothing for kQuietNs before and after.
+  bool IsFarFrom(int64_t time_ns) const {
+    return (time_ns > end_ns_ && Distance(end_ns_, time_ns) > uint64_t{kQuietNs}) ||
+           (time_ns < start_ns_ && Distance(time_ns, start_ns_) > uint64_t{kQuietNs});
+  }
+
+ private:
+  int64_t start_ns_ = std::numeric_limits<int64_t>::max();
+  int64_t end_ns_ = std::numeric_limits<int64_t>::min();
+};
+
 class TimeSearch {
  public:
   TimeSearch(store::CaptureReader& reader, const GpuAttribution& attribution)
@@ -101,7 +129,12 @@ class TimeSearch {
     });
     // A thread waits for one GPU, and the trace does not say which.
     if (IsOfOneContext()) FindUnawaited();
-    FindDetached();
+    const bool any_far = std::ranges::any_of(
+        rows_, [&](const Row& row) { return AwayFromLaunch(row) > uint64_t{kQuietNs}; });
+    if (any_far) {
+      RETURN_IF_ERROR(host_.Read(reader_));
+      FindDetached();
+    }
     std::stable_sort(rows_.begin(), rows_.end(),
                      [](const Row& a, const Row& b) { return a.stream < b.stream; });
     for (size_t i = 0; i < rows_.size(); ++i) FindOverlong(i);
@@ -169,23 +202,26 @@ class TimeSearch {
     }
   }
 
-  // Removes rows that begin minutes before or after their launch, while their GPU did nothing.
+  // 0: it begins within the call, or its launch is not known.
+  uint64_t AwayFromLaunch(const Row& row) const {
+    const GpuAttribution::Call* call = attribution_.Find(row.correlation);
+    if (call == nullptr) return 0;
+    return row.start_ns > call->end_ns     ? Distance(call->end_ns, row.start_ns)
+           : row.start_ns < call->start_ns ? Distance(row.start_ns, call->start_ns)
+                                           : 0;
+  }
+
+  // Removes rows that begin long before or after their launch, while their GPU did nothing.
   void FindDetached() {
     absl::flat_hash_map<uint16_t, int64_t> until_ns;  // By device.
     std::erase_if(rows_, [&](const Row& row) {
       const auto [until, is_first] = until_ns.try_emplace(std::get<0>(streams_.keys()[row.stream]),
                                                           std::numeric_limits<int64_t>::min());
-      const GpuAttribution::Call* call = attribution_.Find(row.correlation);
-      const bool was_idle =
-          is_first || (row.start_ns > until->second &&
-                       Distance(until->second, row.start_ns) > uint64_t{kDetachedNs});
-      uint64_t away_ns = 0;
-      if (call != nullptr && was_idle) {
-        away_ns = row.start_ns > call->end_ns     ? Distance(call->end_ns, row.start_ns)
-                  : row.start_ns < call->start_ns ? Distance(row.start_ns, call->start_ns)
-                                                  : 0;
-      }
-      if (away_ns <= uint64_t{kDetachedNs}) {
+      const uint64_t far_ns = host_.IsFarFrom(row.start_ns) ? kQuietNs : kDetachedNs;
+      const bool was_idle = is_first || (row.start_ns > until->second &&
+                                         Distance(until->second, row.start_ns) > far_ns);
+      const uint64_t away_ns = was_idle ? AwayFromLaunch(row) : 0;
+      if (away_ns <= far_ns) {
         until->second = std::max(until->second, row.end_ns);
         return false;
       }
@@ -234,6 +270,7 @@ class TimeSearch {
   const GpuAttribution& attribution_;
   const int64_t tolerance_ns_;
   DeviceWaits waits_;
+  HostSpan host_;
   Numbering<StreamKey> streams_;
   std::vector<Row> rows_;
   ImpossibleTimes times_;

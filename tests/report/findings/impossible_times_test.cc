@@ -141,6 +141,26 @@ TEST_F(ImpossibleTimesTest, WorkWithoutDurationsIsNotAnAbsenceOfWork) {
   EXPECT_THAT(NeedsOf("GPU_GAP"), HasSubstr("have a duration"));
 }
 
+TEST_F(ImpossibleTimesTest, WorkThatBeginsSecondsAfterAllThatTheHostDidIsLeftOut) {
+  const auto late_kernels = [&](std::string_view host) {
+    reader_ = FakeCaptureReader();
+    reader_.StepThread(reader_.AddThread(1, "main"));
+    reader_.mutable_record().start_unix_ns = 1;
+    Steps(2);
+    for (int i = 0; i < 40; ++i) {
+      const int64_t at = i * 200 * kUs + (i < 20 ? 100 * kUs : 20 * kSecond);
+      Launch({.start_ns = at, .kernel_ns = 150 * kUs, .lead_ns = i < 20 ? 20 * kUs : 20 * kSecond});
+    }
+    if (!host.empty()) reader_.Range(main_, host, 19 * kMs, 21 * kSecond);
+  };
+  late_kernels("");
+  EXPECT_EQ(Check().value, 20);
+  EXPECT_THAT(Check().sentence, HasSubstr("20 are up to 20 s away from the launch"));
+  EXPECT_EQ(KernelTime(), 20 * 150 * kUs);
+  late_kernels("a host that waits");
+  EXPECT_FALSE(Check().failed());
+}
+
 // Kernels of 150 us, then a call that returns when the GPU has done them all.
 class AwaitedWorkTest : public ImpossibleTimesTest {
  protected:
