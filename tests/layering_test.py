@@ -126,9 +126,9 @@ ARROWS = {
     "daemon/rpc/admission": ["daemon/base", "daemon/quota", "daemon/store", "daemon/privilege",
                              "daemon/ingest", TYPES, PORTS, ACCESS],
     "daemon/rpc/server": ["daemon/base", "daemon/worker", "daemon/rpc/admission"],
+    # The summary of a rank, as the catalog keeps it: a format, not a report of events.
     "daemon/rpc/convert": ["proto/profd/v1", "daemon/base", TYPES, GROUPS, QUALITY, SCHEDULE_TYPES,
-                           "daemon/report", "daemon/export", "daemon/schedule",
-                           "daemon/rpc/admission"],
+                           "daemon/report/ranks", "daemon/schedule", "daemon/rpc/admission"],
     "daemon/rpc/services": ["proto/profd/v1", "daemon/base", "daemon/quota", "daemon/store",
                             "daemon/capture", "daemon/schedule", "daemon/worker",
                             "daemon/rpc/admission", "daemon/rpc/server", "daemon/rpc/convert",

@@ -13,7 +13,6 @@
 #include "daemon/export/trace_export.h"
 #include "daemon/report/reports.h"
 #include "daemon/report_worker/abandonable_reader.h"
-#include "daemon/rpc/convert/convert.h"
 #include "daemon/rpc/convert/report.h"
 #include "daemon/store/file/capture_reader.h"
 #include "daemon/store/file/check.h"
@@ -70,16 +69,33 @@ absl::StatusOr<Message> Parse(std::string_view bytes) {
 
 absl::Status AnyReport(store::CaptureReader& reader, std::string_view options, Answer& answer) {
   ASSIGN_OR_RETURN(const auto request, Parse<v1::GetReportRequest>(options));
-  ASSIGN_OR_RETURN(const table::Report report, report::MakeReport(reader, rpc::FromProto(request)));
+  ASSIGN_OR_RETURN(
+      const table::Report report,
+      report::MakeReport(reader, {.report = request.report(),
+                                  .options = {request.options().begin(), request.options().end()}}));
   v1::Report response;
   rpc::ReportToProto(report, response);
   response.set_simulated(reader.record().gpu.simulated);
   return Send(response, "limit the rows, or the samples of memory (max_points)", answer);
 }
 
+absl::StatusOr<exporter::TraceFormat> FormatOf(const v1::ExportTraceRequest& request) {
+  switch (request.format()) {
+    case v1::ExportTraceRequest::CHROME:
+      return exporter::TraceFormat::kChrome;
+    case v1::ExportTraceRequest::CHROME_GZ:
+      return exporter::TraceFormat::kChromeGz;
+    case v1::ExportTraceRequest::PERFETTO:
+      return exporter::TraceFormat::kPerfetto;
+    default:
+      return absl::InvalidArgumentError(
+          StrCat("format: ", static_cast<int>(request.format()), " is not known; set one"));
+  }
+}
+
 absl::Status Export(store::CaptureReader& reader, std::string_view options, Answer& answer) {
   ASSIGN_OR_RETURN(const auto request, Parse<v1::ExportTraceRequest>(options));
-  ASSIGN_OR_RETURN(const exporter::TraceFormat format, rpc::FormatFromProto(request.format()));
+  ASSIGN_OR_RETURN(const exporter::TraceFormat format, FormatOf(request));
   return exporter::ExportTrace(reader, format, answer);
 }
 

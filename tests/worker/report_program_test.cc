@@ -130,6 +130,12 @@ TEST_F(ReportProgramTest, EveryTableAndFormatIsMadeInsideTheSandbox) {
     const std::string options = {0x10, format};  // ExportTraceRequest.format
     EXPECT_THAT(Ask(process, "ExportTrace", options, capture.get()), IsOk()) << int{format};
   }
+  for (const char format : {0, 99}) {
+    const std::string options = {0x10, format};
+    EXPECT_THAT(Ask(process, "ExportTrace", options, capture.get()),
+                StatusIs(StatusCode::kInvalidArgument, HasSubstr("format")))
+        << int{format};
+  }
   EXPECT_THAT(Ask(process, "CheckImport", "", capture.get()), IsOk());
 }
 

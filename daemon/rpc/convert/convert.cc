@@ -466,19 +466,4 @@ absl::StatusOr<CaptureState> StateFromProto(v1::Capture::State state) {
   return static_cast<CaptureState>(state);
 }
 
-// ---- reports and exports ----
-
-absl::StatusOr<exporter::TraceFormat> FormatFromProto(v1::ExportTraceRequest::Format format) {
-  switch (format) {
-    case v1::ExportTraceRequest::CHROME:
-      return exporter::TraceFormat::kChrome;
-    case v1::ExportTraceRequest::CHROME_GZ:
-      return exporter::TraceFormat::kChromeGz;
-    case v1::ExportTraceRequest::PERFETTO:
-      return exporter::TraceFormat::kPerfetto;
-    default:
-      return Wrong("format", StrCat(static_cast<int>(format), " is not known; set one"));
-  }
-}
-
 }  // namespace profd::rpc

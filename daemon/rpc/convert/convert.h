@@ -14,11 +14,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/capture/capture_types.h"
-#include "daemon/export/trace_export.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "profd/v1/captures.pb.h"
-#include "profd/v1/export.pb.h"
 #include "profd/v1/reports.pb.h"
 #include "profd/v1/targets.pb.h"
 
@@ -48,10 +46,6 @@ void CaptureToProto(const CaptureRecord& record, v1::Capture& out);
 void StepsToProto(std::span<const StepRecord> steps, v1::Capture& out);
 
 absl::StatusOr<CaptureState> StateFromProto(v1::Capture::State state);
-
-// ---- reports and exports ----
-
-absl::StatusOr<exporter::TraceFormat> FormatFromProto(v1::ExportTraceRequest::Format format);
 
 }  // namespace profd::rpc
 

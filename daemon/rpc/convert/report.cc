@@ -7,7 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/text.h"
-#include "daemon/report/catalog_summaries.h"
+#include "daemon/report/ranks/rank_summary.h"
 
 namespace profd::rpc {
 namespace {
@@ -70,11 +70,6 @@ void TableToProto(const table::Table& table, v1::Table& message) {
 
 }  // namespace
 
-report::ReportRequest FromProto(const v1::GetReportRequest& request) {
-  return {.report = request.report(),
-          .options = {request.options().begin(), request.options().end()}};
-}
-
 void ReportToProto(const table::Report& report, v1::Report& message) {
   message.set_name(report.name);
   message.set_version(report.version);
@@ -84,8 +79,8 @@ void ReportToProto(const table::Report& report, v1::Report& message) {
 }
 
 absl::Status RankSummaryToProto(std::string_view summary, v1::RankSummary& message) {
-  ASSIGN_OR_RETURN(const report::KeptCollectives kept, report::CollectivesFromCatalog(summary));
-  ReportToProto(kept.report, *message.mutable_collectives());
+  ASSIGN_OR_RETURN(const report::RankSummary kept, report::DecodeRankSummary(summary));
+  ReportToProto(report::ToReport(kept.collectives), *message.mutable_collectives());
   message.set_left_out_step_count(kept.left_out_step_count);
   return absl::OkStatus();
 }

@@ -8,12 +8,10 @@
 
 #include "absl/status/status.h"
 #include "daemon/base/table/table.h"
-#include "daemon/report/reports.h"
 #include "profd/v1/reports.pb.h"
 
 namespace profd::rpc {
 
-report::ReportRequest FromProto(const v1::GetReportRequest& request);
 void ReportToProto(const table::Report& report, v1::Report& message);
 // Of a summary as the catalog keeps it. DATA_LOSS: it is damaged, and `message` is as it was.
 absl::Status RankSummaryToProto(std::string_view summary, v1::RankSummary& message);
