@@ -287,10 +287,8 @@ absl::Status Daemon::Run() {
     // What the log could not take is worth the journal in any case.
     if (!written || (config_.audit_journal && !repeated)) CopyToJournal(entry);
   };
-  store_options.summarize_ops = report::OpsForCatalog;
-  store_options.summarize_devices = report::DevicesForCatalog;
-  store_options.summarize_ranks = report::RanksForCatalog;
-  store_options.check_events = report::CheckEventsForSeal;
+  store_options.check_events = store::CheckerOf(report::CheckEventsForSeal);
+  store_options.summarize = store::SummarizerOf(report::SummarizeForCatalog);
   store_options.recover_in_background = true;
   store_options.ledger = &ledger_;
   ASSIGN_OR_RETURN(store_, store::CaptureStore::Open(std::move(store_options), clock_));

@@ -117,10 +117,8 @@ absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(Config config, bool
   options.data_dir = config.data_dir;
   options.max_total_bytes = config.max_storage_bytes;
   options.min_free_percent = config.min_free_percent;
-  options.summarize_ops = report::OpsForCatalog;
-  options.summarize_devices = report::DevicesForCatalog;
-  options.summarize_ranks = report::RanksForCatalog;
-  options.check_events = report::CheckEventsForSeal;
+  options.check_events = store::CheckerOf(report::CheckEventsForSeal);
+  options.summarize = store::SummarizerOf(report::SummarizeForCatalog);
   options.owner = store::StoreOwner::kTool;
   absl::StatusOr<std::unique_ptr<store::CaptureStore>> store =
       store::CaptureStore::Open(std::move(options), Clock::Real());

@@ -197,10 +197,11 @@ absl::StatusOr<ImportedCapture> ImportTrace(const std::filesystem::path& trace, 
   const store::CapturePaths paths(options.directory, imported.record.id);
   StoppedClock stopped(clock);
   ASSIGN_OR_RETURN(const std::unique_ptr<store::CaptureFileWriter> writer,
-                   store::CaptureFileWriter::Create(imported.record, stopped,
-                                                    {.directory = options.directory,
-                                                     .check_events = report::CheckEventsForSeal,
-                                                     .on_sealed = {}}));
+                   store::CaptureFileWriter::Create(
+                       imported.record, stopped,
+                       {.directory = options.directory,
+                        .check_events = store::CheckerOf(report::CheckEventsForSeal),
+                        .on_sealed = {}}));
   if (absl::Status status = Fill(**file, *writer, options, imported.record); !status.ok()) {
     writer->Discard();
     return WithPath(status, trace);

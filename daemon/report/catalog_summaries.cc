@@ -1,7 +1,11 @@
 #include "daemon/report/catalog_summaries.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
+#include "daemon/base/budget.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/ops/op_table.h"
@@ -9,6 +13,7 @@
 #include "daemon/report/ranks/rank_summary.h"
 
 namespace profd::report {
+namespace {
 
 absl::StatusOr<std::vector<store::OpSummaryRow>> OpsForCatalog(store::CaptureReader& reader) {
   ASSIGN_OR_RETURN(OpTable table, SummarizeOps(reader, OpOptions()));
@@ -46,10 +51,21 @@ absl::StatusOr<std::string> RanksForCatalog(store::CaptureReader& reader) {
   return EncodeRankSummary(table);
 }
 
-absl::StatusOr<KeptCollectives> CollectivesFromCatalog(std::string_view summary) {
-  ASSIGN_OR_RETURN(const RankSummary kept, DecodeRankSummary(summary));
-  return KeptCollectives{.report = ToReport(kept.collectives),
-                         .left_out_step_count = kept.left_out_step_count};
+template <typename Make>
+auto WithinBudget(Make make, store::CaptureReader& reader) {
+  const ScopedHeapLimit limit("a summary of the capture", kSummaryHeapBytes);
+  return make(reader);
+}
+
+}  // namespace
+
+store::EventSummaries SummarizeForCatalog(store::CaptureReader& reader,
+                                          const store::SummaryRequest& request) {
+  store::EventSummaries made;
+  made.ops = WithinBudget(OpsForCatalog, reader);
+  if (request.devices) made.devices = WithinBudget(DevicesForCatalog, reader);
+  if (request.ranks) made.ranks = WithinBudget(RanksForCatalog, reader);
+  return made;
 }
 
 }  // namespace profd::report

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "daemon/base/budget.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -73,29 +73,6 @@ absl::StatusOr<std::string> IdOfPageToken(std::string_view token, const CaptureF
         "page_token is not of a page with this filter; start again without it");
   }
   return id;
-}
-
-void NoteNoSummary(std::string_view what, const absl::Status& status, CaptureRecord& record) {
-  if (IsOverBudget(status)) return NoteLeftOut(LeftOut(status), record);
-  // The message of other errors is for whoever runs the daemon.
-  LogWarning(
-      StrCat("capture=", record.id, " has no summary of its ", what, ": ", status.ToString()));
-}
-
-// The rows that the catalog keeps.
-std::vector<OpSummaryRow> LargestOps(std::vector<OpSummaryRow> ops) {
-  std::stable_sort(ops.begin(), ops.end(), [](const OpSummaryRow& a, const OpSummaryRow& b) {
-    return std::max(a.self_cpu_ns, a.self_device_ns) > std::max(b.self_cpu_ns, b.self_device_ns);
-  });
-  const auto most = static_cast<size_t>(CaptureStore::kMaxCatalogOps);
-  if (ops.size() > most) ops.resize(most);
-  int64_t name_bytes = 0;
-  const auto too_many = std::ranges::find_if(ops, [&](const OpSummaryRow& op) {
-    name_bytes += std::ssize(op.name);
-    return name_bytes > CaptureStore::kMaxCatalogNameBytes;
-  });
-  ops.erase(too_many, ops.end());
-  return ops;
 }
 
 absl::Status IsBeingRecovered(std::string_view id) {
@@ -222,7 +199,7 @@ CaptureStore::CaptureStore(Options options, Clock& clock, UniqueFd lock,
       audit_reserve_(AuditReserveOf(options_.data_dir)),
       recovery_(std::make_unique<StoreRecovery>(
           *catalog_, mu_, CaptureFolder(options_.data_dir), clock_.Now(),
-          [this](SealedCapture& sealed) { Summarize(sealed); })) {}
+          [this](SealedCapture& sealed) { return Summarize(sealed, /*is_urgent=*/false); })) {}
 CaptureStore::~CaptureStore() = default;
 
 void CaptureStore::UpdateLedger() {
@@ -267,15 +244,12 @@ absl::StatusOr<std::unique_ptr<CaptureFileSink>> CaptureStore::CreateFile(
       record, clock_,
       {.directory = CaptureFolder(options_.data_dir),
        .max_bytes = std::max(max_total_bytes_.load(), kSmallestCap),
-       .check_events = options_.check_events ? [this](CaptureReader& reader) {
-         const ScopedHeapLimit limit("the quality checks", kSummaryHeapBytes);
-         return options_.check_events(reader);
-       } : EventChecker(),
-       .on_sealed = [this](SealedCapture& sealed) { KeepFile(sealed); }});
+       .check_events = options_.check_events,
+       .on_sealed = [this](SealedCapture& sealed) { KeepFile(sealed, /*is_urgent=*/true); }});
 }
 
 // The file is whole already: what fails here is logged, and made good at the next start.
-void CaptureStore::KeepFile(SealedCapture& sealed) {
+void CaptureStore::KeepFile(SealedCapture& sealed, bool is_urgent) {
   {
     absl::MutexLock lock(&mu_);
     const LedgerUpdate update(*this);
@@ -294,10 +268,9 @@ void CaptureStore::KeepFile(SealedCapture& sealed) {
     if (!status.ok() && !absl::IsNotFound(status)) LogError(status.ToString());
   }
   const CapturePaths paths = PathsOf(sealed.record.id);
-  // Should a summary end the daemon, the next one knows. Without room for that, it is tried anyway.
+  // Should the daemon end meanwhile, the next one knows. Without room for that, it is tried anyway.
   BeginAttempt(paths).IgnoreError();
-  Summarize(sealed);
-  EndAttempt(paths);
+  if (Summarize(sealed, is_urgent)) EndAttempt(paths);
 }
 
 // What was pinned while it ran had no size yet.
@@ -310,51 +283,38 @@ void CaptureStore::UnpinBeyondLimit(const CaptureRecord& record) {
   if (!status.ok()) LogError(StrCat("capture=", record.id, " catalog: ", status.ToString()));
 }
 
-void CaptureStore::Summarize(SealedCapture& sealed) {
-  if (!options_.summarize_ops && !options_.summarize_devices && !options_.summarize_ranks) return;
+bool CaptureStore::Summarize(SealedCapture& sealed, bool is_urgent) {
+  if (!options_.summarize) return true;
   const std::string& id = sealed.record.id;
-  const ScopedHeapLimit limit("a summary of the capture", kSummaryHeapBytes);
-  const auto reader = CaptureReader::Open(PathsOf(id).sealed);
-  if (!reader.ok()) {
-    if (!absl::IsNotFound(reader.status()))
-      NoteNoSummary("operators", reader.status(), sealed.record);
-    return;  // It is gone: deleted, or evicted at once.
-  }
-  std::vector<OpSummaryRow> ops;
-  if (options_.summarize_ops) {
-    absl::StatusOr<std::vector<OpSummaryRow>> made = options_.summarize_ops(**reader);
-    if (made.ok()) {
-      ops = LargestOps(*std::move(made));
-    } else {
-      NoteNoSummary("operators", made.status(), sealed.record);
-    }
-  }
-  std::vector<DeviceSummaryRow> devices;
-  if (options_.summarize_devices && sealed.record.gpu.record_count > 0) {
-    absl::StatusOr<std::vector<DeviceSummaryRow>> made = options_.summarize_devices(**reader);
-    if (made.ok()) {
-      devices = *std::move(made);
-    } else {
-      NoteNoSummary("GPUs", made.status(), sealed.record);
-    }
-  }
-  std::string ranks;
   // History is of what ran here.
   const bool is_of_group = !sealed.record.group_id.empty() && sealed.record.imported.source.empty();
-  if (options_.summarize_ranks && is_of_group) {
-    absl::StatusOr<std::string> made = options_.summarize_ranks(**reader);
-    if (made.ok()) {
-      ranks = *std::move(made);
-    } else {
-      NoteNoSummary("collectives", made.status(), sealed.record);
+  absl::StatusOr<EventSummaries> made =
+      options_.summarize(PathsOf(id).sealed, {.devices = sealed.record.gpu.record_count > 0,
+                                              .ranks = is_of_group,
+                                              .is_urgent = is_urgent});
+  if (absl::IsCancelled(made.status())) return false;
+  if (!made.ok()) {
+    // If the file is gone, it was deleted, or evicted at once.
+    if (!absl::IsNotFound(made.status())) {
+      NoteLeftOut("the summaries of its events", made.status(), sealed.record);
     }
+    return true;
   }
+  const auto take = [&sealed](std::string_view what, auto& part) {
+    if (part.ok()) return *std::move(part);
+    NoteLeftOut(what, part.status(), sealed.record);
+    return std::remove_cvref_t<decltype(*part)>();
+  };
+  const std::vector<OpSummaryRow> ops = LargestOps(take("the summary of its operators", made->ops));
+  const std::vector<DeviceSummaryRow> devices = take("the summary of its GPUs", made->devices);
+  const std::string ranks = take("the summary of its collectives", made->ranks);
   absl::MutexLock lock(&mu_);
   const LedgerUpdate update(*this);
   absl::Status status = catalog_->PutSummaries(id, ops, sealed.steps);
   if (status.ok()) status = catalog_->PutDeviceSummaries(id, devices);
   if (status.ok() && !ranks.empty()) status = catalog_->PutRankSummary(id, ranks);
   if (!status.ok()) LogError(StrCat("capture=", id, " catalog: ", status.ToString()));
+  return true;
 }
 
 absl::StatusOr<CaptureRecord> CaptureStore::GetCapture(std::string_view id) {

@@ -92,8 +92,6 @@ struct PurgeResult {
 class CaptureStore final : public StorePort, public ScheduleStore {
  public:
   static constexpr int64_t kMaxPageSize = 1000;
-  static constexpr int64_t kMaxCatalogOps = 200;
-  static constexpr int64_t kMaxCatalogNameBytes = 32 << 10;  // Of those, per capture.
   // The default maximum of a capture.
   static constexpr int64_t kMaxImportBytes = int64_t{2} << 30;
 
@@ -108,10 +106,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
     // Called with every audit entry, before AppendAudit() returns; `written`: it has a row, or
     // counts as a repetition of one. Must not block.
     std::function<void(const AuditEntry&, bool written, bool repeated)> on_audit;
-    OpSummarizer summarize_ops;          // See file/seal.h.
-    DeviceSummarizer summarize_devices;  // The same for GPUs.
-    RankSummarizer summarize_ranks;      // The same for comparing the ranks of a group.
-    EventChecker check_events;           // And for the grade, before the file is sealed.
+    EventChecker check_events;  // See file/seal.h; nullptr: captures are graded by their records.
+    EventSummarizer summarize;  // The same; nullptr: the catalog has no summaries of events.
     // Open() gives interrupted captures their final rows and leaves their files to a thread.
     bool recover_in_background = false;
     StoreOwner owner = StoreOwner::kDaemon;
@@ -304,9 +300,10 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::StatusOr<std::filesystem::path> FindFile(std::string_view id, CaptureRecord& record);
   CapturePaths PathsOf(std::string_view id) const;
   // Writes the row and the summaries of a finished file, and evicts others if necessary.
-  void KeepFile(SealedCapture& sealed);
-  // Names in the record what exceeds a budget. Runs on the thread that finished the file.
-  void Summarize(SealedCapture& sealed);
+  void KeepFile(SealedCapture& sealed, bool is_urgent);
+  // Names in the record what cannot be made. Runs on the thread that finished the file. Returns
+  // false if the daemon ends before they are made: the next start makes them.
+  bool Summarize(SealedCapture& sealed, bool is_urgent);
 
   const Options options_;  // But for the two limits below.
   std::atomic<int64_t> max_total_bytes_;

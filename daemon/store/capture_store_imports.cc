@@ -131,7 +131,7 @@ absl::StatusOr<CaptureRecord> CaptureStore::KeepImport(const IncomingCapture& in
     RemoveFile(paths.sealed).IgnoreError();
     return status;
   }
-  KeepFile(*sealed);
+  KeepFile(*sealed, /*is_urgent=*/false);
   if (!sealed->record.error_message.empty()) {
     absl::MutexLock lock(&mu_);
     const LedgerUpdate update(*this);

@@ -215,6 +215,8 @@ absl::Status StoreRecovery::RecoverFile(const std::string& id,
     status = RecoverSealed(paths, id, known, *attempt);
   }
   EndAttempt(paths);
+  // The file did nothing to this daemon: the next one counts from the start.
+  if (std::exchange(summary_cut_short_, false)) BeginAttempt(paths).IgnoreError();
   return status;
 }
 
@@ -300,7 +302,7 @@ absl::Status StoreRecovery::Keep(SealedCapture sealed, const CapturePaths& paths
     }
   }
   if (attempt < kMaxRecoveryAttempts) {
-    summarize_(sealed);
+    summary_cut_short_ = !summarize_(sealed);
   } else {
     NoteLeftOut(LeftOut("the summaries, because profd ended twice while it recovered this capture"),
                 sealed.record);

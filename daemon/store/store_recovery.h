@@ -46,9 +46,10 @@ namespace profd::store {
 
 class StoreRecovery {
  public:
-  // Puts the summaries of a finished file into the catalog, and names in `left_out` of the record
-  // what exceeds a budget. The row is written afterwards.
-  using Summarize = std::function<void(SealedCapture&)>;
+  // Puts the summaries of a finished file into the catalog, and names in the record what cannot be
+  // made. The row is written afterwards. Returns false if the daemon ends first: the next start
+  // tries it again.
+  using Summarize = std::function<bool(SealedCapture&)>;
 
   // All but `now` must outlive it.
   StoreRecovery(Catalog& catalog, absl::Mutex& catalog_mu, std::filesystem::path folder,
@@ -88,6 +89,7 @@ class StoreRecovery {
   const std::filesystem::path folder_;
   const absl::Time now_;
   const Summarize summarize_;
+  bool summary_cut_short_ = false;  // Of the file that is being recovered.
 
   mutable absl::Mutex mu_;                                // Never held while calling out.
   std::deque<std::string> waiting_ ABSL_GUARDED_BY(mu_);  // The one that is recovered is the first.

@@ -2,9 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "daemon/base/budget.h"
+#include "daemon/report/catalog_summaries.h"
+#include "daemon/report/findings/quality.h"
 #include "daemon/report/ops/memory.h"
 #include "daemon/report/ops/op_table.h"
+#include "daemon/store/file/forwarding_reader.h"
 #include "tests/fakes/generated_memory_reader.h"
 #include "tests/fakes/status_matchers.h"
 
@@ -52,6 +57,31 @@ TEST(OpMemoryBudgetTest, FreesWithoutASizeNeedTheirBlocksAndTheseHaveABudget) {
       {.allocations = kMaxTrackedBlocks + 1, .has_range = true, .frees_last_without_size = true});
   OpMemory memory;
   EXPECT_TRUE(IsOverBudget(memory.Read(beyond)));
+}
+
+// A capture whose every look takes more memory than a summary may have.
+class GreedyReader final : public store::ForwardingReader {
+ public:
+  explicit GreedyReader(store::CaptureReader& reader) : ForwardingReader(reader) {}
+  absl::Status Scan(RowKind /*kind*/, uint32_t /*columns*/, const store::TimeFilter& /*filter*/,
+                    absl::FunctionRef<absl::Status(const EventBatch&)> /*fn*/) override {
+    if (ScopedHeapLimit::Current() == nullptr) return absl::OkStatus();
+    const std::vector<char> taken(kSummaryHeapBytes + 1);
+    return ScopedHeapLimit::Current()->Check();
+  }
+};
+
+TEST(SealBudgetTest, ChecksAndSummariesThatTakeTooMuchMemoryAreRefused) {
+  if (!HeapIsCounted()) GTEST_SKIP() << "a sanitizer allocates: heap budgets are not checked";
+  GeneratedMemoryReader generated({.allocations = 10, .has_range = true});
+  GreedyReader reader(generated);
+  const store::EventSummaries made = SummarizeForCatalog(reader, {.devices = true, .ranks = true});
+  EXPECT_TRUE(IsOverBudget(made.ops.status())) << made.ops.status();
+  EXPECT_TRUE(IsOverBudget(made.devices.status())) << made.devices.status();
+  EXPECT_TRUE(IsOverBudget(made.ranks.status())) << made.ranks.status();
+  const absl::Status checks = CheckEventsForSeal(reader).status();
+  EXPECT_TRUE(IsOverBudget(checks)) << checks;
+  EXPECT_THAT(checks.message(), HasSubstr("the quality checks needs more than 128 MiB"));
 }
 
 }  // namespace

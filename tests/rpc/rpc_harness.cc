@@ -132,12 +132,11 @@ RpcTest::RpcTest() : uid_(geteuid()) {
   store::CaptureStore::Options store_options;
   store_options.data_dir = folder_.path() / "data";
   store_options.min_free_percent = 0;
-  store_options.summarize_ops =
-      [this](store::CaptureReader&) -> absl::StatusOr<std::vector<store::OpSummaryRow>> {
-    return op_summaries_;
-  };
-  store_options.summarize_ranks = [this](store::CaptureReader&) -> absl::StatusOr<std::string> {
-    return rank_summary_;
+  store_options.summarize = [this](const std::filesystem::path&,
+                                   const store::SummaryRequest& request) {
+    store::EventSummaries made = {.ops = op_summaries_};
+    if (request.ranks) made.ranks = rank_summary_;
+    return made;
   };
   auto store = store::CaptureStore::Open(std::move(store_options), clock_);
   EXPECT_THAT(store, IsOk());

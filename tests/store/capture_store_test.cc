@@ -547,23 +547,6 @@ TEST_F(CaptureStoreTest, ASummarySeesTheFileAsItStays) {
   EXPECT_EQ(sha256, stored.file_sha256);
 }
 
-TEST_F(CaptureStoreTest, ASummaryThatTakesTooMuchMemoryIsLeftOut) {
-  if (!HeapIsCounted()) GTEST_SKIP() << "a sanitizer allocates: heap budgets are not checked";
-  summarize_ops_ = [](CaptureReader& reader) -> absl::StatusOr<std::vector<OpSummaryRow>> {
-    std::vector<char> kept;
-    for (;;) {
-      kept.resize(kept.size() + (8 << 20));
-      absl::Status status = reader.ForEach<RangeRow>(
-          kRangeAllColumns, {}, [](const RangeBatch&) { return absl::OkStatus(); });
-      if (!status.ok()) return status;
-    }
-  };
-  Reopen();
-  const CaptureRecord stored = StoreCapture(1);
-  EXPECT_THAT(store_->GetSummaries(stored.id)->ops, IsEmpty());
-  EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
-}
-
 TEST_F(CaptureStoreTest, ARecordWrittenBackLateDoesNotUndelete) {
   const CaptureRecord stored = StoreCapture(1);
   ASSERT_THAT(store_->DeleteCapture(stored.id), IsOk());
@@ -581,14 +564,26 @@ TEST_F(CaptureStoreTest, ACaptureThatRunsIsNotDeleted) {
   EXPECT_THAT(store_->DeleteCapture(IdOf(1)), StatusIs(StatusCode::kFailedPrecondition));
 }
 
-TEST_F(CaptureStoreTest, AFailingSummaryDoesNotCostTheCapture) {
-  summarize_ops_ = [](CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
-    return absl::InternalError("no");
+TEST_F(CaptureStoreTest, AFailingSummaryDoesNotCostTheCaptureAndIsNamed) {
+  absl::Status status = absl::InternalError("/secret");
+  summarize_ops_ = [&](CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
+    return status;
   };
   Reopen();
-  const CaptureRecord stored = StoreCapture(1);
-  EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
-  EXPECT_THAT(store_->GetSummaries(stored.id)->ops, IsEmpty());
+  const CaptureRecord first = StoreCapture(1);
+  EXPECT_THAT(store_->OpenReader(first.id), IsOk());
+  EXPECT_THAT(store_->GetSummaries(first.id)->ops, IsEmpty());
+  EXPECT_EQ(Get(first.id).state, CaptureState::kComplete);
+  EXPECT_EQ(Get(first.id).error_reason, "NOT_ANALYZED");
+  EXPECT_EQ(Get(first.id).error_message,
+            "left out: the summary of its operators; the log of profd says why");
+
+  status = WithReason(absl::UnavailableError("the report process was killed"), "REPORT_KILLED");
+  const CaptureRecord second = StoreCapture(2);
+  EXPECT_EQ(Get(second.id).state, CaptureState::kComplete);
+  EXPECT_EQ(Get(second.id).error_reason, "REPORT_KILLED");
+  EXPECT_EQ(Get(second.id).error_message,
+            "left out: the summary of its operators: the report process was killed");
 }
 
 TEST_F(CaptureStoreTest, UsageCountsFilesBeingWritten) {

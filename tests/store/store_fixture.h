@@ -2,6 +2,7 @@
 #ifndef PROFD_TESTS_STORE_STORE_FIXTURE_H_
 #define PROFD_TESTS_STORE_STORE_FIXTURE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,9 +30,17 @@ class StoreFixture : public testing::Test {
     options.on_audit = on_audit_;
     options.keep_records = keep_records_;
     options.max_records = max_records_;
-    options.summarize_ops = summarize_ops_;
-    options.summarize_devices = summarize_devices_;
-    options.summarize_ranks = summarize_ranks_;
+    options.summarize = summarize_;
+    if (summarize_ops_ || summarize_devices_ || summarize_ranks_) {
+      options.summarize =
+          SummarizerOf([this](CaptureReader& reader, const SummaryRequest& request) {
+            EventSummaries made;
+            if (summarize_ops_) made.ops = summarize_ops_(reader);
+            if (summarize_devices_ && request.devices) made.devices = summarize_devices_(reader);
+            if (summarize_ranks_ && request.ranks) made.ranks = summarize_ranks_(reader);
+            return made;
+          });
+    }
     options.recover_in_background = recover_in_background_;
     options.ledger = &ledger_;
     options.measure_disk = [this](const std::filesystem::path&) { return disk_; };
@@ -110,9 +119,11 @@ class StoreFixture : public testing::Test {
   TemporaryFolder folder_;
   ManualClock clock_;
   quota::Ledger ledger_{quota::Limits::ForMemory(int64_t{2} << 30), clock_};
-  OpSummarizer summarize_ops_;
-  DeviceSummarizer summarize_devices_;
-  RankSummarizer summarize_ranks_;
+  EventSummarizer summarize_;
+  // Each makes one summary, instead of `summarize_`.
+  std::function<absl::StatusOr<std::vector<OpSummaryRow>>(CaptureReader&)> summarize_ops_;
+  std::function<absl::StatusOr<std::vector<DeviceSummaryRow>>(CaptureReader&)> summarize_devices_;
+  std::function<absl::StatusOr<std::string>(CaptureReader&)> summarize_ranks_;
   bool recover_in_background_ = false;
   int64_t max_total_bytes_ = int64_t{1} << 30;
   std::function<void(const AuditEntry&, bool, bool)> on_audit_;

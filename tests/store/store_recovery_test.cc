@@ -273,6 +273,29 @@ TEST_F(StoreRecoveryTest, ASummaryThatEndsTheDaemonDoesSoABoundedNumberOfTimes) 
   EXPECT_THAT(store_->OpenReader(begun.id), IsOk());
 }
 
+TEST_F(StoreRecoveryTest, SummariesThatTheEndOfTheDaemonCutShortAreMadeByTheNextDaemon) {
+  const CaptureRecord begun = LeaveUnfinished(1);
+  int requests = 0;
+  summarize_ = [&](const std::filesystem::path&,
+                   const SummaryRequest&) -> absl::StatusOr<EventSummaries> {
+    // However often that happens.
+    if (++requests < 10) return absl::CancelledError("profd ends");
+    return EventSummaries{.ops = std::vector<OpSummaryRow>{{"op", 2, 500, 500, 200, 300}}};
+  };
+  for (int start = 1; start < 10; ++start) {
+    Reopen();
+    EXPECT_EQ(requests, start);
+    EXPECT_TRUE(Exists(begun.id, ".attempts"));
+    EXPECT_EQ(Get(begun.id).state, CaptureState::kPartial);
+    EXPECT_EQ(Get(begun.id).error_message, "");
+  }
+  Reopen();
+  EXPECT_EQ(store_->GetSummaries(begun.id)->ops.size(), 1u);
+  EXPECT_FALSE(Exists(begun.id, ".attempts"));
+  Reopen();
+  EXPECT_EQ(requests, 10);
+}
+
 TEST_F(StoreRecoveryTest, AnAttemptThatEndsIsNotCounted) {
   const CaptureRecord begun = LeaveUnfinished(1);
   Reopen();

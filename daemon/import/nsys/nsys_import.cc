@@ -92,10 +92,11 @@ class Import {
     }
     ImportedCapture capture = {.record = BeginImport(path_, options, clock_.Now()), .file = {}};
     ASSIGN_OR_RETURN(const std::unique_ptr<store::CaptureFileWriter> writer,
-                     store::CaptureFileWriter::Create(capture.record, clock_,
-                                                      {.directory = options.directory,
-                                                       .check_events = report::CheckEventsForSeal,
-                                                       .on_sealed = {}}));
+                     store::CaptureFileWriter::Create(
+                         capture.record, clock_,
+                         {.directory = options.directory,
+                          .check_events = store::CheckerOf(report::CheckEventsForSeal),
+                          .on_sealed = {}}));
     const absl::StatusOr<bool> has_events =
         Fill(survey, position, *writer, not_understood, capture.record);
     if (!has_events.ok() || !*has_events) writer->Discard();

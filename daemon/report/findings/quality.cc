@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "daemon/base/budget.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/text.h"
 #include "daemon/capture/event_kinds.h"
@@ -214,14 +215,19 @@ absl::StatusOr<EventChecks> CheckEvents(store::CaptureReader& reader,
   return EventCheck(reader, attribution).Check();
 }
 
-absl::StatusOr<EventChecks> CheckEventsForSeal(store::CaptureReader& reader) {
+absl::StatusOr<EventChecks> CheckEvents(store::CaptureReader& reader) {
   ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
   return CheckEvents(reader, attribution);
 }
 
+absl::StatusOr<EventChecks> CheckEventsForSeal(store::CaptureReader& reader) {
+  const ScopedHeapLimit limit("the quality checks", kSummaryHeapBytes);
+  return CheckEvents(reader);
+}
+
 absl::StatusOr<Quality> SummarizeQuality(store::CaptureReader& reader) {
   if (!reader.record().graded.grade.empty()) return QualityOf(reader.record());
-  ASSIGN_OR_RETURN(const EventChecks events, CheckEventsForSeal(reader));
+  ASSIGN_OR_RETURN(const EventChecks events, CheckEvents(reader));
   return QualityOf(reader.record(), &events);
 }
 

@@ -17,7 +17,8 @@ namespace profd::report {
 absl::StatusOr<EventChecks> CheckEvents(store::CaptureReader& reader,
                                         const GpuAttribution& attribution);
 
-// store::EventChecker.
+absl::StatusOr<EventChecks> CheckEvents(store::CaptureReader& reader);
+// The same for the seal, in a budget of its own (kSummaryHeapBytes). OVER_BUDGET.
 absl::StatusOr<EventChecks> CheckEventsForSeal(store::CaptureReader& reader);
 
 // The stored grade and its reasons; where there are none, those of the record and those above.

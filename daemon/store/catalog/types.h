@@ -37,7 +37,7 @@ struct CaptureSummaries {
   std::vector<OpSummaryRow> ops;  // The largest by time on CPU or GPU, at most kMaxCatalogOps.
   std::vector<StepSummaryRow> steps;
   std::vector<DeviceSummaryRow> devices;  // Of captures that recorded a GPU.
-  std::string ranks;                      // As RankSummarizer made it; empty: none is kept.
+  std::string ranks;                      // As EventSummaries::ranks; empty: none is kept.
 };
 
 // A capture and the summaries that outlive its events.

@@ -1,10 +1,11 @@
 #include "daemon/store/file/seal.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
-#include "daemon/base/budget.h"
 #include "daemon/base/log.h"
+#include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/store/file/files.h"
@@ -113,19 +114,13 @@ absl::Status WriteRecord(Database& db, const CaptureRecord& record, int64_t star
 // Grades the capture whose events and record `part` has.
 void Grade(const std::filesystem::path& part, const EventChecker& check_events,
            CaptureRecord& record) {
-  const auto check = [&]() -> absl::StatusOr<EventChecks> {
-    ASSIGN_OR_RETURN(const auto reader,
-                     CaptureFileReader::Open(part, CaptureFileReader::Accept::kUnfinished));
-    return check_events(*reader);
-  };
   std::optional<EventChecks> events;
   if (check_events) {
-    absl::StatusOr<EventChecks> checked = check();
+    absl::StatusOr<EventChecks> checked = check_events(part);
     if (checked.ok()) {
-      events = *checked;
+      events = *std::move(checked);
     } else {
-      LogWarning(StrCat("capture=", record.id,
-                        " was graded without its events: ", FromAbsl(checked.status().message())));
+      NoteLeftOut("the quality checks of its events", checked.status(), record);
     }
   }
   Quality quality = ComputeQuality(record, events.has_value() ? &*events : nullptr);
@@ -153,9 +148,52 @@ CapturePaths::CapturePaths(const std::filesystem::path& directory, std::string_v
       attempts(directory / StrCat(id, ".attempts")),
       reserve(directory / StrCat(id, ".reserve")) {}
 
-void NoteLeftOut(std::string note, CaptureRecord& record) {
+EventSummarizer SummarizerOf(
+    std::function<EventSummaries(CaptureReader&, const SummaryRequest&)> summarize) {
+  return [summarize = std::move(summarize)](
+             const std::filesystem::path& file,
+             const SummaryRequest& request) -> absl::StatusOr<EventSummaries> {
+    ASSIGN_OR_RETURN(const auto reader, CaptureReader::Open(file));
+    return summarize(*reader, request);
+  };
+}
+
+EventChecker CheckerOf(std::function<absl::StatusOr<EventChecks>(CaptureReader&)> check) {
+  return
+      [check = std::move(check)](const std::filesystem::path& file) -> absl::StatusOr<EventChecks> {
+        ASSIGN_OR_RETURN(const auto reader,
+                         CaptureFileReader::Open(file, CaptureFileReader::Accept::kUnfinished));
+        return check(*reader);
+      };
+}
+
+std::vector<OpSummaryRow> LargestOps(std::vector<OpSummaryRow> ops) {
+  std::stable_sort(ops.begin(), ops.end(), [](const OpSummaryRow& a, const OpSummaryRow& b) {
+    return std::max(a.self_cpu_ns, a.self_device_ns) > std::max(b.self_cpu_ns, b.self_device_ns);
+  });
+  if (ops.size() > kMaxCatalogOps) ops.resize(kMaxCatalogOps);
+  size_t name_bytes = 0;
+  const auto too_many = std::ranges::find_if(ops, [&](const OpSummaryRow& op) {
+    name_bytes += op.name.size();
+    return name_bytes > kMaxCatalogNameBytes;
+  });
+  ops.erase(too_many, ops.end());
+  return ops;
+}
+
+void NoteLeftOut(std::string_view what, const absl::Status& status, CaptureRecord& record) {
+  if (IsOverBudget(status)) return NoteLeftOut(LeftOut(status), record);
+  const std::string reason = ReasonOf(status);
+  if (!reason.empty()) {
+    return NoteLeftOut(LeftOut(StrCat(what, ": ", FromAbsl(status.message()))), record, reason);
+  }
+  LogWarning(StrCat("capture=", record.id, " ", what, ": ", status.ToString()));
+  NoteLeftOut(LeftOut(StrCat(what, "; the log of profd says why")), record, kNotAnalyzedReason);
+}
+
+void NoteLeftOut(std::string note, CaptureRecord& record, std::string_view reason) {
   LogWarning(StrCat("capture=", record.id, " ", note));
-  record.error_reason = std::string(kOverBudgetReason);
+  record.error_reason = std::string(reason);
   StrAppend(&record.error_message, record.error_message.empty() ? "" : "; ", note);
 }
 

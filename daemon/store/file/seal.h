@@ -7,17 +7,20 @@
 #ifndef PROFD_DAEMON_STORE_FILE_SEAL_H_
 #define PROFD_DAEMON_STORE_FILE_SEAL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/budget.h"
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/quality.h"
 #include "daemon/store/file/capture_reader.h"
@@ -36,11 +39,10 @@ struct OpSummaryRow {
   int64_t max_ns = 0;
   int64_t self_device_ns = 0;  // In the catalog only.
 };
-
-// How operators are summarized is for daemon/report to say, which the store must not know:
-// main passes it in. Called with finished files. An error leaves the catalog without that summary,
-// and the capture's record says so.
-using OpSummarizer = std::function<absl::StatusOr<std::vector<OpSummaryRow>>(CaptureReader&)>;
+// The rows that the catalog keeps: the largest by time on CPU or GPU, within both limits.
+inline constexpr size_t kMaxCatalogOps = 200;
+inline constexpr size_t kMaxCatalogNameBytes = 32 << 10;  // Of all names together.
+std::vector<OpSummaryRow> LargestOps(std::vector<OpSummaryRow> ops);
 
 // What a GPU did over all windows of a capture; which one it is, CaptureRecord::gpu says.
 struct DeviceSummaryRow {
@@ -50,17 +52,39 @@ struct DeviceSummaryRow {
   int64_t communication_ns = 0;
   int64_t exposed_communication_ns = 0;  // While nothing was computed.
 };
-using DeviceSummarizer =
-    std::function<absl::StatusOr<std::vector<DeviceSummaryRow>>(CaptureReader&)>;
 
-// What comparing the ranks of a group needs of one capture, encoded
-// (daemon/report/ranks/rank_summary.h). Called for captures that belong to a group.
-using RankSummarizer = std::function<absl::StatusOr<std::string>(CaptureReader&)>;
+// The summaries that are made from a capture's events. Each may fail alone.
+struct EventSummaries {
+  absl::StatusOr<std::vector<OpSummaryRow>> ops = std::vector<OpSummaryRow>();
+  absl::StatusOr<std::vector<DeviceSummaryRow>> devices = std::vector<DeviceSummaryRow>();
+  // What comparing the ranks of a group needs of one capture, encoded
+  // (daemon/report/ranks/rank_summary.h); empty: nothing.
+  absl::StatusOr<std::string> ranks = std::string();
+};
+struct SummaryRequest {
+  bool devices = false;  // Captures with GPU records.
+  bool ranks = false;    // Captures of a group.
+  // A recording has just ended, and its caller waits. Imports and recovered files go after it.
+  bool is_urgent = false;
 
-// What the grade needs of the events (daemon/report/findings/quality.h), for the seal. Called with
-// a file that is not sealed yet but has all of its events. After an error the grade is made without
-// them, and says so.
-using EventChecker = std::function<absl::StatusOr<EventChecks>(CaptureReader&)>;
+  friend bool operator==(const SummaryRequest&, const SummaryRequest&) = default;
+};
+
+// daemon/report computes these, which the store must not know: the program that opens a store
+// passes both functions in. profd has profd-report run them, profctl calls them.
+//
+// The summaries of a finished file. After an error the catalog has none, and the capture's record
+// says so.
+using EventSummarizer = std::function<absl::StatusOr<EventSummaries>(
+    const std::filesystem::path& file, const SummaryRequest& request)>;
+// What the grade needs of the events. The file has all of its events, but may not be sealed. After
+// an error the grade is made without them, and the record says so.
+using EventChecker = std::function<absl::StatusOr<EventChecks>(const std::filesystem::path& file)>;
+
+// The same with functions of a reader, which run in this process.
+EventSummarizer SummarizerOf(
+    std::function<EventSummaries(CaptureReader& reader, const SummaryRequest& request)> summarize);
+EventChecker CheckerOf(std::function<absl::StatusOr<EventChecks>(CaptureReader& reader)> check);
 
 // Where the files of capture `id` stand while and after they are made.
 struct CapturePaths {
@@ -76,9 +100,15 @@ struct SealedCapture {
   std::vector<StepSummaryRow> steps;
 };
 
-// Notes in the record what exceeded a budget (daemon/base/budget.h) while the capture was stored or
-// summarized: OVER_BUDGET and a sentence, whatever state the capture is in. Logs it, too.
-void NoteLeftOut(std::string note, CaptureRecord& record);
+// Notes in the record what was not made while the capture was stored or summarized, whatever state
+// the capture is in: a reason and a sentence. Logs it, too.
+void NoteLeftOut(std::string note, CaptureRecord& record,
+                 std::string_view reason = kOverBudgetReason);
+// The same with the reason of `status`: OVER_BUDGET (daemon/base/budget.h), what ended profd-report
+// (daemon/worker/report_process.h), or NOT_ANALYZED, whose message is only logged, because it is
+// for the operator. `what`: "the quality checks of its events".
+inline constexpr std::string_view kNotAnalyzedReason = "NOT_ANALYZED";
+void NoteLeftOut(std::string_view what, const absl::Status& status, CaptureRecord& record);
 
 // Opens a finished file, that a stranger may have made, to give it another record with
 // SealCaptureFile(): it says that it is unfinished from then on. DATA_LOSS.

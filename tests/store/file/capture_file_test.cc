@@ -52,10 +52,11 @@ class CaptureFileTest : public testing::Test {
 TEST_F(CaptureFileTest, TheSealStoresTheGradeInTheFile) {
   auto made = CaptureFileWriter::Create(
       NewRecord(id_), clock_,
-      {.directory = folder_.path(), .check_events = [](CaptureReader& reader) {
-         EXPECT_EQ(reader.names().size(), 2u);
-         return EventChecks{.gpu_row_count = 100, .inversion_count = 50};
-       }});
+      {.directory = folder_.path(), .check_events = CheckerOf([](CaptureReader& reader) {
+                                      EXPECT_EQ(reader.names().size(), 2u);
+                                      return EventChecks{.gpu_row_count = 100,
+                                                         .inversion_count = 50};
+                                    })});
   ASSERT_THAT(made, IsOk());
   ASSERT_THAT((*made)->AddName(1, "forward"), IsOk());
   CaptureRecord record = FinishedRecord(
@@ -71,14 +72,19 @@ TEST_F(CaptureFileTest, TheSealStoresTheGradeInTheFile) {
 TEST_F(CaptureFileTest, WithoutItsEventsACaptureIsGradedByItsRecord) {
   auto made = CaptureFileWriter::Create(
       NewRecord(id_), clock_,
-      {.directory = folder_.path(), .check_events = [](CaptureReader&) {
-         return absl::StatusOr<EventChecks>(absl::ResourceExhaustedError("too large"));
+      {.directory = folder_.path(), .check_events = [](const std::filesystem::path&) {
+         return absl::StatusOr<EventChecks>(OverBudget("the quality checks", 17, 16, "launches"));
        }});
   ASSERT_THAT(made, IsOk());
   CaptureRecord record = FinishedRecord(
       NewRecord(id_), {.start_ns = 0, .end_ns = 500, .first_step = 1, .end_step = 3});
   ASSERT_THAT((*made)->Finish(record, 0), IsOk());
-  EXPECT_EQ(OpenFile(id_)->record().graded.grade, "A");
+  const CaptureRecord stored = OpenFile(id_)->record();
+  EXPECT_EQ(stored.graded.grade, "A");
+  EXPECT_EQ(stored.state, CaptureState::kComplete);
+  EXPECT_EQ(stored.error_reason, "OVER_BUDGET");
+  EXPECT_EQ(stored.error_message,
+            "left out: the quality checks needs 17 launches, the budget is 16 launches");
 }
 
 TEST_F(CaptureFileTest, GivesBackEveryKindOfEventSinceTheCapturesStart) {
