@@ -41,14 +41,14 @@
 #include "daemon/quota/ledger.h"
 #include "daemon/quota/limits.h"
 #include "daemon/quota/memory_limit.h"
-#include "daemon/report/catalog_summaries.h"
-#include "daemon/report/findings/quality.h"
 #include "daemon/rpc/admission/control_listener.h"
 #include "daemon/rpc/control_server.h"
 #include "daemon/rpc/services/target_events.h"
 #include "daemon/schedule/schedule_runner.h"
 #include "daemon/store/capture_store.h"
 #include "daemon/store/data_dir.h"
+#include "daemon/worker/report_process.h"
+#include "daemon/worker/seal_pool.h"
 #include "proto/wire/frame.h"
 
 namespace profd {
@@ -60,6 +60,8 @@ constexpr int kExitUsage = 2;
 
 // How long calls in flight may take once everything else has ended.
 constexpr absl::Duration kGrace = absl::Seconds(2);
+// How long the analysis of captures that end with profd may take.
+constexpr absl::Duration kSealGrace = absl::Seconds(10);
 
 std::optional<std::string> FromEnvironment(const char* name) {
   const char* value = std::getenv(name);
@@ -226,6 +228,8 @@ class Daemon {
 
  private:
   absl::Status StartMetrics();
+  void StartSeals();
+  std::filesystem::path ReportProgram() const;  // For reports and seals.
   metrics::IngestNumbers IngestNumbersNow();
   metrics::AccessNumbers AccessNumbersNow();
   rpc::NodeFacts NodeFactsNow();
@@ -250,6 +254,7 @@ class Daemon {
   std::unique_ptr<HelperReader> helper_;  // nullptr: what this process may see itself.
   std::unique_ptr<metrics::Exporter> exporter_;
   std::unique_ptr<access::PolicyFile> policy_;  // nullptr: none was named.
+  std::unique_ptr<worker::SealPool> seals_;     // Outlives the store, whose threads wait for it.
   std::unique_ptr<store::CaptureStore> store_;
   std::unique_ptr<TargetServer> targets_;
   std::unique_ptr<CaptureManager> manager_;
@@ -287,8 +292,14 @@ absl::Status Daemon::Run() {
     // What the log could not take is worth the journal in any case.
     if (!written || (config_.audit_journal && !repeated)) CopyToJournal(entry);
   };
-  store_options.check_events = store::CheckerOf(report::CheckEventsForSeal);
-  store_options.summarize = store::SummarizerOf(report::SummarizeForCatalog);
+  StartSeals();
+  store_options.check_events = [this](const std::filesystem::path& file) {
+    return seals_->CheckEvents(file);
+  };
+  store_options.summarize = [this](const std::filesystem::path& file,
+                                   const store::SummaryRequest& request) {
+    return seals_->Summarize(file, request);
+  };
   store_options.recover_in_background = true;
   store_options.ledger = &ledger_;
   ASSIGN_OR_RETURN(store_, store::CaptureStore::Open(std::move(store_options), clock_));
@@ -338,9 +349,9 @@ absl::Status Daemon::Run() {
   server_options.start_time = clock_.Now();
   server_options.reflection = config_.reflection;
   server_options.remote = RemoteOptionsOf(config_, memory_);
-  server_options.report_program = config_.report_program;
+  server_options.report_program = ReportProgram();
   server_options.max_report_memory_bytes =
-      std::min(config_.max_report_memory_bytes, quota::FindMemoryLimit().bytes / 3);
+      std::min(config_.max_report_memory_bytes, memory_.bytes / 3);
   server_options.max_report_time = config_.max_report_time;
   ASSIGN_OR_RETURN(server_,
                    rpc::ControlServer::Start(std::move(server_options),
@@ -381,12 +392,34 @@ absl::Status Daemon::Run() {
 
   // Captures end and are stored while callers can still see it; then the callers; then the
   // targets, which go on training and look for the next daemon.
+  seals_->CancelAfter(kSealGrace);
   manager_->Shutdown();
+  // Those of imports and of recovered files: the next start makes them.
+  seals_->CancelAfter(absl::ZeroDuration());
   schedules_->Stop();
   server_->Shutdown(kGrace);
   targets_->Shutdown();
   LogInfo("profd ended");
   return absl::OkStatus();
+}
+
+std::filesystem::path Daemon::ReportProgram() const {
+  return config_.report_program.empty() ? worker::FindReportProgram() : config_.report_program;
+}
+
+void Daemon::StartSeals() {
+  worker::SealPool::Options options;
+  options.max_duration = config_.max_report_time;
+  options.watchdog = &watchdog_;
+  seals_ = std::make_unique<worker::SealPool>(options, clock_, [this] {
+    return std::make_unique<worker::SpawnedProcess>(
+        worker::SpawnOptions{
+            .program = ReportProgram(),
+            .max_memory_bytes = std::min(worker::SealPool::kMaxMemoryBytes, memory_.bytes / 3),
+            .memory_setting = "",
+            .yields_to_training = false},
+        clock_);
+  });
 }
 
 absl::Status Daemon::StartMetrics() {

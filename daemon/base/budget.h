@@ -3,8 +3,8 @@
 // memory grows with its rows needs a limit that does not.
 //
 //   budget                        unit    why this much
-//   kSummaryHeapBytes             bytes   one summary is made at a time, while captures are stored;
-//                                         the daemon has 512 MiB in all besides capture memory
+//   kSummaryHeapBytes             bytes   the checks for the grade, or one summary, when a capture
+//                                         is sealed; profd-report makes one at a time
 //   kReportHeapBytes              bytes   one report or export; training jobs of 10 M events need
 //                                         less than half of it
 //   kMaxTrackedBlocks             blocks  32 bytes each in a table that is full by half: 32 MiB
@@ -94,8 +94,9 @@ bool HeapIsCounted();
 int64_t ThreadHeapBytes();
 
 namespace internal {
-// heap_count.cc maintains both. It is linked into profd and tests, not into profctl, where memory
-// is the caller's own and an allocator that the user preloads must keep working.
+// heap_count.cc maintains both. It is linked into profd-report and tests: profd computes nothing
+// that needs it, and in profctl memory is the caller's own, and an allocator that the user preloads
+// must keep working.
 extern constinit thread_local int64_t t_heap_bytes;
 extern constinit bool g_counts_heap;
 }  // namespace internal

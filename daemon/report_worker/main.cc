@@ -33,6 +33,7 @@ constexpr size_t kMaxKeptBytes = 32 << 20;
 struct Arguments {
   int64_t max_memory_bytes = 0;
   int64_t parent = 0;
+  int64_t yield = 1;
 };
 
 bool ParseArguments(int argc, char** argv, Arguments& arguments) {
@@ -43,7 +44,7 @@ bool ParseArguments(int argc, char** argv, Arguments& arguments) {
              absl::SimpleAtoi(ToAbsl(argument.substr(prefix.size())), &number);
     };
     if (!take("--max-memory=", arguments.max_memory_bytes) &&
-        !take("--parent=", arguments.parent)) {
+        !take("--parent=", arguments.parent) && !take("--yield=", arguments.yield)) {
       return false;
     }
   }
@@ -88,8 +89,8 @@ int Main(int argc, char** argv) {
   }
   closefrom(worker::kSocketFd + 1);
   std::set_new_handler(OnOutOfMemory);
-  absl::Status status =
-      EnterSandbox(static_cast<pid_t>(arguments.parent), arguments.max_memory_bytes);
+  absl::Status status = EnterSandbox(static_cast<pid_t>(arguments.parent),
+                                     arguments.max_memory_bytes, arguments.yield != 0);
   if (status.ok()) status = Serve();
   if (absl::IsUnavailable(status)) return kExitOk;  // profd has ended, or does not need us.
   std::fprintf(stderr, "profd-report: %s\n", status.ToString().c_str());

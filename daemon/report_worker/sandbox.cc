@@ -159,11 +159,11 @@ void IgnoreSignals() {
 
 }  // namespace
 
-absl::Status EnterSandbox(pid_t parent, int64_t max_memory_bytes) {
+absl::Status EnterSandbox(pid_t parent, int64_t max_memory_bytes, bool yields_to_training) {
   IgnoreSignals();
   RETURN_IF_ERROR(Check(prctl(PR_SET_PDEATHSIG, SIGKILL), "PR_SET_PDEATHSIG"));
   if (getppid() != parent) return absl::UnavailableError("profd has ended");
-  worker::YieldToTraining();
+  if (yields_to_training) worker::YieldToTraining();
   PreferToEndUs();
   const int64_t mapped_bytes = AddressSpaceBytes();
 

@@ -25,8 +25,9 @@
 
 namespace profd::report_worker {
 
+// `yields_to_training`: nice 19 and the idle I/O class; else the priority of profd stays.
 // UNAVAILABLE: `parent` is gone. INTERNAL: something that is never refused was refused.
-absl::Status EnterSandbox(pid_t parent, int64_t max_memory_bytes);
+absl::Status EnterSandbox(pid_t parent, int64_t max_memory_bytes, bool yields_to_training);
 
 }  // namespace profd::report_worker
 

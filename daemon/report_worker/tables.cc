@@ -11,6 +11,8 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/export/trace_export.h"
+#include "daemon/report/catalog_summaries.h"
+#include "daemon/report/findings/quality.h"
 #include "daemon/report/reports.h"
 #include "daemon/report_worker/abandonable_reader.h"
 #include "daemon/rpc/convert/report.h"
@@ -19,6 +21,7 @@
 #include "daemon/store/file/reader.h"
 #include "daemon/worker/frames.h"
 #include "daemon/worker/report_process.h"
+#include "daemon/worker/seal_answers.h"
 #include "profd/v1/export.pb.h"
 #include "profd/v1/reports.pb.h"
 
@@ -69,10 +72,10 @@ absl::StatusOr<Message> Parse(std::string_view bytes) {
 
 absl::Status AnyReport(store::CaptureReader& reader, std::string_view options, Answer& answer) {
   ASSIGN_OR_RETURN(const auto request, Parse<v1::GetReportRequest>(options));
-  ASSIGN_OR_RETURN(
-      const table::Report report,
-      report::MakeReport(reader, {.report = request.report(),
-                                  .options = {request.options().begin(), request.options().end()}}));
+  ASSIGN_OR_RETURN(const table::Report report,
+                   report::MakeReport(
+                       reader, {.report = request.report(),
+                                .options = {request.options().begin(), request.options().end()}}));
   v1::Report response;
   rpc::ReportToProto(report, response);
   response.set_simulated(reader.record().gpu.simulated);
@@ -99,14 +102,31 @@ absl::Status Export(store::CaptureReader& reader, std::string_view options, Answ
   return exporter::ExportTrace(reader, format, answer);
 }
 
-struct Table {
-  std::string_view name;
-  absl::Status (*make)(store::CaptureReader& reader, std::string_view options, Answer& answer);
-};
-constexpr Table kTables[] = {
-    {"GetReport", AnyReport},
-    {"ExportTrace", Export},
-};
+absl::StatusOr<std::unique_ptr<store::CaptureReader>> Open(
+    int capture,
+    store::CaptureFileReader::Accept accept = store::CaptureFileReader::Accept::kSealed) {
+  auto reader = store::CaptureFileReader::OpenDescriptor(capture, accept);
+  // profd wrote it: whatever keeps it from being read is damage.
+  if (!absl::IsInvalidArgument(reader.status())) return reader;
+  return absl::DataLossError(
+      StrCat("the capture file is damaged: ", FromAbsl(reader.status().message())));
+}
+
+// ---- for the seal (worker/seal_answers.h) ----
+
+// The file is not sealed yet.
+absl::Status CheckEvents(int capture, Answer& answer) {
+  ASSIGN_OR_RETURN(auto reader, Open(capture, store::CaptureFileReader::Accept::kUnfinished));
+  AbandonableReader abandonable(std::move(reader), answer);
+  ASSIGN_OR_RETURN(const EventChecks checks, report::CheckEventsForSeal(abandonable));
+  return answer.Append(worker::EncodeEventChecks(checks));
+}
+
+absl::Status SummarizeEvents(store::CaptureReader& reader, std::string_view options,
+                             Answer& answer) {
+  ASSIGN_OR_RETURN(const store::SummaryRequest request, worker::DecodeSummaryRequest(options));
+  return answer.Append(worker::EncodeEventSummaries(report::SummarizeForCatalog(reader, request)));
+}
 
 // The answer is the number of events, as text.
 absl::Status CheckImport(int capture, Answer& answer) {
@@ -115,19 +135,22 @@ absl::Status CheckImport(int capture, Answer& answer) {
   return answer.Append(StrCat(events));
 }
 
-absl::StatusOr<std::unique_ptr<store::CaptureReader>> Open(int capture) {
-  auto reader = store::CaptureFileReader::OpenDescriptor(capture);
-  // profd wrote it: whatever keeps it from being read is damage.
-  if (!absl::IsInvalidArgument(reader.status())) return reader;
-  return absl::DataLossError(
-      StrCat("the capture file is damaged: ", FromAbsl(reader.status().message())));
-}
+struct Table {
+  std::string_view name;
+  absl::Status (*make)(store::CaptureReader& reader, std::string_view options, Answer& answer);
+};
+constexpr Table kTables[] = {
+    {"GetReport", AnyReport},
+    {"ExportTrace", Export},
+    {worker::kSummarizeEvents, SummarizeEvents},
+};
 
 }  // namespace
 
 absl::Status MakeTable(std::string_view table, std::string_view options, int capture,
                        Answer& answer) {
   if (table == "CheckImport") return CheckImport(capture, answer);
+  if (table == worker::kCheckEvents) return CheckEvents(capture, answer);
   const auto* const found = std::ranges::find(kTables, table, &Table::name);
   if (found == std::end(kTables)) {
     return absl::InvalidArgumentError(StrCat("no report '", ForDisplay(table, 64), "'"));

@@ -32,7 +32,7 @@
 namespace profd::worker {
 
 // Both programs are installed together. A daemon that outlives an upgrade refuses the new program.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 // Where profd-report finds its socket.
 inline constexpr int kSocketFd = 3;
 inline constexpr size_t kMaxDataBytes = 256 << 10;

@@ -201,20 +201,22 @@ void ReportPool::EndJob(int index, const ReportTurn& turn) {
 }
 
 void ReportPool::LaneLoop(int index) {
-  pthread_setname_np(pthread_self(), "profd-report");
-  YieldToTraining();
-  WatchedThread watched(options_.watchdog, "profd-report", Watchdog::Work::kDisk,
+  pthread_setname_np(pthread_self(), options_.thread_name);
+  if (options_.yields_to_training) YieldToTraining();
+  WatchedThread watched(options_.watchdog, options_.thread_name, Watchdog::Work::kDisk,
                         [this] { absl::MutexLock lock(&mu_); });
   const std::unique_ptr<ReportProcess> process = make_process_();
-  // So that the first report does not wait for it. What goes wrong is logged there.
-  if (index == 0) {
+  // So that the next report does not wait for it. What goes wrong is logged there.
+  const auto keep_started = [this, index, &process] {
+    if (index != 0) return;
     process
         ->EnsureStarted([this] {
           absl::MutexLock lock(&mu_);
           return stopped_ ? absl::CancelledError("profd ends") : absl::OkStatus();
         })
         .IgnoreError();
-  }
+  };
+  keep_started();
   const absl::Duration idle = index == 0 ? absl::InfiniteDuration() : options_.spare_idle;
   bool started = false;
   while (true) {
@@ -224,6 +226,7 @@ void ReportPool::LaneLoop(int index) {
       job->work(turn);
       job.reset();  // What the work kept goes before others run.
       EndJob(index, turn);
+      keep_started();  // It may have been killed.
       started = true;
       continue;
     }

@@ -20,7 +20,8 @@
 // * A report that takes longer than `max_duration` with the turn is ended and refused as a whole.
 //
 // Threads:    TryPost() any. Own threads: `lanes` times "profd-report" (nice 19, idle I/O), which
-//             run the posted work. They sleep while there is none.
+//             run the posted work. They sleep while there is none. Seals have a pool of their own
+//             with other settings (seal_pool.h).
 // Ownership:  what posted work refers to must live until it has run.
 // Shutdown:   Stop() runs what was posted before, then ends threads and programs. Work ends early
 //             if its `still_wanted` returns an error.
@@ -112,6 +113,8 @@ class ReportPool {
     // A program without work ends after this, except for that of the first lane.
     absl::Duration spare_idle = absl::Minutes(1);
     Watchdog* watchdog = nullptr;  // Must outlive the pool; nullptr: nobody watches.
+    const char* thread_name = "profd-report";
+    bool yields_to_training = true;  // The threads, and with them the programs that they start.
   };
 
   ReportPool(Options options, Clock& clock, MakeProcess make_process);

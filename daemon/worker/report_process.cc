@@ -71,12 +71,14 @@ struct SpawnSetup {
   posix_spawnattr_t attributes;
 };
 
-absl::Status DeathStatus(int wait_status, int64_t max_memory_bytes) {
+absl::Status DeathStatus(int wait_status, const SpawnOptions& options) {
   if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kExitOutOfMemory) {
-    return WithReason(
-        absl::ResourceExhaustedError(StrCat("the report needs more than ", max_memory_bytes >> 20,
-                                            " MiB of memory (max-report-memory)")),
-        kTooLarge);
+    const std::string setting =
+        options.memory_setting.empty() ? "" : StrCat(" (", options.memory_setting, ")");
+    return WithReason(absl::ResourceExhaustedError(StrCat("the report needs more than ",
+                                                          options.max_memory_bytes >> 20,
+                                                          " MiB of memory", setting)),
+                      kTooLarge);
   }
   if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) {
     return WithReason(absl::UnavailableError(
@@ -156,7 +158,9 @@ absl::Status SpawnedProcess::Spawn(int socket) {
   std::string name = kProgramName;
   std::string memory = StrCat("--max-memory=", options_.max_memory_bytes);
   std::string parent = StrCat("--parent=", getpid());
-  std::array<char*, 4> arguments = {name.data(), memory.data(), parent.data(), nullptr};
+  std::string yield = StrCat("--yield=", options_.yields_to_training ? 1 : 0);
+  std::array<char*, 5> arguments = {name.data(), memory.data(), parent.data(), yield.data(),
+                                    nullptr};
   std::vector<char*> environment = ChildEnvironment();
   pid_t pid = -1;
   const int error = posix_spawn(&pid, options_.program.c_str(), &setup.actions, &setup.attributes,
@@ -237,7 +241,7 @@ absl::Status SpawnedProcess::Explain(const absl::Status& error) {
   const std::optional<int> status = absl::IsUnavailable(error) ? Reap(kDeathWait) : std::nullopt;
   Kill();
   const absl::Status explained =
-      status.has_value() ? DeathStatus(*status, options_.max_memory_bytes)
+      status.has_value() ? DeathStatus(*status, options_)
                          : WithReason(absl::InternalError(StrCat("the report process failed: ",
                                                                  FromAbsl(error.message()))),
                                       kCrashed);

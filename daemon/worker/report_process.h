@@ -70,7 +70,9 @@ class ReportProcess {
 
 struct SpawnOptions {
   std::filesystem::path program;
-  int64_t max_memory_bytes = int64_t{1} << 30;  // Beyond what the program itself takes.
+  int64_t max_memory_bytes = int64_t{1} << 30;       // Beyond what the program itself takes.
+  std::string memory_setting = "max-report-memory";  // Sets it; empty: none does.
+  bool yields_to_training = true;                    // nice 19 and the idle I/O class.
 };
 
 class SpawnedProcess final : public ReportProcess {

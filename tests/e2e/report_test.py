@@ -1,5 +1,5 @@
-"""Reports run in profd-report: what it does to a report that its program is killed, stopped, out of
-memory, or reading a hostile file, and that nobody else notices.
+"""Reports and seals run in profd-report: what it does to a report or a seal that its program is killed,
+stopped, out of memory, or reading a hostile file, and that no other caller notices.
 
 A report is made endless by stopping its program (SIGSTOP) before it gets the request."""
 
@@ -10,6 +10,21 @@ import subprocess
 
 from harness import (DONE, FAILED, NOBODY, PROFCTL, EndToEndTest, as_user, environment,
                      is_sanitized, main, until)
+
+
+def workers_of(daemon, yields):
+    """The pids of profd-report below a daemon: `yields` for reports, else for seals."""
+    found = []
+    for status in pathlib.Path('/proc').glob('[0-9]*/status'):
+        try:
+            text = status.read_text()
+            arguments = (status.parent / 'cmdline').read_bytes().split(b'\0')
+        except OSError:
+            continue
+        if (text.startswith('Name:\tprofd-report\n') and f'\nPPid:\t{daemon.process.pid}\n' in text
+                and (b'--yield=1' if yields else b'--yield=0') in arguments):
+            found.append(int(status.parent.name))
+    return found
 
 
 class ReportTest(EndToEndTest):
@@ -24,16 +39,7 @@ class ReportTest(EndToEndTest):
         self.assert_reports()  # It has started: a report ran.
 
     def workers(self):
-        """The pids of profd-report below our daemon."""
-        found = []
-        for status in pathlib.Path('/proc').glob('[0-9]*/status'):
-            try:
-                text = status.read_text()
-            except OSError:
-                continue
-            if text.startswith('Name:\tprofd-report\n') and f'\nPPid:\t{self.daemon.process.pid}\n' in text:
-                found.append(int(status.parent.name))
-        return found
+        return workers_of(self.daemon, yields=True)
 
     def steps(self, capture=None):
         """What to ask for: another number of rows each time, as profd keeps its answers."""
@@ -129,6 +135,81 @@ class ReportTest(EndToEndTest):
         until(lambda: not status.exists() or '\nState:\tZ' in status.read_text(), 'it is dead')
 
 
+class SealTest(EndToEndTest):
+    """Captures are sealed with what profd-report computes of their events, whatever becomes of it."""
+
+    def setUp(self):
+        super().setUp()
+        self.worker = until(lambda: workers_of(self.daemon, yields=False), 'profd-report runs')[0]
+        self.train = self.target()
+        self.train.do('train 1')
+
+    def begun(self, pid):
+        log = self.daemon.log()
+        return [log.count(f'profd-report pid={pid} begins {what}')
+                for what in ('CheckEvents', 'SummarizeEvents')]
+
+    def assert_sealed(self, capture):
+        found = self.daemon.ctl('show', capture['id'], '--json').json
+        self.assertEqual(found['state'], 'COMPLETE')
+        self.assertEqual((found['error_reason'], found['error_message']), ('', ''))
+
+    def test_the_running_program_makes_the_checks_and_the_summaries(self):
+        self.assert_sealed(self.trace_five_steps(self.train))
+        self.assertEqual(self.begun(self.worker), [1, 1])
+        self.assert_sealed(self.trace_five_steps(self.train))
+        self.assertEqual(self.begun(self.worker), [2, 2])
+        self.assertEqual(workers_of(self.daemon, yields=False), [self.worker])
+
+    def test_a_killed_program_is_replaced_before_the_next_seal(self):
+        os.kill(self.worker, signal.SIGSTOP)
+        tracing = self.trace('--pid', self.train.pid, '--steps', '5')
+        until(lambda: self.begun(self.worker)[0] == 1, 'the seal begins')
+        os.kill(self.worker, signal.SIGKILL)
+        result = tracing.result()
+        self.assertEqual(result.status, DONE, result.err)
+        self.assert_sealed(result.json)
+        [second] = workers_of(self.daemon, yields=False)
+        self.assertEqual(self.begun(second), [1, 1], 'the checks again, then the summaries')
+
+    def test_reports_that_hang_hold_up_no_seal(self):
+        capture = self.trace_five_steps(self.train)['id']
+        [report] = until(lambda: workers_of(self.daemon, yields=True), 'profd-report runs')
+        self.assertEqual(self.daemon.ctl('steps', capture).status, DONE)  # It has started.
+        os.kill(report, signal.SIGSTOP)
+        steps = subprocess.Popen(
+            [PROFCTL, 'steps', capture, '--limit', '3'], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env=environment(self.daemon.socket_dir))
+        self.addCleanup(steps.communicate)
+        self.addCleanup(steps.kill)
+        until(lambda: f'profd-report pid={report} begins GetReport' in self.daemon.log(), 'it hangs')
+        tracing = self.trace('--pid', self.train.pid, '--steps', '5')
+        ended = lambda: [c for c in self.captures()  # noqa: E731
+                         if c['id'] != capture and c['state'] == 'COMPLETE']
+        self.assert_sealed(until(ended, 'the capture is sealed')[0])
+        os.kill(report, signal.SIGCONT)
+        self.assertEqual(tracing.result().status, DONE)
+
+
+class MissingReportProgramTest(EndToEndTest):
+    flags = ('--report-program', '/nonexistent/profd-report')
+
+    def test_a_capture_ends_complete_and_says_what_is_left_out(self):
+        target = self.target()
+        target.do('train 1')
+        capture = self.trace('--pid', target.pid, '--steps', '5').result().json['id']
+        found = self.daemon.ctl('show', capture, '--json').json
+        self.assertEqual(found['state'], 'COMPLETE')
+        self.assertTrue(found['quality_stored'], 'a grade by its record')
+        self.assertNotEqual(found['quality'], '-')
+        self.assertEqual(found['error_reason'], 'NOT_ANALYZED')
+        self.assertIn('left out: the quality checks of its events', found['error_message'])
+        self.assertIn('left out: the summaries of its events', found['error_message'])
+        self.assertNotIn('/nonexistent', found['error_message'])
+        self.assertIn('cannot start /nonexistent/profd-report', self.daemon.log())
+
+
 class LittleReportMemoryTest(EndToEndTest):
     flags = ('--max-report-memory', '1MiB')
 
@@ -139,6 +220,8 @@ class LittleReportMemoryTest(EndToEndTest):
         target.do('train 1')
         capture = self.trace_five_steps(target)['id']
         target.do('rest')
+        # The setting is not for seals.
+        self.assertEqual(self.daemon.ctl('show', capture, '--json').json['error_reason'], '')
         result = self.daemon.ctl('export', capture, '-o', self.folder / 'trace.json')
         self.assertNotEqual(result.status, DONE)
         self.assertIn('the report needs more than 1 MiB of memory', result.err)

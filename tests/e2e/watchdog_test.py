@@ -19,7 +19,8 @@ from harness import DONE, PATIENCE_S, until
 
 PERIOD_S = 2  # WatchdogSec=. Threads may take 0.7 s, those that write to the disk 6 s.
 NO_DISK = ('profd-accept', 'profd-grpc', 'profd-http', 'profd-ingest')
-DISK = ('profd-capture', 'profd-report', 'profd-rpc', 'profd-schedule', 'profd-store')
+DISK = ('profd-capture', 'profd-report', 'profd-rpc', 'profd-schedule', 'profd-seal',
+        'profd-store')
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 WAIT_FOR_ALL = 0x40000000  # __WALL

@@ -122,10 +122,10 @@ absl::StatusOr<std::unique_ptr<CaptureFileReader>> CaptureFileReader::Open(
 }
 
 absl::StatusOr<std::unique_ptr<CaptureFileReader>> CaptureFileReader::OpenDescriptor(
-    int descriptor) {
+    int descriptor, Accept accept) {
   RETURN_IF_ERROR(CheckCaptureFileHeader(descriptor, "the capture file"));
   ASSIGN_OR_RETURN(auto db, Database::OpenDescriptor(descriptor));
-  ASSIGN_OR_RETURN(auto reader, Load(std::move(db), Accept::kSealed));
+  ASSIGN_OR_RETURN(auto reader, Load(std::move(db), accept));
   struct stat info;
   if (fstat(descriptor, &info) == 0) reader->contents_.record.file_bytes = info.st_size;
   return reader;

@@ -34,9 +34,10 @@ class CaptureFileReader final : public CaptureReader {
   };
   static absl::StatusOr<std::unique_ptr<CaptureFileReader>> Open(const std::filesystem::path& path,
                                                                  Accept accept);
-  // Reads a sealed file that is open already, read-only; the descriptor must outlive the reader.
+  // Reads a file that is open already, read-only; the descriptor must outlive the reader.
   // Opens no file, so it works without access to any, and after the file was removed.
-  static absl::StatusOr<std::unique_ptr<CaptureFileReader>> OpenDescriptor(int descriptor);
+  static absl::StatusOr<std::unique_ptr<CaptureFileReader>> OpenDescriptor(
+      int descriptor, Accept accept = Accept::kSealed);
   // The same for bytes that are elsewhere. `name` is for messages.
   static absl::StatusOr<std::unique_ptr<CaptureFileReader>> OpenBytes(
       std::unique_ptr<ByteFile> file, std::string_view name);
