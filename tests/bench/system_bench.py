@@ -4,15 +4,19 @@
 
   arm      CreateCapture to armed, of a target without CUPTI; median, p99 and maximum
   table    end of the last step to the operator table on the screen, 1 million events
+  seal     STORING to COMPLETE, less the second that profd waits for steps after the window;
+           10,000 events and 1 million
   idle     profd with 8 idle targets: resident memory, and wake-ups per thread
   steps    training step time with the library loaded and idle, against none: paired runs
   gpu      1 million launches a second of the simulated GPU for 5 s: what is stored, what is lost
 """
 
 import argparse
+import datetime
 import json
 import pathlib
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -74,6 +78,20 @@ def bench_arm(smoke):
         row('create to armed: maximum', f'{times_ms[-1]:.2f} ms')
 
 
+def capture_five_steps(stage, target, events):
+    """Five steps with so many events: the running `profctl trace`, and when the last step ended."""
+    tracing = subprocess.Popen(
+        [harness.PROFCTL, 'trace', '--pid', str(target.pid), '--steps', '5',
+         '--warmup', '0'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env=harness.environment(stage.daemon.socket_dir))
+    waiting = lambda: any(  # noqa: E731
+        c['state'] == 'WAITING_STEP'
+        for c in stage.daemon.ctl('captures', '--json', '--limit', '1').json['captures'])
+    harness.until(waiting, 'WAITING_STEP')
+    target.do(f'busy 5 {events // 5}', 'step')
+    return tracing, time.perf_counter()
+
+
 def bench_table(smoke):
     events = 10_000 if smoke else 1_000_000
     runs = 1 if smoke else 7
@@ -82,16 +100,7 @@ def bench_table(smoke):
         target = stage.target()
         target.do('step')
         for _ in range(runs):
-            tracing = subprocess.Popen(
-                [harness.PROFCTL, 'trace', '--pid', str(target.pid), '--steps', '5',
-                 '--warmup', '0'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                env=harness.environment(stage.daemon.socket_dir))
-            waiting = lambda: any(  # noqa: E731
-                c['state'] == 'WAITING_STEP'
-                for c in stage.daemon.ctl('captures', '--json', '--limit', '1').json['captures'])
-            harness.until(waiting, 'WAITING_STEP')
-            target.do(f'busy 5 {events // 5}', 'step')
-            begin = time.perf_counter()
+            tracing, begin = capture_five_steps(stage, target, events)
             out, _ = tracing.communicate()
             times_ms.append((time.perf_counter() - begin) * 1e3)
             if tracing.returncode != 0 or b'Self CPU' not in out:
@@ -101,6 +110,26 @@ def bench_table(smoke):
             f'{statistics.median(times_ms):.0f} ms')
         row('last step to table: best / worst', f'{min(times_ms):.0f} / {max(times_ms):.0f} ms')
         row('of these: events dropped in the last run', newest['dropped_event_count'])
+
+
+def bench_seal(smoke):
+    await_steps_ms = 1000  # kAwaitSteps in daemon/capture/capture_actor.cc: the target rests then.
+    for events in (10_000, 1_000_000)[:1 if smoke else 2]:
+        with Stage() as stage:
+            target = stage.target()
+            target.do('step')
+            for _ in range(1 if smoke else 15):
+                tracing, _ = capture_five_steps(stage, target, events)
+                tracing.communicate()
+            log = stage.daemon.log()
+        times = {}
+        for moment, capture, state in re.findall(
+                r'^(\S+) INFO capture=(\S+) pid=\d+ state=(STORING|COMPLETE)', log, re.M):
+            times.setdefault(capture, {})[state] = datetime.datetime.fromisoformat(moment[:-1])
+        sealed_ms = sorted((t['COMPLETE'] - t['STORING']).total_seconds() * 1e3 - await_steps_ms
+                           for t in times.values())
+        row(f'seal, {events} events: median of {len(sealed_ms)}',
+            f'{statistics.median(sealed_ms):.0f} ms ({sealed_ms[0]:.0f}-{sealed_ms[-1]:.0f})')
 
 
 def threads_of(pid):
@@ -222,7 +251,7 @@ def bench_gpu(smoke):
             f'{before_mib:.0f} / {resident_mib(target.pid):.0f} MiB')
 
 
-BENCHES = {'arm': bench_arm, 'table': bench_table, 'idle': bench_idle, 'steps': bench_steps,
+BENCHES = {'arm': bench_arm, 'table': bench_table, 'seal': bench_seal, 'idle': bench_idle, 'steps': bench_steps,
            'gpu': bench_gpu}
 
 
