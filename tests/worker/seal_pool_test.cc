@@ -12,6 +12,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "daemon/base/reason.h"
+#include "daemon/base/str_cat.h"
 #include "daemon/report/catalog_summaries.h"
 #include "daemon/report/findings/quality.h"
 #include "daemon/store/file/reader.h"
@@ -92,7 +93,7 @@ TEST_F(SealPoolTest, ChecksAFileThatIsBeingSealed) {
   ASSERT_THAT((*made)->Finish(record, 0), IsOk());
   EXPECT_EQ(checked, 2);
   EXPECT_EQ(record.error_message, "");
-  EXPECT_THAT(store::CaptureReader::Open(folder_ / (record.id + ".profd")), IsOk());
+  EXPECT_THAT(store::CaptureReader::Open(folder_ / StrCat(record.id, ".profd")), IsOk());
 }
 
 TEST_F(SealPoolTest, AMissingProgramIsNamedToTheOperatorOnly) {

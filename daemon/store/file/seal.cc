@@ -193,7 +193,8 @@ void NoteLeftOut(std::string_view what, const absl::Status& status, CaptureRecor
 
 void NoteLeftOut(std::string note, CaptureRecord& record, std::string_view reason) {
   LogWarning(StrCat("capture=", record.id, " ", note));
-  record.error_reason = std::string(reason);
+  // Why the capture ended as it did says more.
+  if (record.error_reason.empty()) record.error_reason = std::string(reason);
   StrAppend(&record.error_message, record.error_message.empty() ? "" : "; ", note);
 }
 

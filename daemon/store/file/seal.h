@@ -101,7 +101,7 @@ struct SealedCapture {
 };
 
 // Notes in the record what was not made while the capture was stored or summarized, whatever state
-// the capture is in: a reason and a sentence. Logs it, too.
+// the capture is in: a sentence, and a reason unless the record has one. Logs it, too.
 void NoteLeftOut(std::string note, CaptureRecord& record,
                  std::string_view reason = kOverBudgetReason);
 // The same with the reason of `status`: OVER_BUDGET (daemon/base/budget.h), what ended profd-report

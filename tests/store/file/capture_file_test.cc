@@ -87,6 +87,18 @@ TEST_F(CaptureFileTest, WithoutItsEventsACaptureIsGradedByItsRecord) {
             "left out: the quality checks needs 17 launches, the budget is 16 launches");
 }
 
+TEST_F(CaptureFileTest, WhatIsLeftOutDoesNotReplaceTheReasonOfTheEnd) {
+  CaptureRecord record = NewRecord(id_);
+  record.state = CaptureState::kPartial;
+  record.error_reason = "GPU_TIMEOUT";
+  record.error_message = "the GPU took too long";
+  NoteLeftOut("the summaries of its events", absl::InternalError("no"), record);
+  EXPECT_EQ(record.error_reason, "GPU_TIMEOUT");
+  EXPECT_EQ(record.error_message,
+            "the GPU took too long; left out: the summaries of its events; the log of profd says "
+            "why");
+}
+
 TEST_F(CaptureFileTest, GivesBackEveryKindOfEventSinceTheCapturesStart) {
   auto writer = Create(NewRecord(id_));
   ASSERT_THAT(writer->AddName(1, "(other)"), IsOk());
