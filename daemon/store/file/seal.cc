@@ -195,7 +195,8 @@ void NoteLeftOut(std::string note, CaptureRecord& record, std::string_view reaso
   LogWarning(StrCat("capture=", record.id, " ", note));
   // Why the capture ended as it did says more.
   if (record.error_reason.empty()) record.error_reason = std::string(reason);
-  StrAppend(&record.error_message, record.error_message.empty() ? "" : "; ", note);
+  record.error_message =
+      record.error_message.empty() ? std::move(note) : StrCat(record.error_message, "; ", note);
 }
 
 absl::StatusOr<SealedCapture> PublishSealedFile(const CapturePaths& paths,
