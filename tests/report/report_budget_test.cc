@@ -81,7 +81,7 @@ TEST(SealBudgetTest, ChecksAndSummariesThatTakeTooMuchMemoryAreRefused) {
   EXPECT_TRUE(IsOverBudget(made.ranks.status())) << made.ranks.status();
   const absl::Status checks = CheckEventsForSeal(reader).status();
   EXPECT_TRUE(IsOverBudget(checks)) << checks;
-  EXPECT_THAT(checks.message(), HasSubstr("the quality checks needs more than 128 MiB"));
+  EXPECT_THAT(checks.message(), HasSubstr("the quality check needs more than 128 MiB"));
 }
 
 }  // namespace

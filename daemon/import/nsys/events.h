@@ -156,8 +156,10 @@ class NsysEvents {
   absl::flat_hash_map<int64_t, std::vector<Lane>> lanes_;  // By globalTid.
   int64_t lane_count_ = 0;
   int64_t open_range_count_ = 0;
-  // Of pushes that nothing pops, by thread and name: the begin of the last one. Those before it
-  // were left open, as the program began the range again.
+  // Of pushes that nothing pops, by thread and name: the begin of the last one. The program began
+  // the range again, so those before it are taken to be over; of a range inside one of the same
+  // name that is not so. Of a file with more names, the rest count as cut off by the window.
+  static constexpr size_t kMostOpenPushes = 65'536;
   absl::flat_hash_map<std::string, int64_t> last_open_push_ns_;
 };
 

@@ -65,9 +65,12 @@ absl::Status NsysEvents::AddNvtx(bool open_ones) {
       if (IsNvtxSpan(type)) return absl::OkStatus();
       ASSIGN_OR_RETURN(const std::string name, NvtxName(fields));
       const int64_t start_ns = *fields.Int(kStart);
-      int64_t& last_ns =
-          last_open_push_ns_.try_emplace(PushKey(fields, name), start_ns).first->second;
-      last_ns = std::max(last_ns, start_ns);
+      const std::string key = PushKey(fields, name);
+      if (const auto known = last_open_push_ns_.find(key); known != last_open_push_ns_.end()) {
+        known->second = std::max(known->second, start_ns);
+      } else if (last_open_push_ns_.size() < kMostOpenPushes) {
+        last_open_push_ns_.emplace(key, start_ns);
+      }
       return absl::OkStatus();
     }
     if (!IsNvtxEvent(type)) {

@@ -116,7 +116,7 @@ constexpr std::array kFindingPairs = {
     FindingPair{"TINY_KERNELS_OF_OP", "IDLE_HOST_WAIT", true, "Optimizer."},
 };
 
-// What of a finding's saving a more specific one has.
+// That a more specific finding saves a part of what a general one does.
 struct ExplainedPart {
   std::string_view specific;
   std::string_view general;

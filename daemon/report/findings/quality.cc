@@ -130,8 +130,9 @@ class EventCheck {
     checks_.detached_count = times.detached_count;
     checks_.detached_ns = times.detached_ns;
     // Of a clock that is late, the end of the work contradicts the host, as the begin does of one
-    // that is early.
-    checks_.inversion_count += times.late_count;
+    // that is early. Of a row, both may.
+    checks_.inversion_count =
+        std::min(checks_.gpu_row_count, checks_.inversion_count + times.late_count);
     checks_.worst_inversion_ns = std::max(checks_.worst_inversion_ns, times.late_ns);
     if (times.overlong_count > 0) {
       checks_.overlong_name =
@@ -221,7 +222,7 @@ absl::StatusOr<EventChecks> CheckEvents(store::CaptureReader& reader) {
 }
 
 absl::StatusOr<EventChecks> CheckEventsForSeal(store::CaptureReader& reader) {
-  const ScopedHeapLimit limit("the quality checks", kSummaryHeapBytes);
+  const ScopedHeapLimit limit("the quality check", kSummaryHeapBytes);
   return CheckEvents(reader);
 }
 

@@ -63,13 +63,16 @@ RuleResult StragglerRank(const Facts& facts, const FindingThresholds& thresholds
   }
   const std::string& name = facts.ranks->names[slowest.member];
   // Ranks that are slow together: of a tensor-parallel group, or on one host.
+  const auto all = std::ranges::count_if(steps.ranking, is_straggler);
   std::string others;
   for (size_t i = 1; i < finding.evidence.size(); ++i) {
     StrAppend(&others, i == 1 ? "" : ", ", finding.evidence[i].name);
   }
+  const auto unnamed = all - std::ssize(finding.evidence);
+  if (unnamed > 0) StrAppend(&others, ", and ", unnamed, " more");
   finding.measured = StrCat(name, " works for ", TimeText(slowest.own_ns),
                             " a step without waiting, the median rank for ", TimeText(median_ns),
-                            others.empty() ? "" : "; slow, too: ", others, ". It arrives last at ",
+                            others.empty() ? "" : "; also slow: ", others, ". It arrives last at ",
                             CountText(slowest.last_count, "collective"), " of ",
                             steps.matched_count, "; the other ranks together wait ",
                             TimeText(slowest.caused_wait_ns), " a step for it.");

@@ -25,7 +25,7 @@ struct CopyRow {
   int64_t p95_ns = 0;
   int64_t p99_ns = 0;
   int64_t max_ns = 0;
-  int64_t bytes = -1;  // Of the copies whose size is known; -1: of none is it.
+  int64_t bytes = -1;  // Of the copies whose size is known; -1: no size is known.
   int64_t min_bytes = -1;
   int64_t max_bytes = -1;
   double bandwidth_gb_per_s = -1;  // bytes / total_ns, or by the recorded ones of each

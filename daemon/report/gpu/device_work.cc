@@ -20,21 +20,21 @@ void Grow(int64_t& sum, uint64_t by) {
   sum = static_cast<int64_t>(static_cast<uint64_t>(sum) + by);
 }
 
-// Which of the names are such; each is looked at once.
-class NamesThat {
+// Answers a question about a name once, and then from memory.
+class NameTest {
  public:
-  NamesThat(std::span<const std::string> names, bool (*are)(std::string_view))
-      : names_(names), are_(are), known_(names.size()) {}
+  NameTest(std::span<const std::string> names, bool (*test)(std::string_view))
+      : names_(names), test_(test), known_(names.size()) {}
 
-  bool Has(uint32_t name) {
+  bool Passes(uint32_t name) {
     std::optional<bool>& known = known_[name];
-    if (!known.has_value()) known = are_(names_[name]);
+    if (!known.has_value()) known = test_(names_[name]);
     return *known;
   }
 
  private:
   const std::span<const std::string> names_;
-  bool (*const are_)(std::string_view);
+  bool (*const test_)(std::string_view);
   std::vector<std::optional<bool>> known_;
 };
 
@@ -48,15 +48,15 @@ class WorkOfRows {
   Work Of(GpuRowKind kind, uint32_t name, const GpuAttribution::Call* call) {
     if (kind == GpuRowKind::kMemcpy || kind == GpuRowKind::kMemset) return Work::kCopy;
     if (kind != GpuRowKind::kKernel) return Work::kCompute;
-    const bool is_asked_for = call != nullptr && copy_calls_.Has(call->name);
-    if (is_asked_for || copy_kernels_.Has(name)) return Work::kCopy;
-    return communication_.Has(name) ? Work::kCommunication : Work::kCompute;
+    const bool is_asked_for = call != nullptr && copy_calls_.Passes(call->name);
+    if (is_asked_for || copy_kernels_.Passes(name)) return Work::kCopy;
+    return communication_.Passes(name) ? Work::kCommunication : Work::kCompute;
   }
 
  private:
-  NamesThat communication_;
-  NamesThat copy_calls_;
-  NamesThat copy_kernels_;
+  NameTest communication_;
+  NameTest copy_calls_;
+  NameTest copy_kernels_;
 };
 
 }  // namespace

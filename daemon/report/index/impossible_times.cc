@@ -58,8 +58,8 @@ class DeviceWaits {
     if (std::ranges::find(waits, true) == waits.end()) return absl::OkStatus();
     RETURN_IF_ERROR(reader.ForEach<ApiRow>([&](const ApiBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
-        // One that failed may have waited for nothing.
-        if (!waits[batch.name[i]] || batch.result[i] != 0) continue;
+        // One that failed may have waited for nothing; of one without a length, the end is unknown.
+        if (!waits[batch.name[i]] || batch.result[i] != 0 || batch.duration_ns[i] <= 0) continue;
         waits_.emplace_back(batch.start_ns[i], Sum(batch.start_ns[i], batch.duration_ns[i]));
       }
       return absl::OkStatus();
@@ -115,7 +115,8 @@ class TimeSearch {
       : reader_(reader),
         attribution_(attribution),
         tolerance_ns_(kOutlastsNs + 2 * std::clamp<int64_t>(reader.record().imported.time_unit_ns,
-                                                            0, kOutlastsNs)) {}
+                                                            0, kOutlastsNs)),
+        clock_error_ns_(std::clamp<int64_t>(reader.record().gpu.clock_error_ns, 0, kQuietNs)) {}
 
   absl::StatusOr<ImpossibleTimes> Find() {
     constexpr uint32_t kColumns = kGpuTime | kGpuWhat | kGpuWhere | kGpuCause;
@@ -127,8 +128,7 @@ class TimeSearch {
     std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
       return std::tie(a.start_ns, a.end_ns) < std::tie(b.start_ns, b.end_ns);
     });
-    // A thread waits for one GPU, and the trace does not say which.
-    if (IsOfOneContext()) FindUnawaited();
+    if (WaitsAreForAll()) FindUnawaited();
     const bool any_far = std::ranges::any_of(
         rows_, [&](const Row& row) { return AwayFromLaunch(row) > uint64_t{kQuietNs}; });
     if (any_far) {
@@ -138,7 +138,7 @@ class TimeSearch {
     std::stable_sort(rows_.begin(), rows_.end(),
                      [](const Row& a, const Row& b) { return a.stream < b.stream; });
     for (size_t i = 0; i < rows_.size(); ++i) FindOverlong(i);
-    if (IsOfOneContext()) FindOutlastingWaits();
+    if (WaitsAreForAll()) FindOutlastingWaits();
     return std::move(times_);
   }
 
@@ -154,7 +154,11 @@ class TimeSearch {
                      batch.graph_id[i] != 0 || batch.graph_node_id[i] != 0});
   }
 
-  bool IsOfOneContext() const {
+  // A thread waits for one GPU, and its call does not say which. What a trace lists may be all GPUs
+  // of the machine.
+  bool WaitsAreForAll() const {
+    const CaptureRecord& record = reader_.record();
+    if (record.imported.source.empty() && record.gpu.devices.size() > 1) return false;
     return std::ranges::all_of(streams_.keys(), [&](const StreamKey& key) {
       return std::get<0>(key) == std::get<0>(streams_.keys()[0]) &&
              std::get<1>(key) == std::get<1>(streams_.keys()[0]);
@@ -171,13 +175,17 @@ class TimeSearch {
     std::erase_if(rows_, [&](const Row& row) {
       if (row.start_ns <= row.awaited_ns) return false;
       const int64_t after_ns = DistanceOf(row.awaited_ns, row.start_ns);
-      if (after_ns <= kLateNs) return false;
-      ++times_.detached_count;
-      times_.detached_ns = std::max(times_.detached_ns, after_ns);
-      times_.possible_ns[{row.start_ns, Difference(row.end_ns, row.start_ns)}] =
-          ImpossibleTimes::kLeftOut;
+      if (after_ns <= kLateNs + clock_error_ns_) return false;
+      LeaveOut(row, after_ns);
       return true;
     });
+  }
+
+  void LeaveOut(const Row& row, int64_t away_ns) {
+    ++times_.detached_count;
+    times_.detached_ns = std::max(times_.detached_ns, away_ns);
+    times_.possible_ns[{row.start_ns, Difference(row.end_ns, row.start_ns)}] =
+        ImpossibleTimes::kLeftOut;
   }
 
   // After the others: of work that outlasts a wait and its successor, the shorter time counts.
@@ -189,13 +197,17 @@ class TimeSearch {
           found == times_.possible_ns.end() ? row.end_ns : Sum(row.start_ns, found->second);
       if (end_ns <= row.awaited_ns) continue;
       const int64_t after_ns = DistanceOf(row.awaited_ns, end_ns);
-      if (after_ns > kLateNs && row.start_ns < row.awaited_ns) {
+      if (after_ns > kLateNs + clock_error_ns_) {
+        const int64_t possible_ns = Difference(row.awaited_ns, row.start_ns);
         if (found != times_.possible_ns.end()) {
-          found->second = Difference(row.awaited_ns, row.start_ns);
-          continue;
+          found->second = std::max<int64_t>(0, possible_ns);
+          NoteOverlong(row, found->second);
+        } else if (possible_ns > 0) {
+          SetOverlong(row, possible_ns);
+        } else {
+          LeaveOut(row, after_ns);
         }
-        SetOverlong(row, Difference(row.awaited_ns, row.start_ns));
-      } else if (after_ns > kLateClockNs + tolerance_ns_) {
+      } else if (after_ns > kLateClockNs + tolerance_ns_ + clock_error_ns_) {
         ++times_.late_count;
         times_.late_ns = std::max(times_.late_ns, after_ns);
       }
@@ -225,12 +237,8 @@ class TimeSearch {
         until->second = std::max(until->second, row.end_ns);
         return false;
       }
-      ++times_.detached_count;
-      const auto away =
-          static_cast<int64_t>(std::min<uint64_t>(away_ns, std::numeric_limits<int64_t>::max()));
-      times_.detached_ns = std::max(times_.detached_ns, away);
-      times_.possible_ns[{row.start_ns, Difference(row.end_ns, row.start_ns)}] =
-          ImpossibleTimes::kLeftOut;
+      LeaveOut(row, static_cast<int64_t>(
+                        std::min<uint64_t>(away_ns, std::numeric_limits<int64_t>::max())));
       return true;
     });
   }
@@ -257,9 +265,13 @@ class TimeSearch {
   }
 
   void SetOverlong(const Row& row, int64_t possible_ns) {
-    const int64_t recorded_ns = Difference(row.end_ns, row.start_ns);
     ++times_.overlong_count;
-    times_.possible_ns[{row.start_ns, recorded_ns}] = possible_ns;
+    times_.possible_ns[{row.start_ns, Difference(row.end_ns, row.start_ns)}] = possible_ns;
+    NoteOverlong(row, possible_ns);
+  }
+
+  void NoteOverlong(const Row& row, int64_t possible_ns) {
+    const int64_t recorded_ns = Difference(row.end_ns, row.start_ns);
     if (recorded_ns - possible_ns <= times_.overlong_ns - times_.overlong_possible_ns) return;
     times_.overlong_name = row.name;
     times_.overlong_ns = recorded_ns;
@@ -269,6 +281,8 @@ class TimeSearch {
   store::CaptureReader& reader_;
   const GpuAttribution& attribution_;
   const int64_t tolerance_ns_;
+  const int64_t
+      clock_error_ns_;  // Of the GPU's times beside the host's, as the capture measured it.
   DeviceWaits waits_;
   HostSpan host_;
   Numbering<StreamKey> streams_;

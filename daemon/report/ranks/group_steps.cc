@@ -22,6 +22,8 @@ constexpr size_t kManySteps = 5;
 constexpr double kEffectOverNoise = 2;
 // What stragglers cause of all wait.
 constexpr double kLeastShareOfWait = 0.5;
+// Caused by one rank, it is no longer the ranks that are late in turn.
+constexpr double kShareOfOne = 2.0 / 3;
 
 // By member, then by the number of the step: what its collectives waited for other ranks.
 using Waits = std::vector<std::map<int64_t, int64_t>>;
@@ -268,6 +270,7 @@ void Judge(GroupSteps& steps) {
   double duration_ns = 0;
   double wait_ns = 0;
   double caused_ns = 0;
+  double most_caused_ns = 0;  // By one rank.
   for (RankScore& rank : steps.ranking) {
     const bool has_high_score = is_pair || rank.score > kStragglerScore;
     any_doubt |= has_high_score && rank.more_own_ns > 0 &&
@@ -279,6 +282,7 @@ void Judge(GroupSteps& steps) {
     rank.straggler = has_high_score && rank.is_consistent;
     any_candidate |= rank.straggler;
     wait_ns += static_cast<double>(rank.caused_wait_ns);
+    most_caused_ns = std::max(most_caused_ns, static_cast<double>(rank.caused_wait_ns));
     duration_ns += static_cast<double>(rank.duration_ns);
     if (rank.straggler) caused_ns += static_cast<double>(rank.caused_wait_ns);
   }
@@ -288,6 +292,9 @@ void Judge(GroupSteps& steps) {
     // Of all that the ranks did, they waited too little for what is late.
     const bool any_wait = wait_ns >= kLeastEffect * duration_ns;
     if (any_late && !any_wait) return Withhold(StragglerReason::kHiddenWait, steps);
+    // One rank is late, and nothing that it does more of says why.
+    const bool is_one = most_caused_ns >= kShareOfOne * wait_ns;
+    if (any_late && is_one) return Withhold(StragglerReason::kWithinNoise, steps);
     steps.verdict = StragglerVerdict::kNone;
     if (any_consistent) {
       steps.reason = StragglerReason::kSpread;
@@ -365,7 +372,7 @@ std::string_view TextOf(StragglerReason reason) {
     case StragglerReason::kSpread:
       return "ranks differ in own work in most steps, but none is an outlier";
     case StragglerReason::kUnsteady:
-      return "ranks wait for others in some steps, but no rank is late in most steps";
+      return "ranks wait for each other: none causes two thirds of the waiting";
   }
   return "";
 }

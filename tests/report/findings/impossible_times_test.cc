@@ -239,6 +239,37 @@ TEST_F(AwaitedWorkTest, OtherGpusLaterLaunchesAndFailedCallsSayNothing) {
   EXPECT_FALSE(Check().failed());
 }
 
+TEST_F(AwaitedWorkTest, AWaitOfUnknownLengthSaysNothing) {
+  Kernels(40, -1, 0);
+  reader_.ApiCall(main_, "cudaDeviceSynchronize", 8'200 * kUs, 8'200 * kUs, 800);
+  Odd(8'110 * kUs, 1 * kSecond);
+  EXPECT_FALSE(Check().failed());
+  EXPECT_EQ(KernelTime(), 40 * 150 * kUs + 1 * kSecond);
+}
+
+TEST_F(AwaitedWorkTest, ALiveProcessWithTwoGpusMayHaveWaitedForTheOtherOne) {
+  KernelsAndWait();
+  reader_.mutable_record().gpu.devices.resize(2);
+  Odd(3 * kSecond, 150 * kUs);
+  EXPECT_FALSE(Check().failed());
+}
+
+TEST_F(AwaitedWorkTest, WorkThatBeginsALittleAfterTheWaitAndLastsLongIsLeftOut) {
+  KernelsAndWait();
+  Odd(8'265 * kUs, 3 * kSecond);
+  EXPECT_EQ(Check().grade, 'C');
+  EXPECT_EQ(KernelTime(), 40 * 150 * kUs);
+}
+
+TEST_F(AwaitedWorkTest, TheErrorOfTheGpusClockIsAllowedFor) {
+  KernelsAndWait();
+  Odd(8'110 * kUs, 15'000 * kUs);
+  EXPECT_EQ(Check().grade, 'C');
+  reader_.mutable_record().gpu.clock_error_ns = 20'000 * kUs;
+  EXPECT_FALSE(Check().failed());
+  EXPECT_EQ(KernelTime(), 40 * 150 * kUs + 15'000 * kUs);
+}
+
 TEST_F(ImpossibleTimesTest, AFullQueueMayHoldWorkForLong) {
   Steps(2);
   for (int i = 0; i < 40; ++i) {
