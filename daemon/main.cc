@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/time/time.h"
 #include "daemon/access/policy_file.h"
 #include "daemon/base/clock.h"
@@ -60,8 +61,9 @@ constexpr int kExitUsage = 2;
 
 // How long calls in flight may take once everything else has ended.
 constexpr absl::Duration kGrace = absl::Seconds(2);
-// How long the analysis of captures that end with profd may take.
-constexpr absl::Duration kSealGrace = absl::Seconds(10);
+// How long captures that end with profd may take until their events have been analyzed. A GPU may
+// need 14 s of it to give its last records. systemd waits for 30 s (deploy/systemd).
+constexpr absl::Duration kSealGrace = absl::Seconds(24);
 
 std::optional<std::string> FromEnvironment(const char* name) {
   const char* value = std::getenv(name);
@@ -293,6 +295,8 @@ absl::Status Daemon::Run() {
     if (!written || (config_.audit_journal && !repeated)) CopyToJournal(entry);
   };
   StartSeals();
+  // Also where something that follows fails, while files are recovered.
+  const absl::Cleanup no_more_seals = [this] { seals_->CancelAfter(absl::ZeroDuration()); };
   store_options.check_events = [this](const std::filesystem::path& file) {
     return seals_->CheckEvents(file);
   };
@@ -409,7 +413,7 @@ std::filesystem::path Daemon::ReportProgram() const {
 
 void Daemon::StartSeals() {
   worker::SealPool::Options options;
-  options.max_duration = config_.max_report_time;
+  options.max_duration = std::min(options.max_duration, config_.max_report_time);
   options.watchdog = &watchdog_;
   seals_ = std::make_unique<worker::SealPool>(options, clock_, [this] {
     return std::make_unique<worker::SpawnedProcess>(

@@ -193,6 +193,10 @@ absl::StatusOr<EventChecks> DecodeEventChecks(std::string_view answer) {
   for (const auto& [part, whole] : kCheckParts) {
     reader.Require(checks.*part <= checks.*whole, "a part larger than its whole");
   }
+  // The row of either is not one of the other.
+  reader.Require(checks.overlong_count <= checks.gpu_row_count &&
+                     checks.detached_count <= checks.gpu_row_count - checks.overlong_count,
+                 "a part larger than its whole");
   RETURN_IF_ERROR(reader.End());
   return checks;
 }

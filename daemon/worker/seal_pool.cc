@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "daemon/base/budget.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -16,10 +17,13 @@
 namespace profd::worker {
 namespace {
 
-// The last free lane is root's (fair_turns.h).
-constexpr std::string_view kOfRecordings = "uid:0";
+// The last free lane is theirs (fair_turns.h).
+constexpr std::string_view kOfRecordings = "recordings";
 constexpr std::string_view kOfOthers = "imports and recovery";
 constexpr absl::Duration kProgressInterval = absl::Seconds(1);
+// Of a program that cannot be started: a machine that is out of memory may soon have some again.
+constexpr int kStartAttempts = 5;
+constexpr absl::Duration kStartPause = absl::Milliseconds(250);
 
 class SealAnswer final : public ReportSink {
  public:
@@ -54,9 +58,14 @@ ReportPool::Options PoolOptions(const SealPool::Options& options) {
   return pool;
 }
 
+bool CannotStart(const absl::Status& status) {
+  return absl::IsUnavailable(status) && ReasonOf(status).empty();
+}
+
 // Only what a caller can act on keeps its reason. Everything else is for the operator.
 absl::Status SealStatus(const absl::Status& status) {
-  constexpr std::array kShown = {kOverBudgetReason, kTooLarge, kTooLong, kKilled, kCrashed};
+  constexpr std::array kShown = {kOverBudgetReason, kTooLarge, kTooLong,
+                                 kKilled,           kCrashed,  store::kNotAnalyzedReason};
   const std::string reason = ReasonOf(status);
   for (const std::string_view shown : kShown) {
     if (reason == shown) return status;
@@ -76,8 +85,11 @@ void SealPool::CancelAfter(absl::Duration grace) {
 }
 
 absl::Status SealPool::StillWanted() const {
-  const bool is_over = absl::ToInt64Nanoseconds(clock_.Monotonic()) >= cancel_at_monotonic_ns_;
-  return is_over ? absl::CancelledError("profd ends") : absl::OkStatus();
+  if (absl::ToInt64Nanoseconds(clock_.Monotonic()) < cancel_at_monotonic_ns_) {
+    return absl::OkStatus();
+  }
+  return WithReason(absl::CancelledError("profd ended before they were made"),
+                    store::kNotAnalyzedReason);
 }
 
 absl::StatusOr<std::string> SealPool::Ask(std::string_view table, std::string options,
@@ -96,6 +108,10 @@ absl::StatusOr<std::string> SealPool::Ask(std::string_view table, std::string op
     status = turn.Run(request, still_wanted, answer);
     if (ReasonOf(status) == kKilled) {
       answer.text().clear();
+      status = turn.Run(request, still_wanted, answer);
+    }
+    for (int i = 0; i < kStartAttempts && CannotStart(status) && StillWanted().ok(); ++i) {
+      absl::SleepFor(kStartPause);
       status = turn.Run(request, still_wanted, answer);
     }
     done.Notify();

@@ -11,8 +11,9 @@
 //   running, so that the end of a capture does not wait for its start.
 // * Seals of recordings (is_urgent) always find a free lane. Imports and recovered files share the
 //   other one, and time is shared equally between the two kinds.
-// * A program that is killed is started again once for the same seal. What else goes wrong is
-//   returned; the capture is then stored without its checks or summaries, and its record says so.
+// * A program that is killed is started again once for the same seal; one that cannot be started is
+//   tried again for about a second. What else goes wrong is returned; the capture is then stored
+//   without its checks or summaries, and its record says so.
 // * Programs run with the priority of profd: a caller waits for each seal of a recording.
 //
 // Threads:  any. Calls wait for the answer, at most `max_duration` of run time, and report progress
@@ -42,8 +43,9 @@ namespace profd::worker {
 class SealPool {
  public:
   struct Options {
-    absl::Duration max_duration = absl::Minutes(5);  // Run time of one seal.
-    Watchdog* watchdog = nullptr;                    // Must outlive the pool.
+    // Run time of one seal. Seals of recordings wait for each other, and their callers with them.
+    absl::Duration max_duration = absl::Minutes(1);
+    Watchdog* watchdog = nullptr;  // Must outlive the pool.
   };
 
   // Of SpawnOptions: four times the heap that the checks or a summary may have, for tables that

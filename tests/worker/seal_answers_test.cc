@@ -3,6 +3,7 @@
 #include "daemon/worker/seal_answers.h"
 
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -139,6 +140,15 @@ TEST(SealAnswersTest, NumbersThatCannotBeAreRefused) {
               StatusIs(StatusCode::kInternal, HasSubstr("below 0")));
   EXPECT_THAT(DecodeEventChecks(WithNumberAt(checks, 8, 101)),
               StatusIs(StatusCode::kInternal, HasSubstr("larger than its whole")));
+
+  // Rows whose times are impossible, of two kinds, whose sum must not overflow.
+  EventChecks impossible = SomeChecks();
+  impossible.overlong_count = 100;
+  EXPECT_THAT(DecodeEventChecks(EncodeEventChecks(impossible)),
+              StatusIs(StatusCode::kInternal, HasSubstr("larger than its whole")));
+  impossible.overlong_count = std::numeric_limits<int64_t>::max();
+  impossible.detached_count = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(DecodeEventChecks(EncodeEventChecks(impossible)), StatusIs(StatusCode::kInternal));
 
   // An empty status, the number of operators, the length of the first name.
   const std::string summaries = EncodeEventSummaries(SomeSummaries());
