@@ -13,7 +13,7 @@ namespace {
 // Before the target hears of the memory: what it touches when it is armed.
 constexpr uint64_t kFirstNameBytes = 256 << 10;
 constexpr uint64_t kTouchedChunkBytes = 512 << 10;
-// Before anything can be recorded: a chunk for each of 64 threads.
+// Before anything can be recorded, if there is memory for it: a chunk for each of 64 threads.
 constexpr uint64_t kFirstChunkBytes = 4 << 20;
 // One call holds a processor that others may be waiting for.
 constexpr uint32_t kAllocateStepBytes = 1 << 20;

@@ -64,12 +64,14 @@ void DecodeWorker::Finish(const End& end) {
   Begin();
 }
 
-// While the target maps what there is.
-void DecodeWorker::FillFirstChunks() {
-  while (!abandoned_.load(std::memory_order_relaxed) && !memory_.has_first_chunks() &&
-         memory_.FillFreeList() == CaptureMemory::Fill::kMore) {
+// While the target maps what there is. False: there is no memory for more.
+bool DecodeWorker::FillFirstChunks() {
+  bool more = true;
+  while (more && !abandoned_.load(std::memory_order_relaxed) && !memory_.has_first_chunks()) {
+    more = memory_.FillFreeList() == CaptureMemory::Fill::kMore;
   }
   has_first_chunks_.store(true, std::memory_order_release);
+  return more;
 }
 
 absl::Status DecodeWorker::sink_status() const {
@@ -79,12 +81,11 @@ absl::Status DecodeWorker::sink_status() const {
 
 void DecodeWorker::Run() {
   WatchedThread watched(watchdog_, "profd-decode", Watchdog::Work::kDisk);
-  FillFirstChunks();
+  bool filling = FillFirstChunks();
   {
     absl::MutexLock lock(&mu_);
     while (!begun_) begun_changed_.Wait(&mu_);
   }
-  bool filling = true;
   while (!abandoned_.load(std::memory_order_relaxed)) {
     watched.Works();
     if (filling) filling = memory_.FillFreeList() == CaptureMemory::Fill::kMore;

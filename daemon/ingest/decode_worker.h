@@ -75,7 +75,7 @@ class DecodeWorker {
 
  private:
   void Run();
-  void FillFirstChunks();
+  bool FillFirstChunks();
   void Decode(ChunkCopy* copy);
   void Reject(ChunkCopy* copy);
   void NoteSink();

@@ -110,7 +110,7 @@ void NoteLeftOut(std::string note, CaptureRecord& record,
 inline constexpr std::string_view kNotAnalyzedReason = "NOT_ANALYZED";
 void NoteLeftOut(std::string_view what, const absl::Status& status, CaptureRecord& record);
 
-// Opens a finished file, that a stranger may have made, to give it another record with
+// Opens a finished file from an untrusted source, to give it another record with
 // SealCaptureFile(): it says that it is unfinished from then on. DATA_LOSS.
 absl::StatusOr<std::unique_ptr<Database>> OpenForRewriting(const std::filesystem::path& file);
 

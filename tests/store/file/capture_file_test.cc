@@ -73,7 +73,7 @@ TEST_F(CaptureFileTest, WithoutItsEventsACaptureIsGradedByItsRecord) {
   auto made = CaptureFileWriter::Create(
       NewRecord(id_), clock_,
       {.directory = folder_.path(), .check_events = [](const std::filesystem::path&) {
-         return absl::StatusOr<EventChecks>(OverBudget("the quality checks", 17, 16, "launches"));
+         return absl::StatusOr<EventChecks>(OverBudget("the quality check", 17, 16, "launches"));
        }});
   ASSERT_THAT(made, IsOk());
   CaptureRecord record = FinishedRecord(
@@ -84,7 +84,7 @@ TEST_F(CaptureFileTest, WithoutItsEventsACaptureIsGradedByItsRecord) {
   EXPECT_EQ(stored.state, CaptureState::kComplete);
   EXPECT_EQ(stored.error_reason, "OVER_BUDGET");
   EXPECT_EQ(stored.error_message,
-            "left out: the quality checks needs 17 launches, the budget is 16 launches");
+            "left out: the quality check needs 17 launches, the budget is 16 launches");
 }
 
 TEST_F(CaptureFileTest, WhatIsLeftOutDoesNotReplaceTheReasonOfTheEnd) {
