@@ -200,10 +200,11 @@ Next OnWelcome(const ReceivedFrame& frame) {
     return Violation("WELCOME with a version we did not offer");
   }
   if (frame.fd < 0 || !ShareStatusPage(frame.fd)) return Violation("WELCOME without a status page");
-  g_was_registered.store(true, std::memory_order_relaxed);
-  g_connected.store(true, std::memory_order_release);
+  // First, so that a program which ends as soon as it is connected has the line, too.
   Log(LogLevel::kInfo, "registered as target %llu",
       static_cast<unsigned long long>(welcome.target_number));
+  g_was_registered.store(true, std::memory_order_relaxed);
+  g_connected.store(true, std::memory_order_release);
   return SendMetadataIfChanged();
 }
 
