@@ -141,6 +141,7 @@ ImportedRange Range(int64_t start_ns, int64_t end_ns, uint32_t name, uint8_t cat
 using NameAndDepth = std::pair<uint32_t, int>;
 std::vector<NameAndDepth> NamesAndDepths(const std::vector<ImportedRange>& ranges) {
   std::vector<NameAndDepth> pairs;
+  pairs.reserve(ranges.size());
   for (const ImportedRange& range : ranges) pairs.emplace_back(range.name, range.depth);
   return pairs;
 }

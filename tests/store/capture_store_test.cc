@@ -708,6 +708,7 @@ TEST_F(CaptureStoreTest, CapturesCanBeWrittenListedAndDeletedAtTheSameTime) {
   constexpr int kThreads = 4;
   constexpr int kCapturesEach = 8;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([this, t] {
       for (int i = 0; i < kCapturesEach; ++i) {

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 
 namespace profd::report {
@@ -53,8 +54,8 @@ std::string Doubled(int levels) {
   };
   std::string name = "_Z1fSt4pairIiiE";
   for (int i = 1; i < levels; ++i) {
-    const std::string last = "S" + sequence(i - 1) + "_";
-    name += "S_I" + last + last + "E";
+    const std::string last = StrCat("S", sequence(i - 1), "_");
+    StrAppend(&name, "S_I", last, last, "E");
   }
   return name;
 }
@@ -148,12 +149,12 @@ TEST(KernelFamilyTest, TensorCoresFromVoltaToBlackwell) {
            "turing_fp16_s1688gemm_fp16_256x128_ldg8_f2f_tn",
            "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn",
            "ampere_fp16_s16816gemm_fp16_64x64_sliced1x2_ldg8_f2f_stages_64x5_tn",
-           "sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x64x64_stage3_warpsize1x4x1_"
-           "tensor16x8x8_kernel",
+           ("sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x64x64_stage3_warpsize1x4x1_"
+            "tensor16x8x8_kernel"),
            "cutlass_80_tensorop_s1688gemm_128x64_16x6_nn_align4",
            "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_64x2_tn_align8",
-           "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_"
-           "segment_k_off_kernel__5x_cublas",
+           ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_"
+            "execute_segment_k_off_kernel__5x_cublas"),
            "cutlass3x_sm100_tensorop_s256x128x16gemm_bf16_bf16_f32_bf16_bf16",
            "void cutlass::device_kernel<cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<4> >",
            "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NTN",
@@ -171,8 +172,8 @@ TEST(KernelFamilyTest, PlainArithmeticUsesNoTensorCores) {
            "volta_sgemm_128x64_nn",
            "ampere_sgemm_128x64_tn",
            "cutlass_80_simt_sgemm_128x32_8x5_tn_align1",
-           "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_"
-           "aligna4_alignc4_execute_kernel__51_cublas",
+           ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_"
+            "aligna4_alignc4_execute_kernel__51_cublas"),
            "fmha_cutlassF_f32_aligned_64x64_rf_sm50",
            "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >",
            "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false>",

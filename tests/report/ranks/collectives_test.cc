@@ -344,6 +344,7 @@ CollectiveTable Ranks(std::vector<CollectiveRow> rows, std::vector<Communicator>
 
 std::vector<MatchedCollective> Match(const std::vector<CollectiveTable>& tables) {
   std::vector<const CollectiveTable*> members;
+  members.reserve(tables.size());
   for (const CollectiveTable& table : tables) members.push_back(&table);
   return MatchCollectives(members);
 }

@@ -150,6 +150,7 @@ TEST_F(GroupStepsTest, TheWaitOfEveryCollectiveIsBlamedOnTheRankThatArrivedLast)
     }
   }
   std::vector<const CollectiveTable*> members;
+  members.reserve(tables.size());
   for (const CollectiveTable& table : tables) members.push_back(&table);
   const GroupSteps steps = CompareSteps(members, MatchCollectives(members));
   EXPECT_EQ(steps.ranking[0].member, 5u);
