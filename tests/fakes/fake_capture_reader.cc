@@ -10,6 +10,11 @@
 namespace profd {
 namespace {
 
+// Also of times that no clock gives, of which tests make use.
+int64_t DurationOf(int64_t start_ns, int64_t end_ns) {
+  return static_cast<int64_t>(static_cast<uint64_t>(end_ns) - static_cast<uint64_t>(start_ns));
+}
+
 // The overlap of a batch with [begin, end), for a batch from `first_ns` to `last_ns`.
 bool Overlaps(const store::TimeFilter& filter, int64_t first_ns, int64_t last_ns) {
   return last_ns >= filter.begin_ns && first_ns < filter.end_ns;
@@ -134,7 +139,7 @@ FakeCaptureReader& FakeCaptureReader::ApiCall(uint32_t thread, std::string_view 
                                               int64_t start_ns, int64_t end_ns,
                                               uint32_t correlation, const FakeApiCall& call) {
   Put(thread, ApiRow{.start_ns = start_ns,
-                     .duration_ns = end_ns - start_ns,
+                     .duration_ns = DurationOf(start_ns, end_ns),
                      .name = Name(name),
                      .correlation = correlation,
                      .cbid = call.cbid,
@@ -168,7 +173,7 @@ FakeCaptureReader& FakeCaptureReader::AddGpu(GpuRowKind kind, uint32_t name, int
                                              int64_t end_ns, uint32_t correlation,
                                              const FakeGpu& gpu) {
   Put(0, GpuRow{.start_ns = start_ns,
-                .duration_ns = end_ns - start_ns,
+                .duration_ns = DurationOf(start_ns, end_ns),
                 .kind = kind,
                 .flags = gpu.flags,
                 .device = gpu.device,
@@ -199,7 +204,7 @@ FakeCaptureReader& FakeCaptureReader::AddGpu(GpuRowKind kind, uint32_t name, int
 FakeCaptureReader& FakeCaptureReader::Sync(uint32_t kind, int64_t start_ns, int64_t end_ns,
                                            uint32_t correlation, const FakeSync& sync) {
   Put(0, SyncRow{.start_ns = start_ns,
-                 .duration_ns = end_ns - start_ns,
+                 .duration_ns = DurationOf(start_ns, end_ns),
                  .kind = kind,
                  .device = sync.device,
                  .context = sync.context,
@@ -211,7 +216,7 @@ FakeCaptureReader& FakeCaptureReader::Sync(uint32_t kind, int64_t start_ns, int6
 
 FakeCaptureReader& FakeCaptureReader::Overhead(uint32_t kind, int64_t start_ns, int64_t end_ns,
                                                uint32_t os_thread, uint32_t correlation) {
-  Put(0, OverheadRow{start_ns, end_ns - start_ns, kind, os_thread, correlation});
+  Put(0, OverheadRow{start_ns, DurationOf(start_ns, end_ns), kind, os_thread, correlation});
   return *this;
 }
 
