@@ -123,8 +123,9 @@ struct ExplainedPart {
   int64_t general_ns = 0;  // Of the general one, before.
 };
 
+// `explanations` gets the part that both save; nullptr: no part is shared out any more.
 void PutSpecificFirst(const FindingPair& pair, std::vector<Finding>& findings,
-                      std::vector<ExplainedPart>& explanations) {
+                      std::vector<ExplainedPart>* explanations) {
   const auto at = [&](std::string_view rule) {
     return std::find_if(findings.begin(), findings.end(),
                         [&](const Finding& finding) { return finding.rule == rule; });
@@ -141,8 +142,8 @@ void PutSpecificFirst(const FindingPair& pair, std::vector<Finding>& findings,
       kExplainedSymptom * static_cast<double>(general->saving_ns_per_step)) {
     return;
   }
-  if (pair.same_time) {
-    explanations.push_back({pair.specific, pair.general, general->saving_ns_per_step});
+  if (pair.same_time && explanations != nullptr) {
+    explanations->push_back({pair.specific, pair.general, general->saving_ns_per_step});
     const int64_t left_ns = general->saving_ns_per_step - specific->saving_ns_per_step;
     general->counted_elsewhere = general->saving_ns_per_step > 0 && left_ns <= 0;
     general->saving_ns_per_step = std::max<int64_t>(left_ns, 0);
@@ -182,7 +183,7 @@ void OrderFindings(const Facts& facts, std::vector<Finding>& findings) {
   std::vector<ExplainedPart> explanations;
   for (FindingPair pair : kFindingPairs) {
     if (facts.has_gpu()) pair.same_time = pair.same_time && pair.same_on_gpu;
-    PutSpecificFirst(pair, findings, explanations);
+    PutSpecificFirst(pair, findings, &explanations);
   }
   PromiseIdleTimeOnce(facts, findings);
   WriteExplanations(explanations, findings);
@@ -192,10 +193,7 @@ void OrderFindings(const Facts& facts, std::vector<Finding>& findings) {
         std::max(finding.severity, SeverityOfSaving(facts, finding.saving_ns_per_step));
   }
   SortBySaving(findings);
-  for (FindingPair pair : kFindingPairs) {
-    pair.same_time = false;  // It is shared out by now.
-    PutSpecificFirst(pair, findings, explanations);
-  }
+  for (const FindingPair& pair : kFindingPairs) PutSpecificFirst(pair, findings, nullptr);
   const auto cause = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return !IsSymptom(finding.rule) && finding.confidence > Confidence::kLow;
   });

@@ -17,6 +17,8 @@
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/gpu/occupancy.h"
+#include "daemon/report/index/by_name.h"
+#include "daemon/report/index/copy_kernels.h"
 #include "daemon/report/index/place_index.h"
 #include "daemon/report/index/stack_table.h"
 
@@ -30,7 +32,6 @@ bool HasPart(std::string_view text, std::string_view part) {
 // What can be told of a kernel by its name.
 struct KernelName {
   bool communication = false;
-  bool copy = false;
   bool tensor = false;
   bool elementwise = false;
   // A product of a matrix and a vector is bound by memory, one of doubles has other cores, and
@@ -49,7 +50,6 @@ bool IsOwnCollective(std::string_view name) {
 
 KernelName Classify(std::string_view name) {
   KernelName kernel = {.communication = IsCommunicationKernel(name) || IsOwnCollective(name),
-                       .copy = IsCopyKernel(name),
                        .tensor = UsesTensorCores(name),
                        .elementwise = HasPart(name, "elementwise_kernel")};
   kernel.no_tensor_work = kernel.elementwise;
@@ -86,22 +86,6 @@ bool IsEligible(std::string_view op) {
       "aten::_efficient_attention_backward"};
   return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
 }
-
-// Of the names, what Fn says; each is looked at once.
-template <typename Value>
-class ByName {
- public:
-  ByName(size_t names, Value (*look)(std::string_view)) : look_(look), known_(names) {}
-  const Value& Of(uint32_t name, std::string_view text) {
-    std::optional<Value>& known = known_[name];
-    if (!known.has_value()) known = look_(text);
-    return *known;
-  }
-
- private:
-  Value (*const look_)(std::string_view);
-  std::vector<std::optional<Value>> known_;
-};
 
 struct ShapeKey {
   std::array<uint32_t, 3> grid;
@@ -155,8 +139,9 @@ class KernelPass {
                              ? std::numeric_limits<int64_t>::min()
                              : sources.reader.record().windows.front().start_ns),
         copies_(sources, device, copies),
-        kernel_names_(sources.reader.names().size(), &Classify),
-        eligible_names_(sources.reader.names().size(), &IsEligible),
+        copy_kernels_(sources.reader.names()),
+        kernel_names_(sources.reader.names(), &Classify),
+        eligible_names_(sources.reader.names(), &IsEligible),
         launched_(sources.scope.stretches.size()) {}
 
   absl::Status Run() {
@@ -208,9 +193,8 @@ class KernelPass {
 
   void AddKernel(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
     const uint32_t name = batch.name[i];
-    const KernelName& kernel = kernel_names_.Of(name, sources_.Name(name));
-    if (kernel.communication || kernel.copy) return;
-    if (call != nullptr && IsCopyCall(sources_.Name(call->name))) return;
+    const KernelName& kernel = kernel_names_.Of(name);
+    if (kernel.communication || copy_kernels_.Has(name, call)) return;
     const int64_t duration_ns = batch.duration_ns[i];
     ++facts_.count;
     facts_.total_ns += duration_ns;
@@ -237,7 +221,7 @@ class KernelPass {
                    const GpuBatch& batch, size_t i) {
     if (kernel.no_tensor_work && !kernel.tensor) return;
     const uint32_t op = sources_.attribution.paths()[call.path].name;
-    if (!eligible_names_.Of(op, sources_.Name(op))) return;
+    if (!eligible_names_.Of(op)) return;
     facts_.eligible_ns += batch.duration_ns[i];
     if (kernel.tensor) facts_.eligible_tensor_ns += batch.duration_ns[i];
     eligible_.Add({.name = sources_.first_ids[op],
@@ -287,6 +271,7 @@ class KernelPass {
   // Of calls before it no ranges are known, though CUPTI may have recorded the calls.
   const int64_t window_start_ns_;
   CopyPass copies_;
+  CopyKernels copy_kernels_;
   ByName<KernelName> kernel_names_;
   ByName<bool> eligible_names_;
   std::vector<Launched> launched_;  // By stretch of the scope.
@@ -303,7 +288,7 @@ class FusibleRuns {
   FusibleRuns(FactSources& sources, KernelFacts& facts)
       : sources_(sources),
         facts_(facts),
-        names_(sources.reader.names().size(), &Classify),
+        names_(sources.reader.names(), &Classify),
         runs_(sources.work.streams().size()) {}
 
   void Find() {
@@ -311,7 +296,7 @@ class FusibleRuns {
       if (sources_.work.DeviceOf(activity) != sources_.device_position) continue;
       Run& run = runs_[activity.stream];
       const bool fits = activity.kind == GpuRowKind::kKernel &&
-                        names_.Of(activity.name, sources_.Name(activity.name)).elementwise &&
+                        names_.Of(activity.name).elementwise &&
                         sources_.scope.PositionAt(activity.start_ns) >= 0;
       if (!fits) {
         End(run);

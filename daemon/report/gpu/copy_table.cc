@@ -14,6 +14,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/capture/event_kinds.h"
+#include "daemon/report/index/by_name.h"
+#include "daemon/report/index/copy_kernels.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
@@ -89,6 +91,8 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
   BelievedReader reader(recorded);
   ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
   const std::vector<uint32_t> first_ids = FirstIds(reader.names());
+  CopyKernels copy_kernels(reader.names());
+  ByName<bool> is_async(reader.names(), &IsAsyncCopyCall);
   Numbering<uint64_t> groups;
   Numbering<uint16_t> devices;
   std::vector<CopySums> sums;
@@ -104,11 +108,8 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
         for (size_t i = 0; i < batch.size; ++i, ++position) {
           const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
           const GpuAttribution::Call* call = attribution.Find(batch.correlation[i]);
-          const std::string_view api =
-              call == nullptr ? std::string_view() : std::string_view(reader.names()[call->name]);
           const bool is_copy_kernel =
-              kind == GpuRowKind::kKernel &&
-              (IsCopyCall(api) || IsCopyKernel(reader.names()[batch.name[i]]));
+              kind == GpuRowKind::kKernel && copy_kernels.Has(batch.name[i], call);
           if (kind != GpuRowKind::kMemcpy && kind != GpuRowKind::kMemset && !is_copy_kernel) {
             continue;
           }
@@ -138,7 +139,9 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
                                                 reader.record().imported.time_unit_ns);
           }
           // Traces that were imported do not have the flag.
-          if ((batch.flags[i] & kGpuAsync) != 0 || IsAsyncCopyCall(api)) ++sum.async_count;
+          if ((batch.flags[i] & kGpuAsync) != 0 || (call != nullptr && is_async.Of(call->name))) {
+            ++sum.async_count;
+          }
           durations.Add(group, batch.duration_ns[i]);
           const bool has_op = call != nullptr && call->path != RangePaths::kNone;
           ops.Add(group, has_op ? first_ids[attribution.paths()[call->path].name] : 0,

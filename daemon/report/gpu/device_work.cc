@@ -4,6 +4,8 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/index/by_name.h"
+#include "daemon/report/index/copy_kernels.h"
 #include "daemon/report/index/earlier_work.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/merge_runs.h"
@@ -20,43 +22,21 @@ void Grow(int64_t& sum, uint64_t by) {
   sum = static_cast<int64_t>(static_cast<uint64_t>(sum) + by);
 }
 
-// Answers a question about a name once, and then from memory.
-class NameTest {
- public:
-  NameTest(std::span<const std::string> names, bool (*test)(std::string_view))
-      : names_(names), test_(test), known_(names.size()) {}
-
-  bool Passes(uint32_t name) {
-    std::optional<bool>& known = known_[name];
-    if (!known.has_value()) known = test_(names_[name]);
-    return *known;
-  }
-
- private:
-  const std::span<const std::string> names_;
-  bool (*const test_)(std::string_view);
-  std::vector<std::optional<bool>> known_;
-};
-
 class WorkOfRows {
  public:
   explicit WorkOfRows(std::span<const std::string> names)
-      : communication_(names, &IsCommunicationKernel),
-        copy_calls_(names, &IsCopyCall),
-        copy_kernels_(names, &IsCopyKernel) {}
+      : communication_(names, &IsCommunicationKernel), copies_(names) {}
 
   Work Of(GpuRowKind kind, uint32_t name, const GpuAttribution::Call* call) {
     if (kind == GpuRowKind::kMemcpy || kind == GpuRowKind::kMemset) return Work::kCopy;
     if (kind != GpuRowKind::kKernel) return Work::kCompute;
-    const bool is_asked_for = call != nullptr && copy_calls_.Passes(call->name);
-    if (is_asked_for || copy_kernels_.Passes(name)) return Work::kCopy;
-    return communication_.Passes(name) ? Work::kCommunication : Work::kCompute;
+    if (copies_.Has(name, call)) return Work::kCopy;
+    return communication_.Of(name) ? Work::kCommunication : Work::kCompute;
   }
 
  private:
-  NameTest communication_;
-  NameTest copy_calls_;
-  NameTest copy_kernels_;
+  ByName<bool> communication_;
+  CopyKernels copies_;
 };
 
 }  // namespace

@@ -281,8 +281,7 @@ class TimeSearch {
   store::CaptureReader& reader_;
   const GpuAttribution& attribution_;
   const int64_t tolerance_ns_;
-  const int64_t
-      clock_error_ns_;  // Of the GPU's times beside the host's, as the capture measured it.
+  const int64_t clock_error_ns_;  // How far the GPU's times may be off from the host's.
   DeviceWaits waits_;
   HostSpan host_;
   Numbering<StreamKey> streams_;
