@@ -101,6 +101,9 @@ void SilenceGrpc() {
 std::shared_ptr<grpc::Channel> OpenChannel(const Endpoint& endpoint, absl::Status& status) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  // gRPC inflates an answer whole before it looks at the limit; profd compresses none.
+  arguments.SetInt(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
+  arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWindowBytes);
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   // Profd is never behind a proxy; and a training node may have one set.

@@ -42,6 +42,13 @@ void LoadReflection() {
   }
 }
 
+// gRPC inflates a message whole before it looks at the limit: 1 MiB becomes 1 GiB.
+void RefuseCompressed(grpc::ServerBuilder& builder) {
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+}
+
 // gRPC writes its errors to stderr itself, also ones that any peer can cause. They go the way of
 // all lines, so that an unread stderr does not block gRPC's threads.
 void LogForGrpc(gpr_log_func_args* args) {
@@ -212,6 +219,7 @@ void ControlServer::Impl::SetLimits(grpc::ServerBuilder& builder) const {
   builder.SetMaxReceiveMessageSize(static_cast<int>(options_.max_request_bytes));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options_.max_streams_per_connection);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  RefuseCompressed(builder);
 }
 
 std::vector<std::unique_ptr<RpcService>> ControlServer::Impl::MakeServices(

@@ -57,8 +57,9 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     server_.reset();
   }
 
-  grpc::Status GetNode(grpc::ServerContext*, const v1::GetNodeRequest*,
+  grpc::Status GetNode(grpc::ServerContext* context, const v1::GetNodeRequest*,
                        v1::Node* response) override {
+    if (fake_.compresses) context->set_compression_algorithm(GRPC_COMPRESS_GZIP);
     *response = fake_.node;
     return grpc::Status::OK;
   }

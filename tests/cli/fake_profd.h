@@ -73,6 +73,7 @@ class FakeProfd {
   v1::GetHistoryResponse history;
   v1::ListRankSummariesResponse rank_summaries;
   bool never_ends_lists = false;  // Every page has the same next one.
+  bool compresses = false;        // The answer of GetNode.
   std::string trace_bytes = "{\"traceEvents\": []}\n";
 
   std::string file_bytes;

@@ -677,6 +677,18 @@ TEST_F(ServerTest, ARequestThatIsTooLargeIsRefused) {
       << "the connection serves on";
 }
 
+TEST_F(ServerTest, CompressedRequestsAreRefused) {
+  v1::CreateCaptureRequest request;
+  request.set_target(std::string(1000, 'x'));
+  v1::Capture capture;
+  for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    grpc::ClientContext context;
+    context.set_compression_algorithm(algorithm);
+    const grpc::Status status = me_->captures->CreateCapture(&context, request, &capture);
+    EXPECT_EQ(status.error_code(), grpc::UNIMPLEMENTED) << status.error_message();
+  }
+}
+
 // ---- whose is what ----
 
 TEST_F(ServerTest, OthersTargetsAndCapturesAreNotThere) {

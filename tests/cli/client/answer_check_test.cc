@@ -158,6 +158,16 @@ TEST_F(HostileDaemonTest, AListThatDoesNotEndIsAnError) {
   }
 }
 
+// 64 MiB of an error text are 64 KiB on the way.
+TEST_F(HostileDaemonTest, ACompressedAnswerIsNotInflated) {
+  profd_.compresses = true;
+  profd_.node.set_policy_error(std::string(64 << 20, 'x'));
+  const RunResult result = Run({"node"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("is not a profd"));
+}
+
 TEST_F(HostileDaemonTest, AnErrorIsOneLineWithoutControls) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
   profd_.on_delete = {.code = absl::StatusCode::kFailedPrecondition,
