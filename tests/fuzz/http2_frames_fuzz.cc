@@ -1,4 +1,5 @@
-// Bytes as what a caller sends: however they are cut, the same frames are counted.
+// Bytes as what a caller sends: however they are cut, the same frames are counted, and the same
+// messages are unfinished.
 #include <algorithm>
 
 #include "daemon/rpc/admission/http2_frames.h"
@@ -23,6 +24,14 @@ PROFD_FUZZ_TARGET(FuzzHttp2Frames)(std::span<const uint8_t> data) {
     cut.Scan(bytes.subspan(at, std::min(step, bytes.size() - at)), of_cut);
   }
   if (of_whole != of_cut) __builtin_trap();
+  const int64_t unfinished = whole.unfinished_bytes();
+  if (unfinished != cut.unfinished_bytes() || whole.unfinished_count() != cut.unfinished_count()) {
+    __builtin_trap();
+  }
+  if (unfinished < static_cast<int64_t>(whole.unfinished_count()) ||
+      unfinished > static_cast<int64_t>(bytes.size())) {
+    __builtin_trap();
+  }
   const int64_t all = of_whole.headers + of_whole.resets + of_whole.control + of_whole.small_data;
   if (all * static_cast<int64_t>(profd::rpc::FrameScanner::kHeaderBytes) >
       static_cast<int64_t>(bytes.size())) {

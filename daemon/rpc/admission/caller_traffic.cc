@@ -83,26 +83,65 @@ void CallerTraffic::NoteEnd(std::string_view connection, std::string_view why) {
   }
 }
 
+std::optional<std::string> CallerTraffic::AddUnfinished(const std::string& caller, int64_t bytes) {
+  const absl::MutexLock lock(&mu_);
+  all_unfinished_ += bytes;
+  const auto it = unfinished_.try_emplace(caller).first;
+  const int64_t of_caller = it->second += bytes;
+  if (of_caller == 0) unfinished_.erase(it);
+  if (bytes <= 0) return std::nullopt;
+  if (of_caller > kMaxUnfinishedBytes) {
+    return StrCat("more than ", kMaxUnfinishedBytes >> 20, " MiB of messages without an end");
+  }
+  if (all_unfinished_ > kManyUnfinishedBytes && of_caller > kFewUnfinishedBytes) {
+    return StrCat("more than ", kManyUnfinishedBytes >> 20,
+                  " MiB of messages without an end, of all callers together");
+  }
+  return std::nullopt;
+}
+
+int64_t CallerTraffic::unfinished_bytes() const {
+  const absl::MutexLock lock(&mu_);
+  return all_unfinished_;
+}
+
+CallerMeter::~CallerMeter() {
+  const absl::MutexLock lock(&mu_);
+  if (unfinished_bytes_ != 0) traffic_->AddUnfinished(caller_, -unfinished_bytes_);
+}
+
 bool CallerMeter::OnReceived(std::span<const std::byte> bytes) {
   FrameCounts counts;
   std::optional<std::string> exceeded;
+  int64_t more_unfinished = 0;
   {
-    absl::MutexLock lock(&mu_);
+    const absl::MutexLock lock(&mu_);
     scanner_.Scan(bytes, counts);
-    if (counts == FrameCounts{}) return true;
-    if (!settings_acknowledged_) {
-      settings_acknowledged_ = counts.settings_acks > 0;
-      calls_before_settings_ += counts.headers;
-      if (!settings_acknowledged_ &&
-          calls_before_settings_ > CallerTraffic::kMaxCallsBeforeSettings) {
-        exceeded = "too many calls before the settings were acknowledged";
-      }
-    }
+    exceeded = Judge(counts, more_unfinished);
   }
-  if (!exceeded.has_value()) exceeded = traffic_->Take(caller_, counts);
+  if (more_unfinished != 0) {
+    const std::optional<std::string> why = traffic_->AddUnfinished(caller_, more_unfinished);
+    if (!exceeded.has_value()) exceeded = why;
+  }
+  if (!exceeded.has_value() && counts != FrameCounts{}) exceeded = traffic_->Take(caller_, counts);
   if (!exceeded.has_value()) return true;
   traffic_->NoteEnd(connection_, *exceeded);
   return false;
+}
+
+std::optional<std::string> CallerMeter::Judge(const FrameCounts& counts, int64_t& more_unfinished) {
+  more_unfinished = scanner_.unfinished_bytes() - unfinished_bytes_;
+  unfinished_bytes_ = scanner_.unfinished_bytes();
+  if (scanner_.unfinished_count() > CallerTraffic::kMaxUnfinishedMessages) {
+    return "too many messages without an end";
+  }
+  if (settings_acknowledged_) return std::nullopt;
+  settings_acknowledged_ = counts.settings_acks > 0;
+  calls_before_settings_ += counts.headers;
+  if (settings_acknowledged_ || calls_before_settings_ <= CallerTraffic::kMaxCallsBeforeSettings) {
+    return std::nullopt;
+  }
+  return "too many calls before the settings were acknowledged";
 }
 
 void CallerMeter::OnFiles(std::vector<UniqueFd> files) {

@@ -13,6 +13,11 @@
 // | SETTINGS, PING, CONTINUATION, ... | 500 | 1,000 |
 // | DATA of less than 256 bytes | 5,000 | 24,000 |
 //
+// Messages that have begun and not ended stay in gRPC's memory: a caller may have
+// kMaxUnfinishedBytes of them. All callers together may have kManyUnfinishedBytes; above that, the
+// connections of callers that have more than kFewUnfinishedBytes end as they send more. At gRPC's
+// own limit of memory, which is higher, it ends connections that it chooses.
+//
 // A connection may begin kMaxCallsBeforeSettings calls before it acknowledges gRPC's SETTINGS:
 // until then gRPC does not hold it to the limit of streams per connection.
 //
@@ -54,6 +59,10 @@ class CallerTraffic {
  public:
   static constexpr int64_t kMaxCallsBeforeSettings = 64;
   static constexpr size_t kMaxBudgets = 4096;
+  static constexpr size_t kMaxUnfinishedMessages = 256;  // Of one connection.
+  static constexpr int64_t kMaxUnfinishedBytes = 16 << 20;
+  static constexpr int64_t kManyUnfinishedBytes = 40 << 20;
+  static constexpr int64_t kFewUnfinishedBytes = 2 << 20;
 
   explicit CallerTraffic(Clock& clock = Clock::Real()) : clock_(clock) {}
 
@@ -62,9 +71,13 @@ class CallerTraffic {
   std::optional<std::string> Take(const std::string& caller, const FrameCounts& counts);
   std::optional<std::string> TakeConnection(const std::string& caller);
 
+  // `caller` has so many more bytes of unfinished messages, or fewer. Returns as Take() does.
+  std::optional<std::string> AddUnfinished(const std::string& caller, int64_t bytes);
+
   // A connection ends. `connection`: which, and whose, for people.
   void NoteEnd(std::string_view connection, std::string_view why);
   size_t budget_count() const;
+  int64_t unfinished_bytes() const;
   int64_t ended_count() const { return ended_count_.load(std::memory_order_relaxed); }
 
  private:
@@ -85,6 +98,8 @@ class CallerTraffic {
   mutable absl::Mutex mu_;
   absl::Duration next_look_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Budget> budgets_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t> unfinished_ ABSL_GUARDED_BY(mu_);  // Bytes; those who have some.
+  int64_t all_unfinished_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 // CallerMeter holds one connection to the budget of its caller. gRPC's threads may use it after its
@@ -99,11 +114,18 @@ class CallerMeter final : public ReceiveObserver {
         caller_(std::move(caller)),
         connection_(std::move(connection)),
         closer_(std::move(closer)) {}
+  ~CallerMeter() override;
+  CallerMeter(const CallerMeter&) = delete;
+  CallerMeter& operator=(const CallerMeter&) = delete;
 
   bool OnReceived(std::span<const std::byte> bytes) override;
   void OnFiles(std::vector<UniqueFd> files) override;
 
  private:
+  // What of this connection exceeds a limit, with `counts`, which came now; nullopt: nothing.
+  std::optional<std::string> Judge(const FrameCounts& counts, int64_t& more_unfinished)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const std::shared_ptr<CallerTraffic> traffic_;
   const std::string caller_;
   const std::string connection_;
@@ -113,6 +135,7 @@ class CallerMeter final : public ReceiveObserver {
   FrameScanner scanner_ ABSL_GUARDED_BY(mu_);
   int64_t calls_before_settings_ ABSL_GUARDED_BY(mu_) = 0;
   bool settings_acknowledged_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t unfinished_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // As told to traffic_.
 };
 
 }  // namespace profd::rpc

@@ -1,10 +1,11 @@
-// FrameScanner counts the HTTP/2 frames in what a client sends (RFC 9113, section 4.1). It reads
-// the 9 bytes of each frame header and skips the payload; it keeps no payload and changes nothing.
+// FrameScanner counts the HTTP/2 frames in what a client sends (RFC 9113, section 4.1), and follows
+// the gRPC messages in DATA. It keeps no payload and changes nothing.
 //
 //   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" | length:24 type:8 flags:8 stream:32 | payload | ...
+//   DATA of one stream: compressed:8 length:32 | message | compressed:8 length:32 | message | ...
 //
-// Frames may be cut anywhere between two calls. Wrong frames are counted by their type like right
-// ones; to judge them is gRPC's part.
+// Both may be cut anywhere: frames between two calls, messages between two frames. Wrong frames are
+// counted by their type like right ones; to judge them is gRPC's part.
 //
 // Threads: one at a time.
 #ifndef PROFD_DAEMON_RPC_ADMISSION_HTTP2_FRAMES_H_
@@ -13,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 
 namespace profd::rpc {
@@ -36,12 +38,38 @@ class FrameScanner {
   // Counts the frames whose headers end in `bytes`, the next bytes of the connection.
   void Scan(std::span<const std::byte> bytes, FrameCounts& counts);
 
- private:
-  void CountHeader(FrameCounts& counts) const;
+  // Messages of which a part has come: gRPC keeps it until the rest comes, or the call ends. The
+  // server may have ended a call meanwhile; such a part counts as long as the connection lives.
+  size_t unfinished_count() const { return unfinished_.size(); }
+  // What came since the oldest of them began; 0: there is none. gRPC may keep all of it: it reads
+  // up to 4 MiB at once, and keeps what it read together with any part of it.
+  int64_t unfinished_bytes() const;
 
-  size_t skip_ = kPrefaceBytes;  // Bytes until the next frame header.
+ private:
+  static constexpr size_t kPrefixBytes = 5;
+  struct Message {
+    int64_t began = 0;  // Bytes of the connection before it.
+    std::array<std::byte, kPrefixBytes> prefix;
+    size_t prefix_filled = 0;
+    size_t left = kPrefixBytes;  // Of the prefix, then of the message.
+  };
+
+  void BeginFrame(FrameCounts& counts);
+  void Count(FrameCounts& counts) const;
+  void TakePayload(std::span<const std::byte> payload);
+  void Pass(size_t payload_bytes);
+  void FollowMessages(std::span<const std::byte> data);
+  void EndFrame();
+
+  bool in_preface_ = true;
+  size_t payload_left_ = kPrefaceBytes;  // Until the next frame header.
+  size_t padding_left_ = 0;              // Of that, at its end; DATA only.
+  bool pad_length_comes_ = false;
   std::array<std::byte, kHeaderBytes> header_{};
   size_t header_filled_ = 0;
+
+  int64_t received_ = 0;                    // Bytes of the connection that were looked at.
+  std::map<uint32_t, Message> unfinished_;  // By stream.
 };
 
 }  // namespace profd::rpc

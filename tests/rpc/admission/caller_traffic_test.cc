@@ -62,6 +62,65 @@ TEST(FrameScannerTest, FramesMayBeCutAnywhere) {
   }
 }
 
+// What is unfinished after `frames`, sent in pieces of `piece` bytes.
+FrameScanner After(std::string_view frames, size_t piece) {
+  FrameScanner scanner;
+  FrameCounts counts;
+  scanner.Scan(AsBytes(kPreface), counts);
+  for (size_t at = 0; at < frames.size(); at += piece) {
+    scanner.Scan(AsBytes(frames.substr(at, piece)), counts);
+  }
+  return scanner;
+}
+
+// What came since the oldest unfinished message began: a part of a message here has 205 bytes, the
+// header of a frame 9.
+TEST(FrameScannerTest, AMessageIsUnfinishedUntilItsLastByte) {
+  const std::string whole = MessageOf(300, 300);
+  const std::string part = MessageOf(300, 200);
+  const std::string padded = "\x07" + part + std::string(7, 'p');
+  struct Case {
+    std::string what;
+    std::string frames;
+    int64_t bytes = 0;
+    size_t count = 0;
+  };
+  const Case cases[] = {
+      {"one whole message", FrameWith(kData, whole)},
+      {"two in a frame, and a part", FrameWith(kData, whole + whole + part), 205, 1},
+      {"over two frames", FrameWith(kData, part) + FrameWith(kData, std::string(100, 'x'))},
+      {"a part of the prefix", FrameWith(kData, whole + std::string(3, '\0')), 3, 1},
+      {"no bytes", FrameWith(kData, "")},
+      {"an empty message", FrameWith(kData, MessageOf(0, 0))},
+      {"of two streams",
+       FrameWith(kData, part, 0, 1) + FrameWith(kData, part, 0, 3) +
+           FrameWith(kData, std::string(100, 'x'), 0, 1),
+       205 + 9 + 100, 1},
+      {"the newer of two ends",
+       FrameWith(kData, part, 0, 1) + FrameWith(kData, part, 0, 3) +
+           FrameWith(kData, std::string(100, 'x'), 0, 3),
+       205 + 9 + 205 + 9 + 100, 1},
+      {"the call ends", FrameWith(kData, part, /*flags=*/1)},
+      {"the call ends with trailers", FrameWith(kData, part) + FrameWith(kHeaders, "x", 1)},
+      {"the call goes on with other headers", FrameWith(kData, part) + FrameWith(kHeaders, "x"),
+       205 + 9 + 1, 1},
+      {"the call is reset", FrameWith(kData, part) + FrameWith(kReset, "1234")},
+      {"another call is reset", FrameWith(kData, part) + FrameWith(kReset, "1234", 0, 3),
+       205 + 9 + 4, 1},
+      {"padding is no part of it", FrameWith(kData, padded, /*flags=*/8), 205 + 7, 1},
+      {"padding after its end",
+       FrameWith(kData, "\x07" + whole + std::string(7, 'p'), /*flags=*/8)},
+      {"more padding than there is", FrameWith(kData, "\xff" + part, /*flags=*/8)},
+  };
+  for (const Case& one : cases) {
+    for (const size_t piece : {size_t{1}, size_t{2}, size_t{7}, size_t{1000}}) {
+      const FrameScanner scanner = After(one.frames, piece);
+      EXPECT_EQ(scanner.unfinished_bytes(), one.bytes) << one.what << " in pieces of " << piece;
+      EXPECT_EQ(scanner.unfinished_count(), one.count) << one.what << " in pieces of " << piece;
+    }
+  }
+}
+
 // ---- budgets ----
 
 class CallerTrafficTest : public testing::Test {
@@ -105,6 +164,30 @@ TEST_F(CallerTrafficTest, CallersForWhomThereIsNoRoomShareABudget) {
   EXPECT_NE(traffic_.Take("b", {.resets = 600}), std::nullopt);
   EXPECT_EQ(traffic_.budget_count(), CallerTraffic::kMaxBudgets + 1);
   EXPECT_EQ(traffic_.Take("0", {.resets = 600}), std::nullopt) << "it has its own";
+}
+
+TEST_F(CallerTrafficTest, UnfinishedMessagesOfACallerAreLimited) {
+  constexpr int64_t kMost = CallerTraffic::kMaxUnfinishedBytes;
+  EXPECT_EQ(traffic_.AddUnfinished("a", kMost), std::nullopt);
+  EXPECT_THAT(traffic_.AddUnfinished("a", 1), Optional(HasSubstr("messages without an end")));
+  EXPECT_EQ(traffic_.AddUnfinished("b", kMost), std::nullopt) << "another caller has its own";
+  EXPECT_EQ(traffic_.AddUnfinished("a", -1000), std::nullopt);
+  EXPECT_EQ(traffic_.AddUnfinished("a", 999), std::nullopt);
+  EXPECT_EQ(traffic_.AddUnfinished("a", -kMost), std::nullopt);
+  EXPECT_EQ(traffic_.AddUnfinished("b", -kMost), std::nullopt);
+  EXPECT_EQ(traffic_.unfinished_bytes(), 0);
+}
+
+TEST_F(CallerTrafficTest, WhereAllCallersHaveManyUnfinishedMessagesThoseWithFewAreSpared) {
+  constexpr int64_t kMost = CallerTraffic::kMaxUnfinishedBytes;
+  int callers = 0;
+  while (traffic_.unfinished_bytes() <= CallerTraffic::kManyUnfinishedBytes - kMost) {
+    ASSERT_EQ(traffic_.AddUnfinished(StrCat(callers++), kMost), std::nullopt);
+  }
+  EXPECT_NE(traffic_.AddUnfinished("one more", kMost), std::nullopt);
+  EXPECT_NE(traffic_.AddUnfinished("0", 1), std::nullopt);
+  EXPECT_EQ(traffic_.AddUnfinished("few", CallerTraffic::kFewUnfinishedBytes), std::nullopt);
+  EXPECT_NE(traffic_.AddUnfinished("few", 1), std::nullopt);
 }
 
 // ---- connections, through recvmsg() as gRPC calls it ----
@@ -184,6 +267,44 @@ TEST_F(CallerMeterTest, CallsBeforeTheSettingsAreAcknowledgedAreFew) {
   std::string received;
   EXPECT_GT(Receive(received), 0);
   Send(FrameOf(kHeaders, 5));
+  EXPECT_EQ(Receive(received), -1);
+}
+
+TEST_F(CallerMeterTest, MessagesWithoutAnEndEndTheConnectionAndCountUntilThen) {
+  Send(kPreface + FrameOf(kSettings, 0) + FrameOf(kSettings, 0, /*flags=*/1) +
+       FrameWith(kData, MessageOf(1 << 30, 4096)));
+  std::string received;
+  ASSERT_GT(Receive(received), 0);
+  EXPECT_EQ(traffic_->unfinished_bytes(), 4096 + 5);
+  traffic_->AddUnfinished("a", CallerTraffic::kMaxUnfinishedBytes - 8192);
+  Send(FrameWith(kData, std::string(4000, 'x')));
+  ASSERT_GT(Receive(received), 0);
+  Send(FrameWith(kData, std::string(4000, 'x')));
+  EXPECT_EQ(Receive(received), -1);
+  EXPECT_EQ(errno, ECONNRESET);
+  ObserveReceives(grpcs_.get(), nullptr);
+  EXPECT_EQ(traffic_->unfinished_bytes(), CallerTraffic::kMaxUnfinishedBytes - 8192);
+}
+
+TEST_F(CallerMeterTest, ManySmallMessagesWithoutAnEndEndTheConnection) {
+  Send(kPreface + FrameOf(kSettings, 0) + FrameOf(kSettings, 0, /*flags=*/1));
+  std::string received;
+  ASSERT_GT(Receive(received), 0);
+  std::string frames;
+  for (int stream = 1; stream < 256; stream += 2) {
+    frames += FrameWith(kData, std::string(1, '\0'), 0, stream);
+  }
+  Send(frames);
+  ASSERT_GT(Receive(received), 0);
+  std::string more;
+  for (int stream = 0; stream < 256; stream += 2) {
+    more += FrameWith(kData, std::string(1, '\0'), 0, stream);
+  }
+  Send(more);
+  ASSERT_GT(Receive(received), 0) << "256 are let in";
+  std::string next = FrameWith(kData, std::string(1, '\0'));
+  next[7] = 1;  // Stream 257.
+  Send(next);
   EXPECT_EQ(Receive(received), -1);
 }
 

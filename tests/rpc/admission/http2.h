@@ -16,17 +16,28 @@ inline constexpr int kPing = 6;
 inline constexpr int kWindowUpdate = 8;
 inline constexpr int kContinuation = 9;
 
+inline std::string FrameWith(int type, const std::string& payload, int flags = 0, int stream = 1) {
+  const std::string header = {static_cast<char>(payload.size() >> 16),
+                              static_cast<char>(payload.size() >> 8),
+                              static_cast<char>(payload.size()),
+                              static_cast<char>(type),
+                              static_cast<char>(flags),
+                              0,
+                              0,
+                              0,
+                              static_cast<char>(stream)};
+  return header + payload;
+}
+
 inline std::string FrameOf(int type, size_t payload, int flags = 0) {
-  std::string frame = {static_cast<char>(payload >> 16),
-                       static_cast<char>(payload >> 8),
-                       static_cast<char>(payload),
-                       static_cast<char>(type),
-                       static_cast<char>(flags),
-                       0,
-                       0,
-                       0,
-                       1};
-  return frame + std::string(payload, '\x01');  // Looks like HEADERS, if it is misread.
+  return FrameWith(type, std::string(payload, '\x01'), flags);  // HEADERS, if it is misread.
+}
+
+// A message of gRPC, of which the first `sent` bytes come.
+inline std::string MessageOf(size_t size, size_t sent) {
+  const std::string prefix = {0, static_cast<char>(size >> 24), static_cast<char>(size >> 16),
+                              static_cast<char>(size >> 8), static_cast<char>(size)};
+  return prefix + std::string(sent, '\x01');
 }
 
 }  // namespace profd::rpc
