@@ -54,9 +54,10 @@ Limit LimitOf(Resource resource, int64_t capacity) {
   Limit limit{.capacity = capacity, .reserve = ReserveOf(resource, capacity)};
   const int64_t shared = capacity - limit.reserve;
   switch (resource) {
-    // Both may be held for hours.
+    // They may be held for hours.
     case Resource::kTargets:
     case Resource::kCaptureMemory:
+    case Resource::kRequestMemory:
       limit.floor = shared / kFloorShare;
       break;
     case Resource::kCaptureRequests:
@@ -92,6 +93,7 @@ Limits Limits::ForMemory(int64_t memory_bytes) {
   limits.SetCapacity(Resource::kSchedules, Fit(memory / 16, 128 * kKiB, 32, 256));
   limits.SetCapacity(Resource::kImports, Fit(memory / 8, 8 * kMiB, 2, 8));
   limits.SetCapacity(Resource::kWaitingCalls, Fit(memory / 4, 512 * kKiB, 64, 1024));
+  limits.SetCapacity(Resource::kRequestMemory, std::clamp(memory / 16, 16 * kMiB, 128 * kMiB));
   limits.SetCapacity(Resource::kReportMilliseconds, kReportMillisecondsPerWindow);
   limits.SetCapacity(Resource::kAuditRows, kAuditRows);
   limits.SetCapacity(Resource::kConnections, Fit(memory / 8, 64 * kKiB, 64, 1024));

@@ -41,6 +41,8 @@ const std::array<ResourceInfo, kResourceCount>& AllResources() {
        absl::ZeroDuration()},
       {Resource::kWaitingCalls, "waiting-calls", "waiting calls", Unit::kCount, false,
        absl::ZeroDuration()},
+      {Resource::kRequestMemory, "request-memory", "memory of requests", Unit::kBytes, false,
+       absl::ZeroDuration()},
       {Resource::kReportMilliseconds, "report-milliseconds", "report time per 10 minutes",
        Unit::kMilliseconds, false, absl::Minutes(10)},
       {Resource::kAuditRows, "audit-rows", "audit log rows", Unit::kCount, true,

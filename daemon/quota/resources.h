@@ -25,12 +25,13 @@ enum class Resource {
   kSchedules,           // Also deleted ones that the catalog still has.
   kImports,             // Uploads in progress.
   kWaitingCalls,        // Accepted calls whose work has not begun.
+  kRequestMemory,       // Bytes of large requests that are kept for their calls.
   kReportMilliseconds,  // Run time of reports and exports.
   kAuditRows,
   kConnections,        // To the control socket.
   kRemoteConnections,  // Over TCP, from the first call on. The caller is unknown before.
 };
-inline constexpr int kResourceCount = 12;
+inline constexpr int kResourceCount = 13;
 
 enum class Unit { kCount, kBytes, kMilliseconds };
 

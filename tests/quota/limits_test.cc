@@ -21,6 +21,7 @@ TEST(LimitsTest, TheTableInTheHeaderHolds) {
   expect(Resource::kSchedules, 256, 256);
   expect(Resource::kImports, 8, 8);
   expect(Resource::kWaitingCalls, 256, 1024);
+  expect(Resource::kRequestMemory, 32 * kMiB, 128 * kMiB);
   expect(Resource::kReportMilliseconds, 600'000, 600'000);
   expect(Resource::kAuditRows, 200'000, 200'000);
   expect(Resource::kConnections, 1024, 1024);
@@ -51,6 +52,7 @@ TEST(LimitsTest, AQuarterOfWhatMayBeHeldForHoursIsKeptForNewcomers) {
   const Limits limits = Limits::ForMemory(2048 * kMiB);
   EXPECT_EQ(limits.of(Resource::kTargets).floor, (1024 - 128) / 4);
   EXPECT_EQ(limits.of(Resource::kCaptureMemory).floor, 128 * kMiB);
+  EXPECT_EQ(limits.of(Resource::kRequestMemory).floor, 28 * kMiB);
   EXPECT_EQ(limits.of(Resource::kImports).floor, 0);
 }
 

@@ -423,6 +423,76 @@ TEST_F(SmallQueueTest, TooManyStreamsOfOneUidAreRefused) {
   EXPECT_THAT(outcome, Succeeds());
 }
 
+// ---- the memory of requests ----
+
+class KeptRequestTest : public StreamsTest {
+ protected:
+  static constexpr auto kMemory = quota::Resource::kRequestMemory;
+  KeptRequestTest() { ledger_.SetLimit(kMemory, {.capacity = 256 << 10}); }
+
+  template <typename Request>
+  static Request Filled(size_t bytes) {
+    Request request;
+    request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(
+        1000, std::string(bytes, 'x'));
+    return request;
+  }
+  // Which the server gives back once it hears of a call's end.
+  void AwaitNoUse() const {
+    const absl::Time give_up = absl::Now() + absl::Seconds(60);
+    while (ledger_.TotalUse(kMemory) > 0 && absl::Now() < give_up) std::this_thread::yield();
+    EXPECT_EQ(ledger_.TotalUse(kMemory), 0);
+  }
+};
+
+TEST_F(KeptRequestTest, OfAStreamIsChargedWhileItIsOpen) {
+  const auto request = Filled<v1::WatchTargetsRequest>(200 << 10);
+  v1::WatchTargetsResponse response;
+  grpc::ClientContext context;
+  const auto reader = me_->targets->WatchTargets(&context, request);
+  ASSERT_TRUE(reader->Read(&response));
+  EXPECT_GE(ledger_.TotalUse(kMemory), 200 << 10);
+
+  grpc::ClientContext second_context;
+  const auto second = me_->targets->WatchTargets(&second_context, request);
+  EXPECT_FALSE(second->Read(&response));
+  EXPECT_EQ(second->Finish().error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReasonOf(second_context), quota::kQuotaExceeded);
+
+  grpc::ClientContext small_context;
+  const auto small = me_->targets->WatchTargets(&small_context, {});
+  EXPECT_TRUE(small->Read(&response)) << "small requests are not charged";
+  small_context.TryCancel();
+  small->Finish();
+  context.TryCancel();
+  reader->Finish();
+  AwaitNoUse();
+}
+
+TEST_F(KeptRequestTest, OfACallIsGivenBackWithItsAnswer) {
+  v1::Node node;
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_THAT(Do(*me_->node, &v1::NodeService::Stub::GetNode,
+                   Filled<v1::GetNodeRequest>(200 << 10), &node),
+                Succeeds());
+    AwaitNoUse();
+  }
+  const Outcome refused =
+      Do(*me_->node, &v1::NodeService::Stub::GetNode, Filled<v1::GetNodeRequest>(300 << 10), &node);
+  EXPECT_THAT(refused, Fails(grpc::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(refused.reason, quota::kQuotaExceeded);
+  AwaitNoUse();
+}
+
+TEST_F(KeptRequestTest, OfACallThatIsNotGuardedIsRefused) {
+  grpc::ClientContext context;
+  ::grpc::health::v1::HealthCheckResponse response;
+  const auto health = ::grpc::health::v1::Health::NewStub(Connect());
+  const grpc::Status status =
+      health->Check(&context, Filled<::grpc::health::v1::HealthCheckRequest>(200 << 10), &response);
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+}
+
 // ---- many callers ----
 
 TEST_F(StreamsTest, TwoHundredConnectionsAreServedAtOnce) {

@@ -69,6 +69,11 @@ absl::StatusOr<quota::Reservation> Admission::ReserveWaiting(const CallInfo& inf
   return limits_.ledger->Reserve(info.holder, quota::Resource::kWaitingCalls, 1);
 }
 
+absl::StatusOr<quota::Reservation> Admission::ReserveMemory(const CallInfo& info, int64_t bytes) {
+  if (limits_.ledger == nullptr || info.principal.empty()) return quota::Reservation();
+  return limits_.ledger->Reserve(info.holder, quota::Resource::kRequestMemory, bytes);
+}
+
 absl::Status Admission::TurnedAway() const {
   if (closed()) return absl::UnavailableError("profd is stopping; retry once it is back");
   return absl::ResourceExhaustedError("too much is waiting to be answered; retry later");

@@ -12,6 +12,7 @@
 #ifndef PROFD_DAEMON_RPC_SERVER_CALL_H_
 #define PROFD_DAEMON_RPC_SERVER_CALL_H_
 
+#include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
@@ -43,6 +44,11 @@ class CompletionTag {
  protected:
   ~CompletionTag() = default;
 };
+
+// A request of 1 MiB may take 60 MiB once it is parsed: an element without a value has two bytes on
+// the wire. Requests and messages that take more than this are charged to their principal while
+// they are kept.
+inline constexpr size_t kSmallRequestBytes = 16 << 10;
 
 class Call : public std::enable_shared_from_this<Call> {
  public:
@@ -90,6 +96,7 @@ class Call : public std::enable_shared_from_this<Call> {
   virtual int64_t sent_bytes() const { return 0; }  // Of streams.
   // False: anybody may call, at any time.
   bool IsGuarded() const { return needs().has_value(); }
+  virtual void DropRequest() = 0;  // Frees the memory of request().
   virtual void Request(void* tag) = 0;
   virtual void StartSuccessor() = 0;  // Another call object, which waits for the next RPC.
   virtual void OnAdmitted() = 0;
@@ -141,6 +148,22 @@ class Call : public std::enable_shared_from_this<Call> {
   }
   void EndWaiting() { waiting_.Release(); }
 
+  // Charges the memory of request(), if it is large, until the next Keep(), EndKeeping(), or the
+  // call's end. An error ends the call, and the request is gone.
+  absl::Status Keep() {
+    kept_.Release();
+    if (!IsLarge()) return absl::OkStatus();
+    absl::StatusOr<quota::Reservation> kept =
+        admission_.ReserveMemory(info_, static_cast<int64_t>(request().SpaceUsedLong()));
+    if (!kept.ok()) {
+      DropRequest();
+      return kept.status();
+    }
+    kept_ = *std::move(kept);
+    return absl::OkStatus();
+  }
+  void EndKeeping() { kept_.Release(); }
+
   Admission& admission_;
   grpc::ServerContext context_;
   CallInfo info_;
@@ -155,9 +178,12 @@ class Call : public std::enable_shared_from_this<Call> {
     StartSuccessor();
     arrived_at_ = admission_.audit().clock().Now();
     arrived_monotonic_ = admission_.audit().clock().Monotonic();
-    if (!IsGuarded()) return OnAdmitted();
+    if (!IsGuarded()) {
+      if (!IsLarge()) return OnAdmitted();
+      return Refuse(absl::InvalidArgumentError("the request is too large"));
+    }
     absl::StatusOr<Peer> peer = admission_.Identify(context_);
-    if (!peer.ok()) return OnRefused(peer.status());
+    if (!peer.ok()) return Refuse(peer.status());
     info_ = {.peer = *peer,
              .caller = admission_.CallerOf(*peer),
              .principal = PrincipalName(peer->principal),
@@ -170,10 +196,17 @@ class Call : public std::enable_shared_from_this<Call> {
       info_.caller.others = gate_;
     }
     if (absl::Status entered = admission_.Enter(info_, *needs()); !entered.ok()) {
-      return OnRefused(entered);
+      return Refuse(entered);
     }
     entered_ = true;
+    if (absl::Status kept = Keep(); !kept.ok()) return OnRefused(kept);
     OnAdmitted();
+  }
+  bool IsLarge() const { return request().SpaceUsedLong() > kSmallRequestBytes; }
+  // A caller that does not take its answer does not keep a large request here, either.
+  void Refuse(const absl::Status& why) {
+    if (IsLarge()) DropRequest();
+    OnRefused(why);
   }
   void OnDone(bool /*ok*/) {
     if (!context_.IsCancelled()) return;
@@ -208,6 +241,7 @@ class Call : public std::enable_shared_from_this<Call> {
   std::shared_ptr<AuditGate> gate_;  // nullptr: the call touches nothing.
   bool entered_ = false;
   quota::Reservation waiting_;
+  quota::Reservation kept_;
   absl::Time arrived_at_;
   absl::Duration arrived_monotonic_;
   Event arrived_{*this, &Call::OnArrived};
@@ -237,6 +271,7 @@ class UnaryCall final : public Call {
  private:
   Needs needs() const override { return method_->needs; }
   const google::protobuf::Message& request() const override { return request_; }
+  void DropRequest() override { RequestMessage().Swap(&request_); }
   void Request(void* tag) override { method_->request(&context_, &request_, &responder_, tag); }
   void StartSuccessor() override { std::make_shared<UnaryCall>(method_)->Start(); }
 
@@ -264,7 +299,10 @@ class UnaryCall final : public Call {
   }
 
   void Finish(const absl::Status& status) {
-    responder_.Finish(response_, GrpcStatus(status), finished_.Expect());
+    const grpc::Status answer = GrpcStatus(status);
+    DropRequest();
+    EndKeeping();
+    responder_.Finish(response_, answer, finished_.Expect());
   }
   void OnFinished(bool /*ok*/) {}
 

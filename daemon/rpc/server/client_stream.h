@@ -5,7 +5,8 @@
 //   Finish ──► gone
 //                               ▲────────────────────────┘ ─────┘ (no more)
 //
-// One message is read while none is worked on: that is what a caller can make the daemon hold. A
+// One message is read while none is worked on: that is what a caller can make the daemon hold, and
+// it is charged (kSmallRequestBytes). A
 // caller that sends nothing for `idle_timeout`, or up to twice that, loses its stream: others wait
 // for its place.
 //
@@ -62,6 +63,7 @@ class UploadCall final : public Call {
  private:
   Needs needs() const override { return method_->needs; }
   const google::protobuf::Message& request() const override { return message_; }
+  void DropRequest() override { RequestMessage().Swap(&message_); }
   void Request(void* tag) override { method_->request(&context_, &reader_, tag); }
   void StartSuccessor() override { std::make_shared<UploadCall>(method_)->Start(); }
 
@@ -88,6 +90,8 @@ class UploadCall final : public Call {
     if (!ok) {
       posted = PostToWait(admission_.reports(),
                           [self = Self()](worker::ReportTurn& turn) { self->End(turn); });
+    } else if (absl::Status kept = Keep(); !kept.ok()) {
+      posted = kept;
     } else if (!admission_.work().Post(info_.principal, [self = Self()] { self->Take(); })) {
       posted = admission_.TurnedAway();
     }

@@ -127,6 +127,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
     absl::MutexLock lock(&mu_);
     return bytes_;
   }
+  void DropRequest() override { RequestMessage().Swap(&request_); }
   void Request(void* tag) override { method_->request(&context_, &request_, &responder_, tag); }
   void StartSuccessor() override { std::make_shared<StreamCall>(method_)->Start(); }
   void OnRefused(const absl::Status& why) override {

@@ -40,6 +40,7 @@ class ReportCall final : public Call {
  private:
   Needs needs() const override { return Verb::kRead; }
   const google::protobuf::Message& request() const override { return request_; }
+  void DropRequest() override { RequestMessage().Swap(&request_); }
   void Request(void* tag) override { method_->request(&context_, &request_, &responder_, tag); }
   void StartSuccessor() override { std::make_shared<ReportCall>(method_)->Start(); }
 
@@ -67,6 +68,8 @@ class ReportCall final : public Call {
 
   void Finish(const absl::Status& status) {
     const grpc::Status answer = GrpcStatus(status);
+    DropRequest();
+    EndKeeping();
     if (answer.ok()) {
       responder_.Finish(response_, answer, finished_.Expect());
     } else {
