@@ -35,7 +35,9 @@ class Stage {
   }
   void Await(const std::string& what) {
     absl::MutexLock lock(&mu_);
-    const auto has_it = [&] { return std::ranges::count(notes_, what) > 0; };
+    const auto has_it = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return std::ranges::count(notes_, what) > 0;
+    };
     mu_.Await(absl::Condition(&has_it));
   }
   // The next piece of the answer to the request of this name.
@@ -52,7 +54,9 @@ class Stage {
   }
   absl::StatusOr<std::optional<Frame>> Take(const std::string& name, absl::Duration timeout) {
     absl::MutexLock lock(&mu_);
-    const auto there = [&] { return !answers_[name].empty() || crashes_.contains(name); };
+    const auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return !answers_[name].empty() || crashes_.contains(name);
+    };
     if (!mu_.AwaitWithTimeout(absl::Condition(&there), timeout)) return std::nullopt;
     if (const auto crash = crashes_.find(name); crash != crashes_.end()) {
       return std::exchange(crash->second, absl::OkStatus());
