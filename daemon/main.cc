@@ -187,12 +187,8 @@ absl::Duration WatchdogPeriod() {
   return is_set ? absl::Microseconds(period_us) : Watchdog::kDefaultPeriod;
 }
 
-rpc::RemoteOptions RemoteOptionsOf(const Config& config, const quota::MemoryLimit& memory) {
-  // Half of the memory is for captures, reports, and everything else; on a machine without a limit
-  // this much is too much in any case.
-  constexpr int64_t kHighestMark = int64_t{4} << 30;
+rpc::RemoteOptions RemoteOptionsOf(const Config& config) {
   rpc::RemoteOptions options;
-  options.memory.mark_bytes = std::min(memory.bytes / 2, kHighestMark);
   options.listen = config.listen;
   options.tls = {
       .certificate = config.tls_cert, .key = config.tls_key, .authorities = config.tls_ca};
@@ -352,7 +348,7 @@ absl::Status Daemon::Run() {
   server_options.data_dir = config_.data_dir;
   server_options.start_time = clock_.Now();
   server_options.reflection = config_.reflection;
-  server_options.remote = RemoteOptionsOf(config_, memory_);
+  server_options.remote = RemoteOptionsOf(config_);
   server_options.report_program = ReportProgram();
   server_options.max_report_memory_bytes =
       std::min(config_.max_report_memory_bytes, memory_.bytes / 3);
@@ -452,7 +448,6 @@ metrics::AccessNumbers Daemon::AccessNumbersNow() {
   }
   if (policy_ != nullptr) numbers.policy_current = policy_->state().error.empty();
   numbers.certificate_end = server_->certificate_end();
-  numbers.closed_remote_connections = server_->closed_remote_connections();
   numbers.cut_off_connections = server_->cut_off_connections();
   return numbers;
 }

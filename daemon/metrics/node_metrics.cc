@@ -121,12 +121,10 @@ std::vector<MetricFamily> AccessMetrics(const AccessNumbers& numbers) {
         "profd_certificate_not_after_seconds", "When the certificate in use ends, in Unix time",
         absl::ToDoubleSeconds(*numbers.certificate_end - absl::UnixEpoch())));
   }
-  families.push_back(OneCounter("profd_remote_connections_closed_total",
-                                "Remote connections closed because profd used too much memory",
-                                Number(numbers.closed_remote_connections)));
   families.push_back(OneCounter("profd_callers_cut_off_total",
                                 "Connections, local and remote, ended because their callers sent "
-                                "too many calls or HTTP/2 frames, or file descriptors",
+                                "too many calls, HTTP/2 frames, or messages without an end, or "
+                                "file descriptors",
                                 Number(numbers.cut_off_connections)));
   return families;
 }

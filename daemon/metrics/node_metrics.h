@@ -32,7 +32,6 @@ struct AccessNumbers {
   std::optional<bool> captures_allowed;  // nullopt: the catalog does not say.
   std::optional<bool> policy_current;    // The rules in force are the file's; nullopt: no file.
   std::optional<absl::Time> certificate_end;  // nullopt: there is none.
-  int64_t closed_remote_connections = 0;      // For want of memory.
   int64_t cut_off_connections = 0;            // Their callers sent too much.
 };
 

@@ -287,10 +287,6 @@ std::optional<absl::Time> ControlServer::certificate_end() const {
   return impl_->remote() == nullptr ? std::nullopt : impl_->remote()->certificate_end();
 }
 
-int64_t ControlServer::closed_remote_connections() const {
-  return impl_->remote() == nullptr ? 0 : impl_->remote()->closed_count();
-}
-
 int64_t ControlServer::cut_off_connections() const {
   const int64_t remote = impl_->remote() == nullptr ? 0 : impl_->remote()->cut_off_count();
   return remote + impl_->local_cut_off_count();

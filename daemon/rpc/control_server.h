@@ -74,8 +74,6 @@ class ControlServer {
   std::vector<std::string> remote_addresses() const;
   // When the certificate that remote callers are shown ends; nullopt: there is none.
   std::optional<absl::Time> certificate_end() const;
-  // Remote connections that were closed for want of memory.
-  int64_t closed_remote_connections() const;
   // Connections, local and remote, that ended because their callers sent what is not allowed
   // (admission/caller_traffic.h).
   int64_t cut_off_connections() const;

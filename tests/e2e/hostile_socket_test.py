@@ -165,10 +165,9 @@ class UnreadLogTest(EndToEndTest):
         self.assertEqual(self.daemon.terminate(), 0)
 
 
-# Begins calls and resets them at once, never waiting for an answer, and connects again when it is
-# thrown out. Prints how often it was. Arguments: a path or a port, seconds, and for TLS the files of
-# the authority, the certificate, and its key.
-RAPID_RESET = r"""
+# What the attackers begin with. Arguments: a path or a port, seconds, how many connections, and for TLS
+# the files of the authority, the certificate, and its key.
+CALLER = r"""
 import socket, ssl, struct, sys, time
 
 def literal(name, value):
@@ -181,27 +180,38 @@ def frame(kind, flags, stream, payload):
 HEADERS = b''.join(literal(*pair) for pair in (
     (':method', 'POST'), (':scheme', 'http'), (':path', '/profd.v1.NodeService/GetNode'),
     (':authority', 'x'), ('te', 'trailers'), ('content-type', 'application/grpc')))
-place, seconds = sys.argv[1], float(sys.argv[2])
-is_path = place.startswith('/')
-family, address = ((socket.AF_UNIX, place) if is_path else
-                   (socket.AF_INET, ('127.0.0.1', int(place))))
-end = time.monotonic() + seconds
-ended = 0
+place, end, count = sys.argv[1], time.monotonic() + float(sys.argv[2]), int(sys.argv[3])
 context = None
-if len(sys.argv) > 3:
-    context = ssl.create_default_context(cafile=sys.argv[3])
-    context.load_cert_chain(*sys.argv[4:])
+if len(sys.argv) > 4:
+    context = ssl.create_default_context(cafile=sys.argv[4])
+    context.load_cert_chain(*sys.argv[5:])
     context.set_alpn_protocols(['h2'])
     context.check_hostname = False
+
+def connection():
+    is_path = place.startswith('/')
+    plain = socket.socket(socket.AF_UNIX if is_path else socket.AF_INET)
+    plain.settimeout(5)
+    peer = context.wrap_socket(plain) if context else plain
+    try:
+        peer.connect(place if is_path else ('127.0.0.1', int(place)))
+        peer.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, b''))
+    except OSError:
+        peer.close()
+        raise
+    return peer
+"""
+
+# Begins calls and resets them at once, never waiting for an answer, and connects again when it is
+# thrown out. Prints how often it was.
+RAPID_RESET = CALLER + r"""
+ended = 0
 while time.monotonic() < end:
-    plain = socket.socket(family)
-    plain.settimeout(2)
-    with context.wrap_socket(plain) if context else plain as peer:
-        stream = 1
-        try:
-            peer.connect(address)
-            peer.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, b'') +
-                         frame(4, 1, 0, b''))
+    stream = 1
+    try:
+        with connection() as peer:
+            peer.settimeout(2)
+            peer.sendall(frame(4, 1, 0, b''))
             while time.monotonic() < end:
                 burst = b''
                 for _ in range(100):
@@ -209,23 +219,21 @@ while time.monotonic() < end:
                     burst += frame(3, 0, stream, struct.pack('>I', 8))
                     stream += 2
                 peer.sendall(burst)
-        except OSError:
-            ended += stream > 1  # If it was let in.
+    except OSError:
+        ended += stream > 1  # If it was let in.
 print(ended)
 """
 
 
-# Begins calls on each of COUNT connections, and sends their messages as fast as it is let, but never
-# their ends. Arguments: PORT SECONDS COUNT
-ENDLESS_MESSAGES = RAPID_RESET[:RAPID_RESET.index('place, seconds')] + r"""
+# Begins calls on each connection, and sends their messages as fast as it is let, but never their ends.
+ENDLESS_MESSAGES = CALLER + r"""
 MESSAGE_BYTES, CALLS = 4_000_000, 60
 
 class Connection:
-    def __init__(self, port):
-        self.socket = socket.create_connection(('127.0.0.1', port), 5)
+    def __init__(self):
+        self.socket = connection()
         self.received, self.window, self.first_window = b'', 65535, 65535
         self.windows, self.left = {}, {}
-        self.socket.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, b''))
         while not self.read():
             pass
         for stream in range(1, 2 * CALLS, 2):
@@ -284,17 +292,76 @@ class Connection:
             self.windows[stream] -= size
             self.window -= size
 
-end = time.monotonic() + float(sys.argv[2])
 connections = set()
 while time.monotonic() < end:
-    for connection in [*connections, *[None] * (int(sys.argv[3]) - len(connections))]:
+    for each in [*connections, *[None] * (count - len(connections))]:
         try:
-            connection = connection or Connection(int(sys.argv[1]))
-            connections.add(connection)
-            connection.send()
+            each = each or Connection()
+            connections.add(each)
+            each.send()
         except OSError:
-            connections.discard(connection)
+            connections.discard(each)
             time.sleep(0.05)  # There is a limit of new ones.
+"""
+
+# Sends messages of 60 MiB in 60 KB.
+BOMBS = CALLER + r"""
+import zlib
+packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+body = b''.join(packer.compress(bytes(1 << 20)) for _ in range(60)) + packer.flush()
+message = b'\1' + struct.pack('>I', len(body)) + body
+headers = HEADERS + literal('grpc-encoding', 'gzip')
+sent = 0
+while time.monotonic() < end:
+    try:
+        with connection() as peer:
+            bytes_left = 65535
+            for stream in range(1, 2 * count, 2):
+                peer.sendall(frame(1, 4, stream, headers))
+                for at in range(0, len(message), 16384):
+                    part = message[at:at + 16384]
+                    if len(part) > bytes_left:
+                        break
+                    bytes_left -= len(part)
+                    peer.sendall(frame(0, int(at + 16384 >= len(message)), stream, part))
+                    sent += at + 16384 >= len(message)
+            peer.settimeout(1)
+            while peer.recv(65536):
+                pass
+    except OSError:
+        pass
+print(sent)
+"""
+
+
+# Watches all targets, COUNT times, by requests that take 20 to 30 times as much memory once they are
+# parsed: groups of no field of ours. Prints how many were begun, and keeps them.
+LARGE_WATCHES = CALLER + r"""
+request = b'\x7b\x7c' * 30_000
+message = b'\0' + struct.pack('>I', len(request)) + request
+headers = HEADERS.replace(literal(':path', '/profd.v1.NodeService/GetNode'),
+                          literal(':path', '/profd.v1.TargetService/WatchTargets'))
+begun, peers = 0, []
+while begun < count:
+    peer = connection()
+    peers.append(peer)
+    peer.sendall(frame(4, 1, 0, b''))
+    room = 65535
+    for stream in range(1, 2 * min(60, count - begun), 2):
+        while room < len(message):
+            data = peer.recv(65536)
+            while data:
+                length, kind = int.from_bytes(data[:3], 'big'), data[3]
+                if kind == 8 and not any(data[5:9]):
+                    room += int.from_bytes(data[9:13], 'big')
+                data = data[9 + length:]
+        peer.sendall(frame(1, 4, stream, headers))
+        for at in range(0, len(message), 16384):
+            peer.sendall(frame(0, int(at + 16384 >= len(message)), stream, message[at:at + 16384]))
+        room -= len(message)
+        begun += 1
+print(begun, flush=True)
+time.sleep(600)
 """
 
 
@@ -354,7 +421,7 @@ class RapidResets(UnderAttack):
 
     def reset_calls(self, place, *certificate, as_uid=None):
         """For ATTACK_SECONDS, while local callers are answered."""
-        self.attack(RAPID_RESET, place, ATTACK_SECONDS, *certificate, as_uid=as_uid)
+        self.attack(RAPID_RESET, place, ATTACK_SECONDS, 1, *certificate, as_uid=as_uid)
         while any(attacker.poll() is None for attacker in self.attackers):
             self.use()
         ended = sum(int(attacker.stdout.read()) for attacker in self.attackers)
@@ -407,25 +474,88 @@ class RapidResetOverMutualTlsTest(RapidResets, remote_test.RemoteTest):
         self.assert_stayed_small('mutual TLS: bob')
 
 
-class EndlessMessagesOverTcpTest(UnderAttack, PlaintextTest):
-    """Calls with messages that never end: connections are closed while profd uses more than half of its
-    memory."""
+class EndlessMessages(UnderAttack):
+    """Calls with messages that never end: connections end while their caller has too many bytes of them."""
 
     memory_max_bytes = 256 << 20
-    CLOSED = 'closed the remote connection'
 
-    def test_the_daemon_outlives_it_and_says_whom_it_closed(self):
-        self.attack(ENDLESS_MESSAGES, self.port, 10 * harness.PATIENCE_S, 8, nice=0)
-        harness.until(lambda: self.use() and self.CLOSED in self.daemon.log(),
-                      lambda: f'a connection is closed\n{self.state()}')
+    def send_endlessly(self, place, connections, who, *certificate, as_uid=None):
+        self.attack(ENDLESS_MESSAGES, place, 10 * harness.PATIENCE_S, connections, *certificate,
+                    as_uid=as_uid, nice=0)
+        ended = re.compile(f'{who}: connection ended: more than 16 MiB of messages without an end')
+        harness.until(lambda: self.use() and ended.search(self.daemon.log()),
+                      lambda: f'a connection is ended\n{self.state()}')
         end = time.monotonic() + ATTACK_SECONDS
         while time.monotonic() < end:
             self.use()
         self.stop_attackers()
         self.assert_survived()
-        audit = self.daemon.ctl('audit', '--json').out
-        self.assertIn('CloseConnection', audit)
-        self.assertIn('MEMORY_HIGH', audit)
+
+
+class EndlessMessagesTest(EndlessMessages, EndToEndTest):
+    """By control.sock, of another user."""
+
+    def test_the_daemon_stays_small_and_answers_others(self):
+        self.need_uid(NOBODY)
+        self.send_endlessly(self.daemon.socket_dir / 'control.sock', 30,
+                            r'control\.sock: uid \d+ pid \d+', as_uid=NOBODY)
+        self.assertEqual(self.late, 0, self.state())
+
+
+class EndlessMessagesOverTcpTest(EndlessMessages, PlaintextTest):
+
+    def test_the_daemon_stays_small_and_answers_others(self):
+        self.send_endlessly(self.port, 8, rf'127\.0\.0\.1:{self.port}: ipv4:127\.0\.0\.1:\d+')
+
+
+@unittest.skipIf(shutil.which('openssl') is None, 'openssl, which makes certificates, is missing')
+class EndlessMessagesOverMutualTlsTest(EndlessMessages, remote_test.RemoteTest):
+    """By callers with certificates."""
+
+    def test_the_daemon_stays_small_and_serves_others_with_certificates(self):
+        site = self.pki / 'site'
+        self.send_endlessly(self.port.number, 8, 'mutual TLS: bob', site / 'ca.crt', site / 'bob.crt',
+                            site / 'bob.key')
+        self.assertTrue(self.is_known(self.remote('node')))  # Another's certificate.
+
+
+class LargeRequestsTest(UnderAttack, EndToEndTest):
+    """A request of a stream lives as long as the stream."""
+
+    memory_max_bytes = 512 << 20
+    STREAMS = 120
+
+    def test_the_memory_of_requests_is_limited(self):
+        self.need_uid(NOBODY)
+        self.attack(LARGE_WATCHES, self.daemon.socket_dir / 'control.sock', 1, self.STREAMS, as_uid=NOBODY)
+        for attacker in self.attackers:
+            self.assertEqual(int(attacker.stdout.readline()), self.STREAMS)
+        for _ in range(3):
+            self.assertTrue(self.use())
+        self.assert_survived()
+        if not harness.is_sanitized():
+            self.assertLess(self.grown, 160 << 20)
+        quota = next(each for each in self.daemon.ctl('node', '--quotas', '--json').json['quotas']
+                     if each['name'] == 'request-memory')
+        self.assertGreater(quota['refused_count'], 0)
+        self.assertLessEqual(quota['used'], quota['capacity'])
+
+
+class CompressedMessagesTest(UnderAttack, EndToEndTest):
+    """gRPC would inflate a message before it looks at its size."""
+
+    memory_max_bytes = 256 << 20
+
+    def test_they_are_refused_before_they_grow(self):
+        self.need_uid(NOBODY)
+        self.attack(BOMBS, self.daemon.socket_dir / 'control.sock', ATTACK_SECONDS, 16, as_uid=NOBODY)
+        while any(attacker.poll() is None for attacker in self.attackers):
+            self.use()
+        self.assertGreater(sum(int(attacker.stdout.read()) for attacker in self.attackers), 0)
+        self.assert_survived()
+        self.assertEqual(self.late, 0, self.state())
+        if not harness.is_sanitized():
+            self.assertLess(self.grown, 32 << 20)
 
 
 if __name__ == '__main__':

@@ -130,7 +130,6 @@ TEST_F(ExporterTest, WhoIsLetInIsToldWhereItIsKnown) {
   access_ = {.captures_allowed = true,
              .policy_current = false,
              .certificate_end = absl::FromUnixSeconds(1'800'000'000),
-             .closed_remote_connections = 2,
              .cut_off_connections = 3};
   exporter_->counters().WindowEnded("captured");
   exporter_->counters().WindowEnded("missed");
@@ -138,8 +137,7 @@ TEST_F(ExporterTest, WhoIsLetInIsToldWhereItIsKnown) {
   const std::string page = Page("/metrics");
   for (const char* line :
        {"profd_captures_allowed 1\n", "profd_policy_current 0\n",
-        "profd_certificate_not_after_seconds 1800000000\n",
-        "profd_remote_connections_closed_total 2\n", "profd_callers_cut_off_total 3\n",
+        "profd_certificate_not_after_seconds 1800000000\n", "profd_callers_cut_off_total 3\n",
         "profd_schedule_windows_total{outcome=\"captured\"} 1\n",
         "profd_schedule_windows_total{outcome=\"missed\"} 2\n"}) {
     EXPECT_THAT(page, HasSubstr(line));

@@ -150,39 +150,29 @@ std::string LocalAddressOf(int listener_fd) {
   return name.is_v6 ? StrCat("[", name.host, "]:", name.port) : StrCat(name.host, ":", name.port);
 }
 
-absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Create(UniqueFd listener, Limits limits,
-                                                                 MemoryRelief::Options memory) {
+absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Create(UniqueFd listener, Limits limits) {
   ASSIGN_OR_RETURN(auto loop, AcceptLoop::Create(std::move(listener)));
-  return std::unique_ptr<TcpListener>(
-      new TcpListener(std::move(loop), std::move(limits), std::move(memory)));
+  return std::unique_ptr<TcpListener>(new TcpListener(std::move(loop), std::move(limits)));
 }
 
-TcpListener::TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits,
-                         MemoryRelief::Options memory)
+TcpListener::TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits)
     : limits_(std::move(limits)),
-      relief_(std::make_shared<MemoryRelief>(std::move(memory))),
       arrivals_(limits_.max_new_per_second, limits_.max_new_at_once),
       network_arrivals_(kOfOneNetwork * limits_.max_new_per_second,
                         kOfOneNetwork * limits_.max_new_at_once),
       loop_(std::move(loop)) {}
 
-void TcpListener::Start(OnConnection on_connection, Watchdog* watchdog, OnClosed on_closed) {
+void TcpListener::Start(OnConnection on_connection, Watchdog* watchdog) {
   on_connection_ = std::move(on_connection);
-  on_closed_ = std::move(on_closed);
-  relief_->SetWake([loop = loop_.get()] { loop->Wake(); });
   loop_->Start("profd-remote", address(),
                {.on_connection = [this](UniqueFd connection) { Admit(std::move(connection)); },
-                .on_ended = [this](int watched_fd) { ConnectionEnded(watched_fd); },
-                .on_wake = [this] { CloseLargestIfNeeded(); }},
+                .on_ended = [this](int watched_fd) { ConnectionEnded(watched_fd); }},
                watchdog);
 }
 
 TcpListener::~TcpListener() { Stop(); }
 
-void TcpListener::Stop() {
-  relief_->SetWake(nullptr);
-  loop_->Stop();
-}
+void TcpListener::Stop() { loop_->Stop(); }
 
 void TcpListener::Admit(UniqueFd connection) {
   Address peer;
@@ -200,12 +190,11 @@ void TcpListener::Admit(UniqueFd connection) {
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   if (!watched.valid()) return;
   const int watched_fd = watched.get();
-  std::shared_ptr<CallerMeter> frames;
+  std::shared_ptr<CallerMeter> meter;
   if (limits_.traffic != nullptr) {
-    frames = std::make_shared<CallerMeter>(limits_.traffic, "plaintext",
-                                           StrCat(address(), ": ", GrpcPeer(name)));
+    meter = std::make_shared<CallerMeter>(limits_.traffic, "plaintext",
+                                          StrCat(address(), ": ", GrpcPeer(name)));
   }
-  const auto meter = std::make_shared<ReceivedMeter>(relief_, std::move(frames));
   if (!Enter({.fd = std::move(watched),
               .grpc_peer = GrpcPeer(name),
               .address = name.host,
@@ -219,7 +208,7 @@ void TcpListener::Admit(UniqueFd connection) {
     return;
   }
   if (!loop_->Watch(watched_fd).ok()) return ConnectionEnded(watched_fd);
-  ObserveReceives(connection.get(), meter);
+  if (meter != nullptr) ObserveReceives(connection.get(), std::move(meter));
   on_connection_(std::move(connection));
 }
 
@@ -261,36 +250,6 @@ bool TcpListener::CloseOldestIdle(std::string_view address) {
   return true;
 }
 
-void TcpListener::CloseLargestIfNeeded() {
-  if (!relief_->IsNeeded()) return;
-  Closed closed;
-  {
-    const absl::MutexLock lock(&mu_);
-    auto largest = connections_.end();
-    int64_t largest_bytes = 0;
-    int64_t all_bytes = 0;
-    for (auto it = connections_.begin(); it != connections_.end(); ++it) {
-      const int64_t bytes = it->second.meter->recent_bytes();
-      all_bytes += bytes;
-      if (bytes <= largest_bytes) continue;
-      largest = it;
-      largest_bytes = bytes;
-    }
-    const bool are_small = largest_bytes < MemoryRelief::kSmallBytes;
-    if (largest == connections_.end() || (are_small && all_bytes < MemoryRelief::kManySmallBytes)) {
-      return;  // It is none of them.
-    }
-    const Connection& connection = largest->second;
-    closed = {.grpc_peer = connection.grpc_peer,
-              .principal = connection.principal,
-              .recent_bytes = largest_bytes};
-    shutdown(connection.fd.get(), SHUT_RDWR);
-    Leave(largest);
-  }
-  relief_->NoteClosed();
-  if (on_closed_) on_closed_(closed);
-}
-
 absl::Status TcpListener::Claim(std::string_view grpc_peer, const std::string& principal) {
   const absl::MutexLock lock(&mu_);
   const auto found = by_grpc_peer_.find(grpc_peer);
@@ -313,24 +272,9 @@ absl::Status TcpListener::Claim(std::string_view grpc_peer, const std::string& p
 }
 
 void TcpListener::ConnectionEnded(int watched_fd) {
-  Closed closed;
-  {
-    const absl::MutexLock lock(&mu_);
-    const auto it = connections_.find(watched_fd);
-    if (it == connections_.end()) return;
-    const Connection& connection = it->second;
-    const bool for_memory = connection.meter->has_ended();
-    if (for_memory) {
-      closed = {.grpc_peer = connection.grpc_peer,
-                .principal = connection.principal,
-                .recent_bytes = connection.meter->recent_bytes(),
-                .is_urgent = true};
-    }
-    Leave(it);
-    if (!for_memory) return;
-  }
-  relief_->NoteClosed();
-  if (on_closed_) on_closed_(closed);
+  const absl::MutexLock lock(&mu_);
+  const auto it = connections_.find(watched_fd);
+  if (it != connections_.end()) Leave(it);
 }
 
 void TcpListener::Leave(std::map<int, Connection>::iterator it) {
@@ -339,7 +283,7 @@ void TcpListener::Leave(std::map<int, Connection>::iterator it) {
   const auto named = by_grpc_peer_.find(connection.grpc_peer);
   if (named != by_grpc_peer_.end() && named->second == it->first) by_grpc_peer_.erase(named);
   loop_->Forget(it->first);
-  ForgetReceives(connection.grpc_fd, *connection.meter);
+  if (connection.meter != nullptr) ForgetReceives(connection.grpc_fd, *connection.meter);
   connections_.erase(it);
 }
 

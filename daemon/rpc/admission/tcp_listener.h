@@ -15,9 +15,6 @@
 // Frames of HTTP/2 are counted here where they are not encrypted (caller_traffic.h), else by
 // tls_receive_hook.h.
 //
-// While profd uses too much memory, the connection that received most ends, whatever it did; while
-// it uses a quarter more than that, all but small ones do (memory_relief.h).
-//
 //   connect ──► profd-remote ──limits──► on_connection ──► gRPC: handshake ──► call ──► Claim()
 //
 // Threads:   the accept thread ("profd-remote") runs from Start() to Stop() and calls
@@ -44,7 +41,6 @@
 #include "daemon/rpc/admission/accept_loop.h"
 #include "daemon/rpc/admission/arrival_rates.h"
 #include "daemon/rpc/admission/caller_traffic.h"
-#include "daemon/rpc/admission/memory_relief.h"
 
 namespace profd::rpc {
 
@@ -72,31 +68,18 @@ class TcpListener {
   };
   // Gets the connection's descriptor, which it then owns.
   using OnConnection = std::function<void(UniqueFd)>;
-  // A connection that was closed for want of memory.
-  struct Closed {
-    std::string grpc_peer;
-    std::string principal;  // Empty: it made no call.
-    int64_t recent_bytes = 0;
-    bool is_urgent = false;  // Not because it received most (MemoryRelief::IsTooMuch()).
-  };
-  using OnClosed = std::function<void(const Closed&)>;
 
-  static absl::StatusOr<std::unique_ptr<TcpListener>> Create(UniqueFd listener, Limits limits,
-                                                             MemoryRelief::Options memory = {});
+  static absl::StatusOr<std::unique_ptr<TcpListener>> Create(UniqueFd listener, Limits limits);
   ~TcpListener();  // Stop().
 
   // Accepts from now on; call once. `watchdog` must outlive the listener; nullptr: nobody watches.
-  // `on_closed` is called on the accept thread.
-  void Start(OnConnection on_connection, Watchdog* watchdog = nullptr,
-             OnClosed on_closed = nullptr);
+  void Start(OnConnection on_connection, Watchdog* watchdog = nullptr);
 
   // Ends the thread: nobody is accepted any more.
   void Stop();
 
   int fd() const { return loop_->listener(); }
   std::string address() const { return LocalAddressOf(fd()); }
-  // Connections that were closed for want of memory.
-  int64_t closed_count() const { return relief_->closed_count(); }
 
   // A call of `principal` came by the connection that gRPC calls `grpc_peer`
   // ("ipv4:10.0.0.7:41234"). RESOURCE_EXHAUSTED (QUOTA_EXCEEDED): it has too many connections.
@@ -107,16 +90,15 @@ class TcpListener {
     UniqueFd fd;            // A second descriptor, only to hear of its end: gRPC does not tell.
     std::string grpc_peer;  // Both sides' names for it.
     std::string address;
-    std::string network;       // Of IPv6, the /64; else the address.
-    std::string principal;     // Empty: not known yet.
-    quota::Reservation place;  // Of the principal.
-    int64_t number = 0;        // In the order of arrival.
-    int grpc_fd = -1;          // gRPC's number, where `meter` is.
-    std::shared_ptr<ReceivedMeter> meter;
+    std::string network;                 // Of IPv6, the /64; else the address.
+    std::string principal;               // Empty: not known yet.
+    quota::Reservation place;            // Of the principal.
+    int64_t number = 0;                  // In the order of arrival.
+    int grpc_fd = -1;                    // gRPC's number, where `meter` is.
+    std::shared_ptr<CallerMeter> meter;  // nullptr: frames are not counted here.
   };
 
-  TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits, MemoryRelief::Options memory);
-  void CloseLargestIfNeeded();
+  TcpListener(std::unique_ptr<AcceptLoop> loop, Limits limits);
   void Admit(UniqueFd connection);
   bool TakeArrival(const std::string& address, const std::string& network);
   // False: at a limit, and no connection gives way.
@@ -127,9 +109,7 @@ class TcpListener {
   void ConnectionEnded(int watched_fd);
 
   const Limits limits_;
-  const std::shared_ptr<MemoryRelief> relief_;
   OnConnection on_connection_;
-  OnClosed on_closed_;
   RateLimiter refusals_{absl::Seconds(10)};
   RateLimiter rate_refusals_{absl::Seconds(10)};
 

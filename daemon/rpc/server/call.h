@@ -45,7 +45,7 @@ class CompletionTag {
   ~CompletionTag() = default;
 };
 
-// A request of 1 MiB may take 60 MiB once it is parsed: an element without a value has two bytes on
+// A request of 1 MiB may take 56 MiB once it is parsed: an element without a value has two bytes on
 // the wire. Requests and messages that take more than this are charged to their principal while
 // they are kept.
 inline constexpr size_t kSmallRequestBytes = 16 << 10;

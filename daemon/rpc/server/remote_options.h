@@ -17,7 +17,6 @@ struct RemoteOptions {
   std::string plaintext_listen;  // "HOST:PORT" of loopback; empty: not at all.
 
   TcpListener::Limits connections;
-  MemoryRelief::Options memory;  // Above its mark, connections are closed.
   absl::Duration max_connection_age = absl::Hours(1);
   absl::Duration max_connection_idle = absl::Minutes(10);
 

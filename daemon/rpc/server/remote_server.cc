@@ -90,8 +90,7 @@ absl::Status RemoteServer::Open() {
   for (Port* port : {&tls_, &plaintext_}) {
     if (port->listener != nullptr) {
       port->listener->Start([port](UniqueFd connection) { port->HandOver(std::move(connection)); },
-                            parts_.watchdog,
-                            [this](const TcpListener::Closed& closed) { OnClosed(closed); });
+                            parts_.watchdog);
     }
   }
   return absl::OkStatus();
@@ -104,7 +103,7 @@ absl::Status RemoteServer::OpenPort(UniqueFd socket,
   TcpListener::Limits limits = options_.connections;
   limits.traffic = std::move(traffic);
   limits.ledger = parts_.limits.ledger;
-  ASSIGN_OR_RETURN(port.listener, TcpListener::Create(std::move(socket), limits, options_.memory));
+  ASSIGN_OR_RETURN(port.listener, TcpListener::Create(std::move(socket), std::move(limits)));
   port.acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       std::move(credentials));
@@ -147,32 +146,6 @@ void RemoteServer::SetAges(grpc::ServerBuilder& builder) const {
   builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 64 << 10);
 }
 
-// The accept thread does not wait for the disk.
-void RemoteServer::OnClosed(const TcpListener::Closed& closed) {
-  const std::string principal = closed.principal.empty() ? "unknown" : closed.principal;
-  const std::string who =
-      StrCat(closed.grpc_peer, " of ", principal, " (", closed.recent_bytes >> 10, " KiB in 20 s)");
-  const int64_t mark_mib = options_.memory.mark_bytes >> 20;
-  if (!closed.is_urgent) {
-    LogWarning(StrCat("profd uses more than ", mark_mib,
-                      " MiB: closed the remote connection that received most, ", who));
-  } else if (const auto n = urgent_closes_.Allow()) {
-    LogWarning(StrCat("profd uses far more than ", mark_mib, " MiB: closed the remote connection ",
-                      who, ", and ", *n, " more since the last such line"));
-  }
-  store::AuditEntry entry = {.time = parts_.audit.clock().Now(),
-                             .principal = principal,
-                             .peer = closed.grpc_peer,
-                             .method = "CloseConnection",
-                             .bytes = closed.recent_bytes};
-  const absl::Status why =
-      WithReason(absl::ResourceExhaustedError("profd uses too much memory"), "MEMORY_HIGH");
-  AuditLog& audit = parts_.audit;
-  const bool posted = parts_.work.TryPost(
-      "audit", [&audit, entry = std::move(entry), why] { audit.Write(entry, why); });
-  if (!posted) audit.CountUnwritten();
-}
-
 absl::StatusOr<Peer> RemoteServer::Identify(const grpc::ServerContext& context) {
   Peer peer{.principal = RemotePrincipal(*context.auth_context()),
             .outside = false,
@@ -195,14 +168,6 @@ std::vector<std::string> RemoteServer::addresses() const {
 std::optional<absl::Time> RemoteServer::certificate_end() const {
   if (tls_files_ == nullptr) return std::nullopt;
   return tls_files_->not_after();
-}
-
-int64_t RemoteServer::closed_count() const {
-  int64_t count = 0;
-  for (const Port* port : {&tls_, &plaintext_}) {
-    if (port->listener != nullptr) count += port->listener->closed_count();
-  }
-  return count;
 }
 
 int64_t RemoteServer::cut_off_count() const {

@@ -58,8 +58,6 @@ class RemoteServer {
   std::vector<std::string> addresses() const;
   // When the certificate that is shown to callers ends; nullopt: there is none.
   std::optional<absl::Time> certificate_end() const;
-  // Connections that were closed for want of memory.
-  int64_t closed_count() const;
   // Connections that ended because their callers sent more than caller_traffic.h allows; those with
   // TLS are of all servers of this process.
   int64_t cut_off_count() const;
@@ -86,11 +84,9 @@ class RemoteServer {
   absl::Status OpenPort(UniqueFd socket, std::shared_ptr<grpc::ServerCredentials> credentials,
                         std::shared_ptr<CallerTraffic> traffic, grpc::ServerBuilder& builder,
                         Port& port) const;
-  void OnClosed(const TcpListener::Closed& closed);
   absl::StatusOr<Peer> Identify(const grpc::ServerContext& context);
 
   const RemoteOptions options_;
-  RateLimiter urgent_closes_{absl::Seconds(1)};
   const std::shared_ptr<CallerTraffic> plaintext_traffic_ = std::make_shared<CallerTraffic>();
   const Parts parts_;
   std::unique_ptr<TlsFiles> tls_files_;

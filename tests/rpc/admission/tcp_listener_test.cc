@@ -30,9 +30,6 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr quota::Resource kRemoteConnections = quota::Resource::kRemoteConnections;
-// What connections received.
-constexpr int64_t kSmall = MemoryRelief::kSmallBytes - 1000;
-constexpr int64_t kLarge = MemoryRelief::kSmallBytes + 1000;
 
 TEST(ListenTcpTest, PlaintextIsForLoopbackAlone) {
   for (const char* address : {"0.0.0.0:0", "*:0", "[::]:0"}) {
@@ -71,19 +68,16 @@ TEST(ListenTcpTest, ATakenPortIsNamed) {
 // A listener whose connections are kept, as gRPC would.
 class TcpListenerTest : public testing::Test {
  protected:
-  void Start(TcpListener::Limits limits, MemoryRelief::Options memory = {},
-             TcpListener::OnClosed on_closed = nullptr) {
+  void Start(TcpListener::Limits limits) {
     auto socket = ListenTcp("127.0.0.1:0", /*loopback_only=*/true);
     ASSERT_THAT(socket, IsOk());
-    auto listener = TcpListener::Create(*std::move(socket), limits, std::move(memory));
+    auto listener = TcpListener::Create(*std::move(socket), std::move(limits));
     ASSERT_THAT(listener, IsOk());
     listener_ = *std::move(listener);
-    listener_->Start(
-        [this](UniqueFd connection) {
-          const absl::MutexLock lock(&mu_);
-          admitted_.push_back(std::move(connection));
-        },
-        /*watchdog=*/nullptr, std::move(on_closed));
+    listener_->Start([this](UniqueFd connection) {
+      const absl::MutexLock lock(&mu_);
+      admitted_.push_back(std::move(connection));
+    });
   }
 
   UniqueFd Connect() const {
@@ -121,28 +115,6 @@ class TcpListenerTest : public testing::Test {
   static bool HasHungUp(const UniqueFd& caller) {
     pollfd waited{caller.get(), POLLIN, 0};
     return poll(&waited, 1, 0) == 1;
-  }
-
-  // The caller sends so many bytes, and gRPC reads them. False: the connection ended meanwhile.
-  static bool TryPass(const UniqueFd& caller, const UniqueFd& connection, size_t bytes) {
-    const std::string sent(bytes, 'x');
-    if (send(caller.get(), sent.data(), sent.size(), MSG_NOSIGNAL) != std::ssize(sent))
-      return false;
-    std::string got(bytes, '\0');
-    for (size_t at = 0; at < bytes;) {
-      iovec part{got.data() + at, bytes - at};
-      msghdr message{};
-      message.msg_iov = &part;
-      message.msg_iovlen = 1;
-      const ssize_t size = recvmsg(connection.get(), &message, 0);
-      if (size < 0 && errno == EAGAIN) continue;
-      if (size <= 0) return false;
-      at += static_cast<size_t>(size);
-    }
-    return true;
-  }
-  static void Pass(const UniqueFd& caller, const UniqueFd& connection, size_t bytes) {
-    ASSERT_TRUE(TryPass(caller, connection, bytes));
   }
 
   // As gRPC ends a connection.
@@ -249,120 +221,6 @@ TEST_F(TcpListenerTest, APrincipalHasSoManyConnections) {
   EXPECT_EQ(ledger_.TotalUse(kRemoteConnections), 2);
   End(std::move(first_end));
   while (ledger_.Use(alice, kRemoteConnections) > 0) std::this_thread::yield();
-}
-
-TEST_F(TcpListenerTest, AboveTheMemoryMarkTheConnectionThatReceivedMostIsClosed) {
-  std::atomic<int64_t> used{0};
-  absl::Mutex mu;
-  std::vector<TcpListener::Closed> closed;
-  Start({}, {.mark_bytes = 100, .used_bytes = [&used] { return used.load(); }},
-        [&](const TcpListener::Closed& one) {
-          used = 0;  // It had all of it.
-          const absl::MutexLock lock(&mu);
-          closed.push_back(one);
-        });
-  const UniqueFd quiet = Connect();
-  const UniqueFd quiet_here = Admitted();
-  const UniqueFd loud = Connect();
-  const UniqueFd loud_here = Admitted();
-  EXPECT_THAT(listener_->Claim(GrpcPeerOf(loud), "cn:loud"), IsOk());
-  Pass(loud, loud_here, kLarge);
-  Pass(quiet, quiet_here, 100);
-  EXPECT_FALSE(HasHungUp(loud));
-  used = 101;
-  while (!HasHungUp(loud)) Pass(quiet, quiet_here, 1);  // Until memory is looked at again.
-  const std::string loud_peer = GrpcPeerOf(loud);
-  {
-    const absl::MutexLock lock(&mu);
-    mu.Await(absl::Condition(
-        +[](std::vector<TcpListener::Closed>* all) { return !all->empty(); }, &closed));
-    ASSERT_EQ(closed.size(), 1u);
-    EXPECT_EQ(closed[0].grpc_peer, loud_peer);
-    EXPECT_EQ(closed[0].principal, "cn:loud");
-    EXPECT_EQ(closed[0].recent_bytes, kLarge);
-  }
-  EXPECT_FALSE(HasHungUp(quiet));
-  EXPECT_EQ(listener_->closed_count(), 1);
-  listener_->Stop();
-}
-
-// As new callers are while the memory of closed connections is still used.
-TEST_F(TcpListenerTest, AboveTheMemoryMarkSmallConnectionsStay) {
-  std::atomic<int> looks{0};
-  Start({}, {.mark_bytes = 100, .used_bytes = [&looks] { return ++looks, int64_t{101}; }});
-  const UniqueFd quiet = Connect();
-  const UniqueFd quiet_here = Admitted();
-  Pass(quiet, quiet_here, kSmall);
-  for (int sent = 0; sent < 900 && looks < 6; ++sent) {
-    Pass(quiet, quiet_here, 1);
-    absl::SleepFor(MemoryRelief::kLookInterval);  // Each byte counts.
-  }
-  EXPECT_GE(looks, 6);
-  EXPECT_FALSE(HasHungUp(quiet));
-  EXPECT_EQ(listener_->closed_count(), 0);
-}
-
-TEST_F(TcpListenerTest, AboveTheMemoryMarkManySmallConnectionsGiveWay) {
-  std::atomic<int64_t> used{0};
-  Start({.max_connections_per_address = 1000},
-        {.mark_bytes = 100, .used_bytes = [&used] { return used.load(); }});
-  std::vector<UniqueFd> callers;
-  std::vector<UniqueFd> here;
-  for (int64_t all = 0; all <= MemoryRelief::kManySmallBytes; all += kSmall) {
-    callers.push_back(Connect());
-    here.push_back(Admitted());
-    Pass(callers.back(), here.back(), kSmall);
-  }
-  used = 101;
-  // It may be this one that is closed.
-  while (listener_->closed_count() == 0) TryPass(callers.back(), here.back(), 1);
-  used = 0;
-  listener_->Stop();
-}
-
-// A quarter above the mark, nobody waits for the thread that closes the largest.
-TEST_F(TcpListenerTest, FarAboveTheMemoryMarkWhatIsNotSmallEndsWhenItIsReadFrom) {
-  std::atomic<int64_t> used{0};
-  absl::Mutex mu;
-  std::vector<TcpListener::Closed> closed;
-  Start({}, {.mark_bytes = 100, .used_bytes = [&used] { return used.load(); }},
-        [&](const TcpListener::Closed& one) {
-          const absl::MutexLock lock(&mu);
-          closed.push_back(one);
-        });
-  const UniqueFd small = Connect();
-  const UniqueFd small_here = Admitted();
-  const UniqueFd loud = Connect();
-  const UniqueFd loud_here = Admitted();
-  Pass(loud, loud_here, kSmall);
-  absl::SleepFor(MemoryRelief::kLookInterval);
-  used = 126;
-  Pass(small, small_here, 1);  // Sees it.
-  EXPECT_FALSE(HasHungUp(loud)) << "it was not read from";
-  while (TryPass(loud, loud_here, 100)) {
-  }
-  EXPECT_TRUE(HasHungUp(loud));
-  const std::string loud_peer = GrpcPeerOf(loud);
-  {
-    const absl::MutexLock lock(&mu);
-    mu.Await(absl::Condition(
-        +[](std::vector<TcpListener::Closed>* all) { return !all->empty(); }, &closed));
-    EXPECT_EQ(closed[0].grpc_peer, loud_peer);
-  }
-  Pass(small, small_here, 1);
-  EXPECT_FALSE(HasHungUp(small));
-  used = 0;
-  listener_->Stop();
-}
-
-TEST_F(TcpListenerTest, BelowTheMemoryMarkNothingIsClosed) {
-  std::atomic<int> looks{0};
-  Start({}, {.mark_bytes = 100, .used_bytes = [&looks] { return ++looks, int64_t{100}; }});
-  const UniqueFd caller = Connect();
-  const UniqueFd here = Admitted();
-  while (looks < 3) Pass(caller, here, 1000);
-  EXPECT_FALSE(HasHungUp(caller));
-  EXPECT_EQ(listener_->closed_count(), 0);
 }
 
 TEST_F(TcpListenerTest, NobodyIsAcceptedOnceItHasStopped) {
