@@ -208,7 +208,7 @@ def resets(stage):
     return [[*PYTHON, RAPID_RESET, str(stage.socket_dir / 'control.sock'), FOREVER_S]] * 6
 
 
-@attack('the same on the plaintext port, where frames are not counted', memory_bytes=1 << 30, seconds=30)
+@attack('the same on the plaintext port', memory_bytes=1 << 30, seconds=30)
 def tcp(stage):
     return [[*PYTHON, RAPID_RESET, str(stage.port('plaintext')), FOREVER_S]] * 6
 
