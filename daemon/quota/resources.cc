@@ -43,6 +43,8 @@ const std::array<ResourceInfo, kResourceCount>& AllResources() {
        absl::ZeroDuration()},
       {Resource::kRequestMemory, "request-memory", "memory of requests", Unit::kBytes, false,
        absl::ZeroDuration()},
+      {Resource::kAnswerMemory, "answer-memory", "memory of answers", Unit::kBytes, false,
+       absl::ZeroDuration()},
       {Resource::kReportMilliseconds, "report-milliseconds", "report time per 10 minutes",
        Unit::kMilliseconds, false, absl::Minutes(10)},
       {Resource::kAuditRows, "audit-rows", "audit log rows", Unit::kCount, true,

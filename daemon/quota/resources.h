@@ -26,12 +26,13 @@ enum class Resource {
   kImports,             // Uploads in progress.
   kWaitingCalls,        // Accepted calls whose work has not begun.
   kRequestMemory,       // Bytes of large requests that are kept for their calls.
+  kAnswerMemory,        // Bytes of large answers until their callers have taken them.
   kReportMilliseconds,  // Run time of reports and exports.
   kAuditRows,
   kConnections,        // To the control socket.
   kRemoteConnections,  // Over TCP, from the first call on. The caller is unknown before.
 };
-inline constexpr int kResourceCount = 13;
+inline constexpr int kResourceCount = 14;
 
 enum class Unit { kCount, kBytes, kMilliseconds };
 

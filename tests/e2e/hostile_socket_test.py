@@ -365,6 +365,43 @@ time.sleep(600)
 """
 
 
+# Fills the audit log with refusals of its own, then asks for it COUNT times, and takes no answer. Prints how
+# many were sent, and keeps the connections.
+UNREAD_ANSWERS = CALLER + r"""
+def headers(method):
+    return HEADERS.replace(literal(':path', '/profd.v1.NodeService/GetNode'), literal(':path', method))
+
+def ask(peer, stream, method, request):
+    peer.sendall(frame(1, 4, stream, headers(method)) +
+                 frame(0, 1, stream, b'\0' + struct.pack('>I', len(request)) + request))
+    data = b''
+    while True:  # Until its HEADERS come, which nothing holds back.
+        data += peer.recv(65536) or sys.exit('the connection ended')
+        while len(data) >= 9 and len(data) >= 9 + int.from_bytes(data[:3], 'big'):
+            length, kind, answered = int.from_bytes(data[:3], 'big'), data[3], int.from_bytes(data[5:9], 'big')
+            data = data[9 + length:]
+            if kind in (1, 3) and answered == stream:
+                return kind
+
+peer = connection()
+peer.sendall(frame(4, 1, 0, b''))
+for each in range(1200):
+    name = f'captures/{each:026d}'.encode()
+    method = ('GetCapture', 'CancelCapture')[each % 2]
+    ask(peer, 2 * each + 1, '/profd.v1.CaptureService/' + method, b'\x0a' + bytes([len(name)]) + name)
+peers, sent = [], 0
+while sent < count:
+    peer = connection()
+    peers.append(peer)
+    peer.sendall(frame(4, 0, 0, struct.pack('>HI', 4, 0)) + frame(4, 1, 0, b''))  # A window of 0.
+    for stream in range(1, 2 * min(60, count - sent), 2):
+        ask(peer, stream, '/profd.v1.NodeService/ListAudit', b'\x08\xe8\x07')
+        sent += 1
+print(sent, flush=True)
+time.sleep(600)
+"""
+
+
 class UnderAttack:
     """A daemon in little memory that others go on to use."""
 
@@ -539,6 +576,28 @@ class LargeRequestsTest(UnderAttack, EndToEndTest):
                      if each['name'] == 'request-memory')
         self.assertGreater(quota['refused_count'], 0)
         self.assertLessEqual(quota['used'], quota['capacity'])
+
+
+class UnreadAnswersTest(UnderAttack, EndToEndTest):
+    """Answers whose caller never takes them."""
+
+    memory_max_bytes = 512 << 20
+    CALLS = 150
+
+    def test_the_memory_of_answers_is_limited(self):
+        self.need_uid(NOBODY)
+        self.attack(UNREAD_ANSWERS, self.daemon.socket_dir / 'control.sock', 1, self.CALLS, as_uid=NOBODY)
+        for attacker in self.attackers:
+            self.assertEqual(int(attacker.stdout.readline()), self.CALLS)
+        for _ in range(3):
+            self.assertTrue(self.use())
+        self.assert_survived()
+        quota = next(each for each in self.daemon.ctl('node', '--quotas', '--json').json['quotas']
+                     if each['name'] == 'answer-memory')
+        print(f"{quota['used'] >> 20} MiB of answers are kept", flush=True)
+        self.assertGreater(quota['refused_count'], 0)
+        if not harness.is_sanitized():
+            self.assertLess(self.grown, 200 << 20)
 
 
 class CompressedMessagesTest(UnderAttack, EndToEndTest):

@@ -22,6 +22,7 @@ TEST(LimitsTest, TheTableInTheHeaderHolds) {
   expect(Resource::kImports, 8, 8);
   expect(Resource::kWaitingCalls, 256, 1024);
   expect(Resource::kRequestMemory, 32 * kMiB, 128 * kMiB);
+  expect(Resource::kAnswerMemory, 128 * kMiB, 512 * kMiB);
   expect(Resource::kReportMilliseconds, 600'000, 600'000);
   expect(Resource::kAuditRows, 200'000, 200'000);
   expect(Resource::kConnections, 1024, 1024);
@@ -53,6 +54,7 @@ TEST(LimitsTest, AQuarterOfWhatMayBeHeldForHoursIsKeptForNewcomers) {
   EXPECT_EQ(limits.of(Resource::kTargets).floor, (1024 - 128) / 4);
   EXPECT_EQ(limits.of(Resource::kCaptureMemory).floor, 128 * kMiB);
   EXPECT_EQ(limits.of(Resource::kRequestMemory).floor, 28 * kMiB);
+  EXPECT_EQ(limits.of(Resource::kAnswerMemory).floor, 112 * kMiB);
   EXPECT_EQ(limits.of(Resource::kImports).floor, 0);
 }
 

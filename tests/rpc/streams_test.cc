@@ -423,11 +423,12 @@ TEST_F(SmallQueueTest, TooManyStreamsOfOneUidAreRefused) {
   EXPECT_THAT(outcome, Succeeds());
 }
 
-// ---- the memory of requests ----
+// ---- the memory of requests and answers ----
 
 class KeptRequestTest : public StreamsTest {
  protected:
   static constexpr auto kMemory = quota::Resource::kRequestMemory;
+  static constexpr auto kAnswers = quota::Resource::kAnswerMemory;
   KeptRequestTest() { ledger_.SetLimit(kMemory, {.capacity = 256 << 10}); }
 
   template <typename Request>
@@ -482,6 +483,27 @@ TEST_F(KeptRequestTest, OfACallIsGivenBackWithItsAnswer) {
   EXPECT_THAT(refused, Fails(grpc::RESOURCE_EXHAUSTED));
   EXPECT_EQ(refused.reason, quota::kQuotaExceeded);
   AwaitNoUse();
+}
+
+TEST_F(KeptRequestTest, AnAnswerIsChargedToo) {
+  for (int i = 0; i < 200; ++i) StoreFailedCapture(uid_);
+  v1::ListCapturesRequest request;
+  request.set_page_size(200);
+  v1::ListCapturesResponse response;
+  ASSERT_THAT(Do(*me_->captures, &v1::CaptureService::Stub::ListCaptures, request, &response),
+              Succeeds());
+  const auto bytes = static_cast<int64_t>(response.ByteSizeLong());
+  ASSERT_GT(bytes, 16 << 10);
+  ledger_.SetLimit(kAnswers, {.capacity = bytes - 1});
+  const Outcome refused =
+      Do(*me_->captures, &v1::CaptureService::Stub::ListCaptures, request, &response);
+  EXPECT_THAT(refused, Fails(grpc::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(refused.reason, quota::kQuotaExceeded);
+  ledger_.SetLimit(kAnswers, {.capacity = bytes});
+  const absl::Time give_up = absl::Now() + absl::Seconds(60);
+  while (ledger_.TotalUse(kAnswers) > 0 && absl::Now() < give_up) std::this_thread::yield();
+  EXPECT_THAT(Do(*me_->captures, &v1::CaptureService::Stub::ListCaptures, request, &response),
+              Succeeds());
 }
 
 TEST_F(KeptRequestTest, OfACallThatIsNotGuardedIsRefused) {

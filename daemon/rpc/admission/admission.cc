@@ -69,9 +69,11 @@ absl::StatusOr<quota::Reservation> Admission::ReserveWaiting(const CallInfo& inf
   return limits_.ledger->Reserve(info.holder, quota::Resource::kWaitingCalls, 1);
 }
 
-absl::StatusOr<quota::Reservation> Admission::ReserveMemory(const CallInfo& info, int64_t bytes) {
+absl::StatusOr<quota::Reservation> Admission::ReserveMemory(const CallInfo& info,
+                                                            quota::Resource resource,
+                                                            int64_t bytes) {
   if (limits_.ledger == nullptr || info.principal.empty()) return quota::Reservation();
-  return limits_.ledger->Reserve(info.holder, quota::Resource::kRequestMemory, bytes);
+  return limits_.ledger->Reserve(info.holder, resource, bytes);
 }
 
 absl::Status Admission::TurnedAway() const {

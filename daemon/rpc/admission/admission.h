@@ -89,8 +89,9 @@ class Admission {
   // A place among the calls that wait for their work to begin. RESOURCE_EXHAUSTED
   // (QUOTA_EXCEEDED).
   absl::StatusOr<quota::Reservation> ReserveWaiting(const CallInfo& info);
-  // Memory for a request that is kept, where it is not small. RESOURCE_EXHAUSTED (QUOTA_EXCEEDED).
-  absl::StatusOr<quota::Reservation> ReserveMemory(const CallInfo& info, int64_t bytes);
+  // Memory for a request or an answer that is kept. RESOURCE_EXHAUSTED (QUOTA_EXCEEDED).
+  absl::StatusOr<quota::Reservation> ReserveMemory(const CallInfo& info, quota::Resource resource,
+                                                   int64_t bytes);
   // Why work was not taken by a queue.
   absl::Status TurnedAway() const;
 

@@ -25,6 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/status_macros.h"
 #include "daemon/rpc/admission/admission.h"
 #include "daemon/rpc/server/status.h"
 
@@ -46,9 +47,9 @@ class CompletionTag {
 };
 
 // A request of 1 MiB may take 56 MiB once it is parsed: an element without a value has two bytes on
-// the wire. Requests and messages that take more than this are charged to their principal while
-// they are kept.
-inline constexpr size_t kSmallRequestBytes = 16 << 10;
+// the wire. And an answer is kept until its caller takes it, which may be never. Those that take
+// more than this are charged to their principal while they are kept.
+inline constexpr size_t kSmallMessageBytes = 16 << 10;
 
 class Call : public std::enable_shared_from_this<Call> {
  public:
@@ -153,8 +154,8 @@ class Call : public std::enable_shared_from_this<Call> {
   absl::Status Keep() {
     kept_.Release();
     if (!IsLarge()) return absl::OkStatus();
-    absl::StatusOr<quota::Reservation> kept =
-        admission_.ReserveMemory(info_, static_cast<int64_t>(request().SpaceUsedLong()));
+    absl::StatusOr<quota::Reservation> kept = admission_.ReserveMemory(
+        info_, quota::Resource::kRequestMemory, static_cast<int64_t>(request().SpaceUsedLong()));
     if (!kept.ok()) {
       DropRequest();
       return kept.status();
@@ -163,6 +164,14 @@ class Call : public std::enable_shared_from_this<Call> {
     return absl::OkStatus();
   }
   void EndKeeping() { kept_.Release(); }
+
+  // Charges an answer until the call's end, if it is large. An error ends the call instead.
+  absl::Status KeepAnswer(size_t bytes) {
+    if (bytes <= kSmallMessageBytes) return absl::OkStatus();
+    ASSIGN_OR_RETURN(kept_answer_, admission_.ReserveMemory(info_, quota::Resource::kAnswerMemory,
+                                                            static_cast<int64_t>(bytes)));
+    return absl::OkStatus();
+  }
 
   Admission& admission_;
   grpc::ServerContext context_;
@@ -202,7 +211,7 @@ class Call : public std::enable_shared_from_this<Call> {
     if (absl::Status kept = Keep(); !kept.ok()) return OnRefused(kept);
     OnAdmitted();
   }
-  bool IsLarge() const { return request().SpaceUsedLong() > kSmallRequestBytes; }
+  bool IsLarge() const { return request().SpaceUsedLong() > kSmallMessageBytes; }
   // A caller that does not take its answer does not keep a large request here, either.
   void Refuse(const absl::Status& why) {
     if (IsLarge()) DropRequest();
@@ -242,6 +251,7 @@ class Call : public std::enable_shared_from_this<Call> {
   bool entered_ = false;
   quota::Reservation waiting_;
   quota::Reservation kept_;
+  quota::Reservation kept_answer_;
   absl::Time arrived_at_;
   absl::Duration arrived_monotonic_;
   Event arrived_{*this, &Call::OnArrived};
@@ -293,7 +303,8 @@ class UnaryCall final : public Call {
     }
     // What waits when the daemon stops is not begun any more.
     if (IsGuarded() && admission_.closed()) return Finish(admission_.TurnedAway());
-    const absl::Status status = method_->handle(info_, request_, response_);
+    absl::Status status = method_->handle(info_, request_, response_);
+    if (status.ok()) status = KeepAnswer(response_.ByteSizeLong());
     Audit(status, &response_, /*bytes=*/0);
     Finish(status);
   }
@@ -303,6 +314,7 @@ class UnaryCall final : public Call {
     DropRequest();
     EndKeeping();
     responder_.Finish(response_, answer, finished_.Expect());
+    Response().Swap(&response_);  // gRPC keeps its bytes.
   }
   void OnFinished(bool /*ok*/) {}
 

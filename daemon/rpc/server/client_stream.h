@@ -6,7 +6,7 @@
 //                               ▲────────────────────────┘ ─────┘ (no more)
 //
 // One message is read while none is worked on: that is what a caller can make the daemon hold, and
-// it is charged (kSmallRequestBytes). A
+// it is charged (kSmallMessageBytes). A
 // caller that sends nothing for `idle_timeout`, or up to twice that, loses its stream: others wait
 // for its place.
 //

@@ -61,7 +61,8 @@ class ReportCall final : public Call {
     }
     // What waits when the daemon stops is not begun anymore.
     if (admission_.closed()) return Finish(admission_.TurnedAway());
-    const absl::Status status = method_->handle(info_, request_, turn, response_);
+    absl::Status status = method_->handle(info_, request_, turn, response_);
+    if (status.ok()) status = KeepAnswer(response_.Length());
     Audit(status, nullptr, /*bytes=*/0);
     Finish(status);
   }
