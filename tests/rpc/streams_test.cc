@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "daemon/rpc/admission/control_listener.h"
+#include "daemon/rpc/services/download.h"
 #include "daemon/store/file/files.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/fakes/status_matchers.h"
@@ -504,6 +505,26 @@ TEST_F(KeptRequestTest, AnAnswerIsChargedToo) {
   while (ledger_.TotalUse(kAnswers) > 0 && absl::Now() < give_up) std::this_thread::yield();
   EXPECT_THAT(Do(*me_->captures, &v1::CaptureService::Stub::ListCaptures, request, &response),
               Succeeds());
+}
+
+TEST_F(KeptRequestTest, PiecesOfADownloadThatIsNotTakenAreCharged) {
+  constexpr int64_t kPieces = 2 * kDownloadPieceBytes;
+  ledger_.SetLimit(kAnswers, {.capacity = kPieces + (64 << 10)});
+  v1::DownloadCaptureRequest request;
+  request.set_name(NameOf(StoreCapture(uid_, kManyRanges)));
+  v1::DownloadCaptureResponse piece;
+  grpc::ClientContext context;
+  const auto first = me_->captures->DownloadCapture(&context, request);
+  ASSERT_TRUE(first->Read(&piece));
+  grpc::ClientContext second_context;
+  const auto second = me_->captures->DownloadCapture(&second_context, request);
+  EXPECT_FALSE(second->Read(&piece));
+  EXPECT_EQ(second->Finish().error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReasonOf(second_context), quota::kQuotaExceeded);
+  EXPECT_GE(ledger_.TotalUse(kAnswers), kPieces);
+  while (first->Read(&piece)) {
+  }
+  EXPECT_TRUE(first->Finish().ok());
 }
 
 TEST_F(KeptRequestTest, OfACallThatIsNotGuardedIsRefused) {

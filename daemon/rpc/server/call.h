@@ -15,6 +15,7 @@
 #include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -168,9 +169,12 @@ class Call : public std::enable_shared_from_this<Call> {
   // Charges an answer until the call's end, if it is large. An error ends the call instead.
   absl::Status KeepAnswer(size_t bytes) {
     if (bytes <= kSmallMessageBytes) return absl::OkStatus();
-    ASSIGN_OR_RETURN(kept_answer_, admission_.ReserveMemory(info_, quota::Resource::kAnswerMemory,
-                                                            static_cast<int64_t>(bytes)));
-    return absl::OkStatus();
+    return ReserveAnswer(bytes);
+  }
+  // For a stream, whose messages are charged one after the other and never refused.
+  absl::Status BeginAnswers() { return ReserveAnswer(kSmallMessageBytes); }
+  void KeepNextAnswer(size_t bytes) {
+    kept_answer_.Resize(static_cast<int64_t>(std::max(bytes, kSmallMessageBytes)));
   }
 
   Admission& admission_;
@@ -210,6 +214,11 @@ class Call : public std::enable_shared_from_this<Call> {
     entered_ = true;
     if (absl::Status kept = Keep(); !kept.ok()) return OnRefused(kept);
     OnAdmitted();
+  }
+  absl::Status ReserveAnswer(size_t bytes) {
+    ASSIGN_OR_RETURN(kept_answer_, admission_.ReserveMemory(info_, quota::Resource::kAnswerMemory,
+                                                            static_cast<int64_t>(bytes)));
+    return absl::OkStatus();
   }
   bool IsLarge() const { return request().SpaceUsedLong() > kSmallMessageBytes; }
   // A caller that does not take its answer does not keep a large request here, either.

@@ -80,19 +80,23 @@ class StreamCall final : public Call, public ServerStream<Response> {
   }
 
   void Write(const Response& message) override {
+    const size_t bytes = message.ByteSizeLong();
+    KeepNextAnswer(bytes);
     {
       absl::MutexLock lock(&mu_);
       writing_ = true;
-      bytes_ += static_cast<int64_t>(message.ByteSizeLong());
+      bytes_ += static_cast<int64_t>(bytes);
     }
     responder_.Write(message, wrote_.Expect());
   }
 
   void WriteLast(const Response& message) override {
+    const size_t bytes = message.ByteSizeLong();
+    KeepNextAnswer(bytes);
     {
       absl::MutexLock lock(&mu_);
       finished_ = true;
-      bytes_ += static_cast<int64_t>(message.ByteSizeLong());
+      bytes_ += static_cast<int64_t>(bytes);
     }
     responder_.WriteAndFinish(message, grpc::WriteOptions(), GrpcStatus(absl::OkStatus()),
                               ended_.Expect());
@@ -148,6 +152,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
       pump_pending_ = true;
       until_finished_ = Self();
     }
+    if (absl::Status kept = BeginAnswers(); !kept.ok()) return Finish(kept);
     if (absl::Status posted = PostToWait(admission_.work(), begin); !posted.ok())
       return Finish(posted);
     admission_.WakeOnClose(Self(), Waker());

@@ -39,6 +39,8 @@ Download::Download(const ServiceParts& parts, const CallInfo& info,
 absl::Status Download::Begin() {
   ASSIGN_OR_RETURN(const CaptureRecord record,
                    FindStoredCapture(parts_.manager, parts_.store, info_.caller, request_.name()));
+  ASSIGN_OR_RETURN(piece_memory_, parts_.admission.ReserveMemory(
+                                      info_, quota::Resource::kAnswerMemory, kDownloadPieceBytes));
   ASSIGN_OR_RETURN(download_, parts_.store.OpenForDownload(record.id));
   struct stat info {};
   if (fstat(download_.file.get(), &info) != 0) return absl::ErrnoToStatus(errno, "fstat");

@@ -14,6 +14,7 @@
 
 namespace profd::rpc {
 
+// gRPC keeps one while the next one is read.
 inline constexpr int64_t kDownloadPieceBytes = 512 << 10;
 
 class Download final : public StreamHandler {
@@ -35,6 +36,7 @@ class Download final : public StreamHandler {
   store::CaptureDownload download_;
   int64_t offset_ = 0;
   v1::DownloadCaptureResponse piece_;
+  quota::Reservation piece_memory_;
   std::optional<absl::Status> ahead_;  // How reading `piece_` went; nullopt: it is not read yet.
 };
 
