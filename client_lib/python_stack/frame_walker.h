@@ -33,6 +33,9 @@ namespace profd::client::python_stack {
 struct ModuleCalls {
   uint64_t outer;  // Called with each module as its first argument.
   uint64_t inner;  // What that calls, if it is another.
+  // Which local variable of `outer` is the dict of its keyword arguments; kNowhere: not known.
+  // Python makes one for each call.
+  int32_t keywords;
 };
 
 // What a capture wants of stacks.
@@ -47,7 +50,16 @@ struct WalkedFrame {
   uint64_t code;
   uint64_t instruction;  // As the frame has it: a pointer, or an index.
   uint64_t mark;
-  uint64_t module;  // 0: not a call of a module.
+  uint64_t module;  // With kTurn; 0: not a call of a module.
+
+  // Of a module's address: set in every second of calls that follow each other at the same place.
+  static constexpr uint64_t kTurn = 1;
+  uint64_t module_address() const { return module & ~kTurn; }
+  bool has_turn() const { return (module & kTurn) != 0; }
+  // Whatever the line, and the turn.
+  [[gnu::always_inline]] bool IsSameFunction(const WalkedFrame& other) const {
+    return code == other.code && mark == other.mark && module_address() == other.module_address();
+  }
 
   friend bool operator==(const WalkedFrame&, const WalkedFrame&) = default;
 };
@@ -58,7 +70,12 @@ class FrameWalker {
  public:
   // `calls`: of modules; 0: not known.
   FrameWalker(const InterpreterLayout& layout, const ModuleCalls& calls)
-      : layout_(layout), module_call_(calls.outer), inner_call_(calls.inner) {}
+      : layout_(layout),
+        module_call_(calls.outer),
+        inner_call_(calls.inner),
+        keywords_(calls.keywords == kNowhere || layout.dict_type == nullptr
+                      ? kNowhere
+                      : layout.frame_locals + calls.keywords * int32_t{sizeof(uint64_t)}) {}
 
   // The thread's innermost frame; 0: it has none.
   [[gnu::always_inline]] uint64_t FirstFrame() const {
@@ -108,6 +125,19 @@ class FrameWalker {
     return LoadAt<uint64_t>(first, kCellValue);
   }
 
+  // `frame` is one of calls of modules. A number that no other call has: the version of the dict
+  // of its keyword arguments, which is new in each call, while its address is not. 0: not known.
+  [[gnu::always_inline]] uint64_t CallOf(uint64_t frame) const {
+    if (PROFD_UNLIKELY(keywords_ == kNowhere)) return 0;
+    const uint64_t keywords = LoadAt<uint64_t>(frame, keywords_) & ~kReferenceTags;
+    if (PROFD_UNLIKELY(!IsAddress(keywords)) ||
+        PROFD_UNLIKELY(LoadAt<uint64_t>(keywords, kObjectType) !=
+                       reinterpret_cast<uint64_t>(layout_.dict_type))) {
+      return 0;
+    }
+    return LoadAt<uint64_t>(keywords, kDictVersion);
+  }
+
   uint64_t PreviousOf(uint64_t frame) const {
     return LoadAt<uint64_t>(frame, layout_.frame_previous);
   }
@@ -121,11 +151,17 @@ class FrameWalker {
                                 static_cast<uint64_t>(layout_.code_instructions));
   }
 
+  // The innermost call of a module in a stack. As long as it lasts, so do those around it.
+  struct InnermostCall {
+    uint32_t at;  // Among the frames; beyond them: there is none.
+    uint64_t call;
+  };
+
   // Whether the stack from `frame` on is `depth` frames at `known`, of which `is_cut` says that
-  // more lay below.
+  // more lay below, in the same call of a module.
   template <Wanted kWanted>
   [[gnu::always_inline]] bool IsSame(uint64_t frame, const WalkedFrame* known, uint32_t depth,
-                                     bool is_cut) const {
+                                     bool is_cut, const InnermostCall& innermost) const {
     uint32_t at = 0;
     for (; frame != 0; frame = PreviousOf(frame)) {
       if (PROFD_UNLIKELY(frame % sizeof(uint64_t) != 0)) return false;
@@ -133,6 +169,9 @@ class FrameWalker {
       const uint64_t code = CodeOf(frame);
       if (kWanted == Wanted::kModules && code != module_call_) continue;
       if (PROFD_UNLIKELY(at == depth)) return is_cut;
+      if (kWanted != Wanted::kFrames && at == innermost.at && CallOf(frame) != innermost.call) {
+        return false;
+      }
       const WalkedFrame& expected = known[at++];
       if (code != expected.code) return false;
       if (kWanted != Wanted::kModules) {
@@ -140,16 +179,17 @@ class FrameWalker {
         if (MarkOf(code) != expected.mark) return false;
       }
       if (kWanted != Wanted::kFrames && expected.module != 0 &&
-          ModuleOf(frame) != expected.module) {
+          ModuleOf(frame) != expected.module_address()) {
         return false;
       }
     }
     return at == depth && !is_cut;
   }
 
-  // Walks from `frame` on. At most wire::kMaxStackDepth frames; `depth` gets how many.
+  // Walks from `frame` on. At most wire::kMaxStackDepth frames; `depth` gets how many, and
+  // `addresses` where the frames are that call a module. No frame has a turn.
   template <Wanted kWanted>
-  WalkEnd Walk(uint64_t frame, WalkedFrame* into, uint32_t* depth) const {
+  WalkEnd Walk(uint64_t frame, WalkedFrame* into, uint64_t* addresses, uint32_t* depth) const {
     // The walk of modules passes many frames that it does not keep.
     constexpr uint32_t kMostPassed = 64 * 1024;
     uint32_t passed = 0;
@@ -170,7 +210,10 @@ class FrameWalker {
         walked.instruction = InstructionOf(frame);
         walked.mark = MarkOf(code);
       }
-      if (kWanted != Wanted::kFrames && code == module_call_) walked.module = ModuleOf(frame);
+      if (kWanted != Wanted::kFrames && code == module_call_) {
+        walked.module = ModuleOf(frame) & ~WalkedFrame::kTurn;
+        addresses[*depth - 1] = frame;
+      }
     }
     return WalkEnd::kWhole;
   }
@@ -211,6 +254,7 @@ class FrameWalker {
   const InterpreterLayout layout_;
   const uint64_t module_call_;
   const uint64_t inner_call_;
+  const int32_t keywords_;  // In a frame of module_call_; kNowhere: not known.
 };
 
 }  // namespace profd::client::python_stack

@@ -35,6 +35,8 @@ struct InterpreterLayout {
   void* (*thread_state)();
   const void* code_type;
   const void* cell_type;
+  // Null: dicts have no version that is theirs alone (3.14), or it has not been proved.
+  const void* dict_type;
 
   int32_t thread_frame;  // In the thread state: the innermost frame, or what leads to it.
   int32_t cframe_frame;  // In what leads to it.
@@ -67,6 +69,7 @@ inline constexpr int32_t kTextLength = 16;   // PyASCIIObject.length
 inline constexpr int32_t kTextState = 32;    // PyASCIIObject.state
 inline constexpr int32_t kCellValue = 16;    // PyCellObject.ob_ref
 inline constexpr int32_t kTypeName = 24;     // PyTypeObject.tp_name
+inline constexpr int32_t kDictVersion = 24;  // PyDictObject.ma_version_tag, up to 3.13
 inline constexpr int32_t kCodeBytes = 168;   // No field above but instructions is behind this.
 
 // Frames of the interpreter's own, which run no Python code: FRAME_OWNED_BY_CSTACK of 3.12 and

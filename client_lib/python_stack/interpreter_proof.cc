@@ -25,6 +25,7 @@ struct Functions {
   Object (*item)(Object object, Object key);
   Object (*first_item)(Object sequence, ssize_t index);
   Object (*make_text)(const char* bytes, ssize_t length);
+  Object (*make_dict)();
   long (*to_long)(Object object);
   Object (*modules)();  // Borrowed.
   void (*drop)(Object object);
@@ -47,6 +48,7 @@ const char* FindFunctions(Functions* functions) {
   need("PyObject_GetItem", &functions->item);
   need("PySequence_GetItem", &functions->first_item);
   need("PyUnicode_FromStringAndSize", &functions->make_text);
+  need("PyDict_New", &functions->make_dict);
   need("PyLong_AsLong", &functions->to_long);
   need("PyImport_GetModuleDict", &functions->modules);
   need("Py_DecRef", &functions->drop);
@@ -93,8 +95,9 @@ class Prover {
 
   bool Prove(Proof* proof) {
     if (!ProveTexts()) return Refuse("strings look different");
-    if (!ReadFrames()) return false;
-    return ProveFrames(proof);
+    if (!ReadFrames() || !ProveFrames(proof)) return false;
+    ProveDictVersions();
+    return true;
   }
 
  private:
@@ -238,6 +241,25 @@ class Prover {
     if (distinct < kEnough) layout_.code_version = kNowhere;
   }
 
+  // Each new dict has a greater version than the one before, also at the same address.
+  void ProveDictVersions() {
+    constexpr int kDicts = 8;
+    const void* type = dlsym(RTLD_DEFAULT, "PyDict_Type");
+    if (type == nullptr) return;
+    uint64_t last = 0;
+    for (int i = 0; i < kDicts; ++i) {
+      const Held dict(python_, python_.make_dict());
+      const uint64_t address = dict.address();
+      if (dict.get() == nullptr ||
+          LoadAt<uint64_t>(address, kObjectType) != reinterpret_cast<uint64_t>(type) ||
+          LoadAt<uint64_t>(address, kDictVersion) <= last) {
+        return;
+      }
+      last = LoadAt<uint64_t>(address, kDictVersion);
+    }
+    layout_.dict_type = type;
+  }
+
   bool ProveFrames(Proof* proof) {
     int locals = -1;
     Object frame = python_.get_frame();
@@ -297,6 +319,29 @@ bool ProveLayout(InterpreterLayout* layout, Proof* proof, char* why, size_t why_
   return Prover(python, layout, why, why_bytes).Prove(proof);
 }
 
+namespace {
+
+// Which local variable of the code is `**kwargs`: they follow the other parameters.
+int32_t FindKeywords(const Functions& python, Object code) {
+  constexpr long kHasMoreArguments = 0x4;  // CO_VARARGS
+  constexpr long kHasKeywords = 0x8;       // CO_VARKEYWORDS
+  constexpr long kMostParameters = 255;
+  const auto number_of = [&](const char* name) -> long {
+    const Held number(python, python.attribute(code, name));
+    return number.get() != nullptr ? python.to_long(number.get()) : -1;
+  };
+  const long flags = number_of("co_flags");
+  const long arguments = number_of("co_argcount");
+  const long keyword_only = number_of("co_kwonlyargcount");
+  if (flags < 0 || arguments < 0 || keyword_only < 0 || (flags & kHasKeywords) == 0 ||
+      arguments + keyword_only > kMostParameters) {
+    return kNowhere;
+  }
+  return static_cast<int32_t>(arguments + keyword_only + ((flags & kHasMoreArguments) != 0));
+}
+
+}  // namespace
+
 ModuleCalls FindModuleCalls(char* why, size_t why_bytes) {
   constexpr char kModuleName[] = "torch.nn.modules.module";
   Functions python;
@@ -321,9 +366,14 @@ ModuleCalls FindModuleCalls(char* why, size_t why_bytes) {
   // Module.__call__: from torch 2.0 on the first, which calls the second; before, the second.
   const uint64_t outer = code_of("_wrapped_call_impl");
   const uint64_t inner = code_of("_call_impl");
-  if (outer != 0) return {.outer = outer, .inner = inner};
-  if (inner == 0) snprintf(why, why_bytes, "torch.nn.Module has no _call_impl()");
-  return {.outer = inner, .inner = 0};
+  if (outer == 0 && inner == 0) {
+    snprintf(why, why_bytes, "torch.nn.Module has no _call_impl()");
+    return {.outer = 0, .inner = 0, .keywords = kNowhere};
+  }
+  const uint64_t called = outer != 0 ? outer : inner;
+  return {.outer = called,
+          .inner = outer != 0 ? inner : 0,
+          .keywords = FindKeywords(python, reinterpret_cast<Object>(called))};
 }
 
 }  // namespace profd::client::python_stack

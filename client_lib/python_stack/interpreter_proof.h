@@ -5,12 +5,13 @@
 //   code     file, name, line table and first line, by their addresses
 //   texts    strings of each width, made for this
 //   locals   the first argument of a function that is running
+//   dicts    the versions of some that are made for this
 //
 // Frames are read by the kernel (core/safe_memory.h) until they are proved.
 //
 // Threads: any that holds Python's lock and runs Python code; once.
-// Errors:  what differs is refused, and `why` says what. A number of a code object's version that
-//          is not one is forgotten.
+// Errors:  what differs is refused, and `why` says what. A version of code objects, or of dicts,
+//          that is not one is forgotten.
 #ifndef PROFD_CLIENT_LIB_PYTHON_STACK_INTERPRETER_PROOF_H_
 #define PROFD_CLIENT_LIB_PYTHON_STACK_INTERPRETER_PROOF_H_
 

@@ -5,6 +5,7 @@
 
 #include "client_lib/core/direct_calls.h"
 #include "client_lib/core/session.h"
+#include "proto/wire/stack_flags.h"
 
 namespace profd::client::python_stack {
 namespace {
@@ -62,6 +63,7 @@ void ThreadStacks::ForgetLast() {
   base_ticks_ = 0;
   depth_ = 0;
   is_cut_ = false;
+  innermost_ = {.at = UINT32_MAX, .call = 0};
 }
 
 template <Wanted kWanted>
@@ -72,13 +74,13 @@ PROFD_NOINLINE uint32_t ThreadStacks::IdOfNew(const FrameWalker& walker, uint64_
   is_base_new_ = false;
   base_ticks_ = 0;
   uint32_t depth;
-  const WalkEnd end = walker.Walk<kWanted>(frame, next_frames_, &depth);
+  const WalkEnd end = walker.Walk<kWanted>(frame, next_frames_, next_addresses_, &depth);
   if (end == WalkEnd::kOdd) {
     counts->odd_frames.fetch_add(1, std::memory_order_relaxed);
     ForgetLast();
     return wire::kNoStackId;
   }
-  const uint32_t id = Intern(walker, depth, end == WalkEnd::kCut, counts);
+  const uint32_t id = Intern<kWanted>(walker, depth, end == WalkEnd::kCut, counts);
   if ((depth != 0 && id == wire::kNoStackId) || !Publish(begin)) {
     ForgetLast();
     return wire::kNoStackId;
@@ -94,18 +96,68 @@ template uint32_t ThreadStacks::IdOfNew<Wanted::kModules>(const FrameWalker&, ui
 template uint32_t ThreadStacks::IdOfNew<Wanted::kBoth>(const FrameWalker&, uint64_t, OperatorBegin*,
                                                        StackCounts*);
 
+// Tells calls of one module that follow each other apart: sets the turns of next_frames_, of which
+// the first `common` from the outermost one on are those of the last stack, and calls_. Returns how
+// many of these are in the same calls, too.
+//
+// Both stacks are followed as long as they are in the same functions. Lines do not matter: f(f(x))
+// calls f from two places of one function. As long as a call lasts, so do those around it, so that
+// one look says that all are the same.
+uint32_t ThreadStacks::SetCalls(const FrameWalker& walker, uint32_t depth, bool is_cut,
+                                uint32_t common) {
+  const auto next_at = [&](uint32_t below) -> WalkedFrame& {
+    return next_frames_[depth - 1 - below];
+  };
+  const auto last_at = [&](uint32_t below) -> const WalkedFrame& {
+    return frames_[depth_ - 1 - below];
+  };
+  const auto call_of = [&](uint32_t below) {
+    return walker.CallOf(next_addresses_[depth - 1 - below]);
+  };
+  const bool has_turns = !is_cut && !is_cut_;
+  uint32_t aligned = common;
+  while (has_turns && aligned < depth && aligned < depth_ &&
+         next_at(aligned).IsSameFunction(last_at(aligned))) {
+    ++aligned;
+  }
+  uint32_t kept = aligned;
+  uint32_t look = aligned;
+  while (look > 0 && next_at(look - 1).module == 0) --look;
+  const bool is_called_again = look > 0 && call_of(look - 1) != calls_[look - 1];
+  if (PROFD_UNLIKELY(is_called_again)) {
+    kept = 0;
+    while (next_at(kept).module == 0 || call_of(kept) == calls_[kept]) ++kept;
+    for (uint32_t below = kept; below < common; ++below) {
+      next_at(below).module = next_at(below).module_address();
+    }
+    if (has_turns) next_at(kept).module = last_at(kept).module ^ WalkedFrame::kTurn;
+  }
+  for (uint32_t below = common; below < kept; ++below)
+    next_at(below).module = last_at(below).module;
+  for (uint32_t below = kept; below < depth; ++below) {
+    if (next_at(below).module != 0) calls_[below] = call_of(below);
+  }
+  return kept < common ? kept : common;
+}
+
 // Of next_frames_, which become the last ones. kNoStackId: no room, which is counted.
+template <Wanted kWanted>
 uint32_t ThreadStacks::Intern(const FrameWalker& walker, uint32_t depth, bool is_cut,
                               StackCounts* counts) {
-  uint32_t parent = is_cut ? kBelowCut : wire::kNoStackId;
   uint32_t common = 0;
   if (is_cut == is_cut_) {
-    while (common < depth && common < depth_ &&
-           next_frames_[depth - 1 - common] == frames_[depth_ - 1 - common]) {
-      parent = next_ids_[depth - 1 - common] = ids_[depth_ - 1 - common];
+    while (common < depth && common < depth_) {
+      WalkedFrame& next = next_frames_[depth - 1 - common];
+      const WalkedFrame& last = frames_[depth_ - 1 - common];
+      if (next.instruction != last.instruction || !next.IsSameFunction(last)) break;
+      next.module = last.module;
+      next_ids_[depth - 1 - common] = ids_[depth_ - 1 - common];
       ++common;
     }
   }
+  if (kWanted != Wanted::kFrames) common = SetCalls(walker, depth, is_cut, common);
+  uint32_t parent = is_cut ? kBelowCut : wire::kNoStackId;
+  if (common != 0) parent = next_ids_[depth - common];
   for (uint32_t below = common; below < depth; ++below) {
     const uint32_t at = depth - 1 - below;
     parent = FindOrAdd(walker, next_frames_[at], parent, below);
@@ -121,6 +173,11 @@ uint32_t ThreadStacks::Intern(const FrameWalker& walker, uint32_t depth, bool is
   memcpy(ids_, next_ids_, copied * sizeof(uint32_t));
   depth_ = depth;
   is_cut_ = is_cut;
+  if (kWanted != Wanted::kFrames) {
+    innermost_.at = 0;
+    while (innermost_.at < depth && frames_[innermost_.at].module == 0) ++innermost_.at;
+    if (innermost_.at < depth) innermost_.call = calls_[depth - 1 - innermost_.at];
+  }
   id_ = depth != 0 ? parent : wire::kNoStackId;
   return id_;
 }
@@ -156,7 +213,8 @@ void ThreadStacks::Describe(const FrameWalker& walker, Node* node) {
   // A capture of modules alone does not ask where in _call_impl() its frames are.
   node->line = node->frame.instruction != 0 ? LineAt(layout, code, walker.OffsetOf(node->frame))
                                             : node->first_line;
-  node->class_name_id = node->frame.module != 0 ? ClassNameOf(node->frame.module) : wire::kNoNameId;
+  node->class_name_id =
+      node->frame.module != 0 ? ClassNameOf(node->frame.module_address()) : wire::kNoNameId;
 }
 
 // What the capture has not been given of the last stack, callers first. False: there was no room.
@@ -178,8 +236,10 @@ bool ThreadStacks::WriteNode(Session* session, OperatorBegin* begin, uint32_t id
   const bool is_cut = node.parent == kBelowCut;
   wire::StackFrameEvent event{};
   event.header = {sizeof(event), static_cast<uint8_t>(wire::EventKind::kStackFrame),
-                  is_cut ? wire::kStackFlagCut : uint8_t{0}, 0};
-  event.module = node.frame.module;
+                  static_cast<uint8_t>((is_cut ? wire::kStackFlagCut : 0) |
+                                       (node.frame.has_turn() ? wire::kStackFlagAgain : 0)),
+                  0};
+  event.module = node.frame.module_address();
   event.stack_id = id;
   event.parent_id = is_cut ? wire::kNoStackId : node.parent;
   event.file_id = session->EventNameId(node.file_id);

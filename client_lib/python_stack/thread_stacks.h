@@ -8,7 +8,7 @@
 // of a stack is written to it before the operator (wire::StackFrameEvent).
 //
 //   operator begins inside an operator, and no frame has come since:  the same stack, for sure
-//   the frames are those of the last operator:                        the same stack
+//   the frames are those of the last operator, in the same calls:     the same stack
 //   else:                                                             walk, intern, write
 //
 // Threads:   its own.
@@ -51,7 +51,7 @@ class ThreadStacks {
           walker.InstructionOf(frame) == base_instruction_) {
         return base_id_;
       }
-      if (walker.IsSame<kWanted>(frame, frames_, depth_, is_cut_)) {
+      if (walker.IsSame<kWanted>(frame, frames_, depth_, is_cut_, innermost_)) {
         return Remember(walker, frame, begin, id_);
       }
     }
@@ -108,7 +108,9 @@ class ThreadStacks {
   template <Wanted kWanted>
   uint32_t IdOfNew(const FrameWalker& walker, uint64_t frame, OperatorBegin* begin,
                    StackCounts* counts);
+  template <Wanted kWanted>
   uint32_t Intern(const FrameWalker& walker, uint32_t depth, bool is_cut, StackCounts* counts);
+  uint32_t SetCalls(const FrameWalker& walker, uint32_t depth, bool is_cut, uint32_t common);
   uint32_t FindOrAdd(const FrameWalker& walker, const WalkedFrame& frame, uint32_t parent,
                      uint32_t depth);
   void Describe(const FrameWalker& walker, Node* node);
@@ -137,9 +139,12 @@ class ThreadStacks {
   uint32_t id_;
   uint32_t depth_;
   bool is_cut_;
+  FrameWalker::InnermostCall innermost_;
   WalkedFrame frames_[wire::kMaxStackDepth];
+  uint64_t calls_[wire::kMaxStackDepth];  // Of its modules' frames, the outermost frame first.
   uint32_t ids_[wire::kMaxStackDepth];
   WalkedFrame next_frames_[wire::kMaxStackDepth];
+  uint64_t next_addresses_[wire::kMaxStackDepth];  // Of its modules' frames.
   uint32_t next_ids_[wire::kMaxStackDepth];
 
   uint32_t node_count_;

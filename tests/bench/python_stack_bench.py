@@ -37,10 +37,11 @@ DEPTHS = (6, 20)
 class Module:
     """As torch.nn.Module, as far as calls go."""
 
-    def _wrapped_call_impl(self, left, body):
-        return self._call_impl(left, body)
+    def _wrapped_call_impl(self, *args, **kwargs):
+        return self._call_impl(*args, **kwargs)
 
-    def _call_impl(self, left, body):
+    def _call_impl(self, *args, **kwargs):
+        left, body = args
         return down(left - 2, body)
 
     __call__ = _wrapped_call_impl

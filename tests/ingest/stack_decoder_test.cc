@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "proto/wire/stack_flags.h"
 #include "tests/ingest/ingest_testing.h"
 
 namespace profd {
@@ -106,6 +107,31 @@ TEST_F(StackDecoderTest, LinesAndModulesTellStacksApart) {
   EXPECT_TRUE(stacks_.nodes[4].is_cut);
 }
 
+TEST_F(StackDecoderTest, AnotherCallOfAModuleIsAnEqualStackAfterTheFirst) {
+  ASSERT_TRUE(Decode(Frame(1, 0, 0)));
+  wire::StackFrameEvent call = Frame(2, 1, 1);
+  call.module = 0x10;
+  wire::StackFrameEvent again = call;
+  again.stack_id = 3;
+  again.header.flags = wire::kStackFlagAgain;
+  ASSERT_TRUE(Decode(call));
+  ASSERT_TRUE(Decode(again));
+  ASSERT_THAT(stacks_.nodes, SizeIs(3));
+  EXPECT_FALSE(stacks_.nodes[1].is_again);
+  EXPECT_TRUE(stacks_.nodes[2].is_again);
+  EXPECT_EQ(decoder_.Find(thread_, 2), 2u);
+  EXPECT_EQ(decoder_.Find(thread_, 3), 3u);
+  // From another line only the second call ran an operator: its equal comes first all the same.
+  again.stack_id = 4;
+  again.line = 8;
+  ASSERT_TRUE(Decode(again));
+  ASSERT_THAT(stacks_.nodes, SizeIs(5));
+  EXPECT_FALSE(stacks_.nodes[3].is_again);
+  EXPECT_EQ(stacks_.nodes[3].line, 8);
+  EXPECT_TRUE(stacks_.nodes[4].is_again);
+  EXPECT_EQ(decoder_.Find(thread_, 4), 5u);
+}
+
 TEST_F(StackDecoderTest, WhatIsNoDefinitionIsRefused) {
   ASSERT_TRUE(Decode(Frame(5, 0, 0)));
   const auto with = [](auto change) {
@@ -130,6 +156,7 @@ TEST_F(StackDecoderTest, WhatIsNoDefinitionIsRefused) {
       with([](auto& event) { event.class_name_id = 4; }),  // Of no module.
       with([](auto& event) { event.module = 1, event.class_name_id = 77; }),
       with([](auto& event) { event.header.flags = wire::kStackFlagCut; }),
+      with([](auto& event) { event.header.flags = wire::kStackFlagAgain; }),  // Of no module.
   };
   for (const wire::StackFrameEvent& event : invalid) {
     EXPECT_FALSE(Decode(event)) << &event - invalid;

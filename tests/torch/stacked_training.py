@@ -1,6 +1,6 @@
 """Trains a model on command and, when told to, under torch.profiler with with_stack and with_modules.
 
-    stacked_training.py OUT [--model blocks|convnet|generated|compiled] [--worker]
+    stacked_training.py OUT [--model blocks|convnet|generated|repeated|compiled] [--worker]
 
 Its batches come from a generator, its loss is a function of autograd of the program's own, and with
 --worker a thread of its own computes at each step. A program that knows nothing of profd.
@@ -78,6 +78,25 @@ class Generated(torch.nn.Module):
         return self.last(sum(part for part in sorted(x.split(1), key=lambda row: row.sum().item())))
 
 
+class Repeated(torch.nn.Module):
+    """Calls the same modules several times in a row: from one line, in a loop, and by a module."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared, self.last = torch.nn.Linear(16, 16), torch.nn.Linear(16, 1)
+        self.inner = torch.nn.Sequential(torch.nn.Linear(16, 16))
+        self.block = Block(16)
+
+    def forward(self, x):
+        x = self.shared(self.shared(x))
+        for _ in range(3):
+            x = self.inner(x)
+        for _ in range(2):
+            x = self.block(x)
+        x = torch.tanh(self.shared(x))
+        return self.last(self.shared(input=x))
+
+
 class Squares(torch.autograd.Function):
     """The loss, whose backward is Python that the engine of autograd calls."""
 
@@ -99,7 +118,8 @@ def scaled(x):
 def make_model(name):
     if name == 'compiled':
         return torch.compile(Blocks(), backend='aot_eager'), 16
-    model, width = {'blocks': (Blocks, 16), 'convnet': (Convnet, 64), 'generated': (Generated, 16)}[name]
+    model, width = {'blocks': (Blocks, 16), 'convnet': (Convnet, 64), 'generated': (Generated, 16),
+                    'repeated': (Repeated, 16)}[name]
     return model(), width
 
 
@@ -132,7 +152,8 @@ class Worker(threading.Thread):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('out')
-    parser.add_argument('--model', choices=('blocks', 'convnet', 'generated', 'compiled'), default='blocks')
+    parser.add_argument('--model', choices=('blocks', 'convnet', 'generated', 'repeated', 'compiled'),
+                        default='blocks')
     parser.add_argument('--worker', action='store_true')
     arguments = parser.parse_args()
     torch.manual_seed(7)

@@ -194,20 +194,19 @@ class WithStackTest(TorchTest):
         rows = self.daemon.ctl('modules', capture['id'], '--json').json['rows']
         return {(row['name'], row['class'], row['parent'], row['depth']): row['calls'] for row in rows}
 
-    def check_modules(self, capture, imported, modules, twice):
-        """`twice`: places of modules that a step calls twice in a row; a capture counts one call."""
+    def check_modules(self, capture, imported, modules):
         ours = {}
         for (name, class_name, parent, depth), calls in self.tree(capture).items():
-            of_all_steps = calls * PROFILED // STEPS * (2 if name in twice else 1)
+            of_all_steps = calls * PROFILED // STEPS
             ours[modules.get(name, name), class_name, modules.get(parent, parent), depth] = of_all_steps
         self.assertGreater(len(ours), 3)
         self.assertEqual(ours, self.tree(imported))
 
-    def check(self, model, twice=()):
+    def check(self, model):
         capture, ours, imported, theirs = self.record(model)
         self.check_stacks(ours, theirs)
         self.check_tables(capture, imported, ours.modules)
-        self.check_modules(capture, imported, ours.modules, twice)
+        self.check_modules(capture, imported, ours.modules)
 
     def test_blocks(self):
         self.check('blocks')
@@ -216,7 +215,10 @@ class WithStackTest(TorchTest):
         self.check('convnet')
 
     def test_layers_from_a_generator(self):
-        self.check('generated', twice=('shared',))
+        self.check('generated')
+
+    def test_modules_that_are_called_in_a_row(self):
+        self.check('repeated')
 
     def test_a_compiled_region(self):
         self.check('compiled')

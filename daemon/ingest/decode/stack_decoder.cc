@@ -1,6 +1,7 @@
 #include "daemon/ingest/decode/stack_decoder.h"
 
 #include "daemon/ingest/decode/untrusted_values.h"
+#include "proto/wire/stack_flags.h"
 
 namespace profd {
 namespace {
@@ -11,10 +12,11 @@ constexpr uint32_t kMaxLine = INT32_MAX;
 bool IsPlausible(const wire::StackFrameEvent& event) {
   const bool is_outermost = event.parent_id == wire::kNoStackId;
   const bool is_cut = (event.header.flags & wire::kStackFlagCut) != 0;
+  const bool is_again = (event.header.flags & wire::kStackFlagAgain) != 0;
   return event.stack_id != wire::kNoStackId && event.stack_id <= wire::kMaxStackId &&
          event.parent_id < event.stack_id && event.depth < wire::kMaxStackDepth &&
          event.line <= kMaxLine && event.first_line <= kMaxLine && (!is_cut || is_outermost) &&
-         (event.module != 0 || event.class_name_id == wire::kNoNameId);
+         (event.module != 0 || (event.class_name_id == wire::kNoNameId && !is_again));
 }
 
 }  // namespace
@@ -54,7 +56,8 @@ bool StackDecoder::Decode(const std::byte* record, uint32_t size, ThreadStackIds
                  .first_line = event.first_line,
                  .module = event.module,
                  .class_name = class_name,
-                 .is_cut = (event.header.flags & wire::kStackFlagCut) != 0},
+                 .is_cut = (event.header.flags & wire::kStackFlagCut) != 0,
+                 .is_again = (event.header.flags & wire::kStackFlagAgain) != 0},
                 depth);
   }
   full_count_ += stack == 0;
@@ -65,6 +68,11 @@ bool StackDecoder::Decode(const std::byte* record, uint32_t size, ThreadStackIds
 uint32_t StackDecoder::Add(const StackNode& node, uint32_t depth) {
   const auto known = ids_.find(node);
   if (known != ids_.end()) return known->second;
+  if (node.is_again) {
+    StackNode first = node;
+    first.is_again = false;
+    if (Add(first, depth) == 0) return 0;
+  }
   if (depths_.size() == kMaxStacks) return 0;
   depths_.push_back(static_cast<uint16_t>(depth));
   const auto stack = static_cast<uint32_t>(depths_.size());

@@ -6,11 +6,16 @@
 // A thread defines a stack before it uses it, and its parent before it. So what comes in the order
 // of a thread needs no second look.
 //
+// A module that is called again, with no other stack in between, has two stacks that are equal but
+// for their numbers: the first is that of one call, the second that of the next, and so on in
+// turns.
+//
 // Modules come when the window is over, in no order.
 //
 // Refused: records that are too short; ids, depths, and lines out of range; a parent that the
-// thread has not defined; an id that it defines twice; names that are not there; a class without a
-// module; a cut above the outermost frame; a module without an address, and a path of its own root.
+// thread has not defined; an id that it defines twice; names that are not there; a class, or
+// another call, without a module; a cut above the outermost frame; a module without an address, and
+// a path of its own root.
 //
 // Threads:   one at a time.
 // Ownership: borrows all it is given.
@@ -41,12 +46,13 @@ struct StackNode {
   uint64_t module = 0;      // Its address in the target; 0: the frame calls none.
   uint32_t class_name = 0;  // 0: not known.
   bool is_cut = false;
+  bool is_again = false;  // Another call of the module than that of the stack that equals this one.
 
   friend bool operator==(const StackNode&, const StackNode&) = default;
   template <typename H>
   friend H AbslHashValue(H hash, const StackNode& node) {
     return H::combine(std::move(hash), node.caller, node.file, node.name, node.line,
-                      node.first_line, node.module, node.class_name, node.is_cut);
+                      node.first_line, node.module, node.class_name, node.is_cut, node.is_again);
   }
 };
 

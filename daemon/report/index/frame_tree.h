@@ -41,6 +41,10 @@ class FrameTree {
     functions_.push_back(std::move(function));
     return static_cast<uint32_t>(functions_.size() - 1);
   }
+  // Adds one with the texts of another.
+  uint32_t AddFunctionLike(uint32_t function) {
+    return AddFunction(Function(functions_[function]));
+  }
   // `parent` and `function` must be of this tree.
   uint32_t Child(uint32_t parent, uint32_t function);
 

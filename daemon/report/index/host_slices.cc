@@ -303,7 +303,7 @@ class HostSlices::Builder {
     frames.resize(stacks_.size());
     for (uint32_t stack = 1; stack < stacks_.size(); ++stack) {
       const StackTable::Stack& row = stacks_[stack];
-      frames[stack] = slices_.frames_.Child(frames[row.caller], FunctionOf(row));
+      frames[stack] = slices_.frames_.Child(frames[row.caller], FunctionOf(row, row.is_again));
     }
     for (std::vector<ThreadSpan>& spans : spans_) {
       for (ThreadSpan& span : spans) {
@@ -314,11 +314,18 @@ class HostSlices::Builder {
     }
   }
 
-  // A module's call in an imported trace has no file: its text is all that is known.
-  uint32_t FunctionOf(const StackTable::Stack& row) {
-    const std::tuple key(row.file, row.function, row.first_line, row.module, row.class_name);
+  // A module's call in an imported trace has no file: its text is all that is known. Of a module
+  // that is called again, every second call is another function with the same texts.
+  uint32_t FunctionOf(const StackTable::Stack& row, bool is_again) {
+    const std::tuple key(row.file, row.function, row.first_line, row.module, row.class_name,
+                         is_again);
     const auto found = function_of_.find(key);
     if (found != function_of_.end()) return found->second;
+    if (is_again) {
+      const uint32_t number = slices_.frames_.AddFunctionLike(FunctionOf(row, false));
+      function_of_.emplace(key, number);
+      return number;
+    }
     FrameTree::Function function;
     if (row.file == 0) {
       function = FunctionOfText(reader_.names()[row.function]);
@@ -419,7 +426,7 @@ class HostSlices::Builder {
   bool is_recorded_ = false;
   absl::flat_hash_map<SpanKey, SpanOperator> operators_;
   std::vector<std::vector<ThreadSpan>> spans_;  // By row.
-  absl::flat_hash_map<std::tuple<uint32_t, uint32_t, uint32_t, uint64_t, uint32_t>, uint32_t>
+  absl::flat_hash_map<std::tuple<uint32_t, uint32_t, uint32_t, uint64_t, uint32_t, bool>, uint32_t>
       function_of_;
   absl::flat_hash_map<std::string, int64_t> next_module_;  // By class.
 };

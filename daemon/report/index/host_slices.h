@@ -11,7 +11,7 @@
 //   sampled    captures with stacks: which functions were running when an operator began. A
 //              function lasts from the first to the last of consecutive operators that have it on
 //              their stack. Functions that called no operator are missing, and consecutive calls
-//              of one function are one.
+//              of one function are one; those of a module are not (StackTable::Stack::is_again).
 //
 // Threads: any number, once built.
 // Memory:  40 bytes per range and Python function; while it is built, as much again, and 64 per

@@ -1,5 +1,8 @@
 #include "daemon/report/index/stack_table.h"
 
+#include <tuple>
+
+#include "absl/container/flat_hash_set.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 
@@ -9,17 +12,26 @@ absl::StatusOr<StackTable> StackTable::Build(store::CaptureReader& reader) {
   StackTable table;
   table.names_ = reader.names();
   table.stacks_.emplace_back();
-  RETURN_IF_ERROR(reader.ForEach<StackRow>([&table](const StackBatch& batch) {
+  absl::flat_hash_set<
+      std::tuple<uint64_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>>
+      calls;
+  RETURN_IF_ERROR(reader.ForEach<StackRow>([&](const StackBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       // A hostile file may name a caller that comes later: there are no circles.
       const bool is_known = batch.caller[i] < table.stacks_.size();
-      table.stacks_.push_back({.module = batch.module[i],
-                               .caller = is_known ? batch.caller[i] : 0,
-                               .file = batch.file[i],
-                               .function = batch.function[i],
-                               .line = batch.line[i],
-                               .first_line = batch.first_line[i],
-                               .class_name = batch.class_name[i]});
+      Stack& stack = table.stacks_.emplace_back(Stack{.module = batch.module[i],
+                                                      .caller = is_known ? batch.caller[i] : 0,
+                                                      .file = batch.file[i],
+                                                      .function = batch.function[i],
+                                                      .line = batch.line[i],
+                                                      .first_line = batch.first_line[i],
+                                                      .class_name = batch.class_name[i]});
+      if (stack.module == 0) continue;
+      stack.is_again =
+          !calls
+               .emplace(stack.module, stack.caller, stack.file, stack.function, stack.line,
+                        stack.first_line, stack.class_name, batch.is_cut[i])
+               .second;
     }
     return absl::OkStatus();
   }));

@@ -1,7 +1,9 @@
 // StackTable is all Python stacks of a capture, and where its modules are in the model.
 //
 // Threads: any number, once built.
-// Memory:  32 bytes per stack, 40 per module; texts are made when asked for.
+// Memory:  40 bytes per stack, 40 per module, and while it is built 48 per stack that calls a
+// module;
+//          texts are made when asked for.
 // Errors:  the reader's.
 #ifndef PROFD_DAEMON_REPORT_INDEX_STACK_TABLE_H_
 #define PROFD_DAEMON_REPORT_INDEX_STACK_TABLE_H_
@@ -62,6 +64,9 @@ class StackTable {
     uint32_t line;        // Of the call; 0: not known.
     uint32_t first_line;  // Of the function
     uint32_t class_name;
+    // Equals an earlier one: the module has been called again
+    // (daemon/ingest/decode/stack_decoder.h).
+    bool is_again = false;
   };
   // `stack` must be smaller than size().
   const Stack& operator[](uint32_t stack) const { return stacks_[stack]; }

@@ -94,8 +94,8 @@ const table::Description<ModuleTreeRow>& ModuleTreeColumns() {
       {&ModuleTreeRow::calls,
        {.key = "calls",
         .title = "Calls",
-        .doc = "Calls; consecutive calls without an operator or another function in between count "
-               "once",
+        .doc = "Calls; captures count those that ran an operator, and with Python 3.14 several "
+               "calls in a row as one",
         .unit = Unit::kCount,
         .priority = 4}},
       Time(&ModuleTreeRow::total_ns, "total_ns", "Total",

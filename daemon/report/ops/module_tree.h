@@ -43,7 +43,8 @@ struct ModuleTreeRow {
   std::string class_name;  // "Linear"; empty: not known.
   std::string parent;      // The name of the module that calls it; empty: none does.
   int64_t depth = 0;       // 0: no module calls it.
-  // Of consecutive calls without an operator or another function in between, one is counted.
+  // Of captures, those that ran an operator. Of several in a row one is counted where Python does
+  // not number calls (client_lib/python_stack/README.md).
   int64_t calls = 0;
   // Host time. Total: with the modules that it calls. Forward and backward are parts of total.
   int64_t total_ns = 0;

@@ -36,6 +36,8 @@ MINORS = range(9, NEWEST_MINOR + 1)
 STACKS, MODULES = 1 << 2, 1 << 3
 FEATURE_STACKS, FEATURE_MODULES = 1 << 18, 1 << 19
 MAX_DEPTH = 256
+# Of CPython 3: the dicts of keyword arguments have versions.
+NUMBERED_BEFORE = 14
 COUNT_ODD_FRAMES = 5
 CHANGING_CAPTURES = int(os.environ.get("PROFD_LONG_STACKS", "12"))
 
@@ -81,7 +83,7 @@ class Contents:
         self.frames[thread, stack] = {
             "parent": parent, "frame": (words[3], int(words[4]), words[5]),
             "first_line": int(words[6]), "module": int(words[7]), "class": words[8],
-            "is_cut": int(words[9]) != 0, "depth": depth}
+            "is_cut": int(words[9]) & 1 != 0, "is_again": int(words[9]) & 2 != 0, "depth": depth}
 
     def nodes(self, thread, stack):
         while stack != 0:
@@ -171,6 +173,15 @@ class Module:
 class Leaf(Module):
     def forward(self, capture):
         capture.op()
+
+
+class Single(Module):
+    def __init__(self):
+        self.child = Leaf()
+
+    def forward(self, capture, twice=False):
+        for _ in range(1 + twice):
+            self.child(capture)
 
 
 class Pair(Module):
@@ -480,6 +491,66 @@ class StacksTest(unittest.TestCase):
         expected += [[(id(pair), "Pair")], []]
         self.assertEqual([modules for _, modules in self.modules_of(capture, flags)], expected * 2)
         return capture
+
+    def calls_of(self, capture):
+        """The calls of modules in the order of operators: (class, depth among modules). As the
+        daemon tells them apart: by functions and modules, whatever their lines."""
+        last, calls = [], []
+        for _, thread, stack in capture.contents.ops:
+            frames = [(node["frame"][2], node["module"], node["is_again"], node["class"])
+                      for node in capture.contents.nodes(thread, stack)][::-1]
+            same = 0
+            while same < min(len(last), len(frames)) and last[same] == frames[same]:
+                same += 1
+            for at in range(same, len(frames)):
+                if frames[at][1] != 0:
+                    depth = sum(1 for frame in frames[:at] if frame[1] != 0)
+                    calls.append((frames[at][3], depth))
+            last = frames
+        return calls
+
+    def run_repeated(self, flags):
+        leaf, pair, single = Leaf(), Pair(), Single()
+        with self.capture(flags=flags) as capture:
+            def helper():
+                leaf(capture)
+            for _ in range(3):
+                leaf(capture)
+            leaf(leaf(capture) or capture)
+            helper(); helper()  # noqa
+            for _ in range(3):
+                single(capture)
+            capture.op()
+            for _ in range(2):
+                pair(capture)
+                single(capture, twice=True)
+            with_names = {"twice": True}
+            single(capture, **with_names)
+            single(capture, **with_names)
+        expected = [("Leaf", 0)] * 7 + [("Single", 0), ("Leaf", 1)] * 3
+        for _ in range(2):
+            expected += [("Pair", 0)] + [("Leaf", 1)] * 3
+            expected += [("Single", 0), ("Leaf", 1), ("Leaf", 1)]
+        expected += [("Single", 0), ("Leaf", 1), ("Leaf", 1)] * 2
+        if sys.version_info < (3, NUMBERED_BEFORE):
+            self.assertEqual(self.calls_of(capture), expected)
+        else:
+            self.assertFalse(any(frame["is_again"] for frame in capture.contents.frames.values()))
+        return capture
+
+    def test_calls_that_follow_each_other_are_told_apart(self):
+        self.check(self.run_repeated(STACKS | MODULES), 20)
+
+    def test_calls_that_follow_each_other_are_told_apart_without_stacks(self):
+        self.run_repeated(MODULES)
+
+    def test_calls_that_follow_each_other_need_no_more_stacks_than_two_calls(self):
+        leaf = Leaf()
+        with self.capture(flags=MODULES) as capture:
+            for _ in range(1000):
+                leaf(capture)
+        self.assertEqual(len(capture.contents.ops), 1000)
+        self.assertLessEqual(len(capture.contents.frames), 2)
 
     def test_modules_and_stacks(self):
         self.check(self.run_modules(STACKS | MODULES), 10)

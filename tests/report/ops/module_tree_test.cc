@@ -97,6 +97,26 @@ TEST_F(ModuleTreeTest, SelfTimesAddUpToTheSteps) {
   EXPECT_EQ(tree.concurrent_ns, 0);
 }
 
+TEST_F(ModuleTreeTest, AModuleThatIsCalledTwiceInARowHasTwoCalls) {
+  const uint32_t a_again = reader_.ModuleStack(net_, 0x20, "Linear");
+  const uint32_t net_again = reader_.ModuleStack(train_, 0x10, "Net");
+  const uint32_t a_in_it = reader_.ModuleStack(net_again, 0x20, "Linear");
+  reader_.Step(7, 0, 1000)
+      .Operator(main_, "aten::linear", 100, 200, {.stack = a_})
+      .Operator(main_, "aten::linear", 220, 250, {.stack = a_again})
+      .Operator(main_, "aten::linear", 260, 300, {.stack = a_})
+      .Operator(main_, "aten::linear", 310, 400, {.stack = a_in_it})
+      .Operator(main_, "aten::linear", 400, 450, {.stack = a_in_it});
+  const ModuleTree tree = Summarize();
+  EXPECT_THAT(Names(tree), ElementsAre("Net", " a", ModuleTreeRow::kOutside));
+  EXPECT_EQ(Row(tree, "a").calls, 4);
+  EXPECT_EQ(Row(tree, "a").self_ns, 100 + 30 + 40 + 140);
+  EXPECT_EQ(Row(tree, "Net").calls, 2);
+  EXPECT_EQ(Row(tree, "Net").total_ns, 200 + 140);
+  EXPECT_EQ(Row(tree, "Net").self_ns, 30);
+  EXPECT_EQ(SelfSum(tree), 1000);
+}
+
 TEST_F(ModuleTreeTest, BackwardOnAnotherThreadIsTakenFromTheWaitForIt) {
   const uint32_t worker = reader_.AddThread(2, "autograd");
   reader_.Step(0, 0, 500)
