@@ -1,10 +1,13 @@
 #include "daemon/export/stacks/stack_frames.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/export/trace/layout.h"
+#include "daemon/report/index/overlaps.h"
 #include "daemon/report/index/place_index.h"
 
 namespace profd::exporter {
@@ -96,24 +99,103 @@ uint32_t StackFrames::FrameOfWork(const GpuBatch& batch, size_t i) {
   return FrameOfText("(unknown)");
 }
 
+std::vector<std::vector<uint32_t>> StackFrames::RowsOfThreads() const {
+  constexpr size_t kNone = std::numeric_limits<size_t>::max();
+  const std::span<const store::ReaderThread> threads = reader_.threads();
+  const std::vector<uint32_t> groups = report::OverlapGroups(threads);
+  std::vector<std::vector<uint32_t>> rows;
+  rows.reserve(slices_.row_count());
+  std::vector<size_t> place_of_group(threads.size(), kNone);
+  std::vector<bool> is_placed(slices_.row_count());
+  for (const bool is_lane : {false, true}) {
+    for (uint32_t i = 0; i < threads.size(); ++i) {
+      const uint32_t row = slices_.RowOf(i);
+      if (report::IsLane(threads[i]) != is_lane || is_placed[row]) continue;
+      is_placed[row] = true;
+      const bool is_grouped = groups[i] != report::kNoOverlaps;
+      if (is_grouped && place_of_group[groups[i]] != kNone) {
+        rows[place_of_group[groups[i]]].push_back(row);
+        continue;
+      }
+      if (is_grouped) place_of_group[groups[i]] = rows.size();
+      rows.push_back({row});
+    }
+  }
+  return rows;
+}
+
+void StackFrames::AddOwnTimes(uint32_t row, std::span<const uint32_t> stack_of, Sums& sums) {
+  const std::span<const HostSlice> slices = slices_.SlicesOf(row);
+  std::vector<int64_t> inside_ns(slices.size());
+  for (const HostSlice& slice : slices) {
+    if (slice.parent != HostSlice::kNone) inside_ns[slice.parent] += slice.end_ns - slice.start_ns;
+  }
+  for (size_t i = 0; i < slices.size(); ++i) {
+    sums.Add(stack_of[i], slices[i].end_ns - slices[i].start_ns - inside_ns[i]);
+  }
+}
+
+// `stack_of` has the slices of all rows, one row after the other.
+void StackFrames::AddSharedTimes(std::span<const uint32_t> rows, std::span<const uint32_t> stack_of,
+                                 Sums& sums) {
+  struct Piece {
+    const HostSlice* slice;
+    uint32_t position;  // In `stack_of`.
+    bool is_lane;
+  };
+  std::vector<Piece> pieces;
+  pieces.reserve(stack_of.size());
+  for (const uint32_t row : rows) {
+    for (const HostSlice& slice : slices_.SlicesOf(row)) {
+      pieces.push_back({&slice, static_cast<uint32_t>(pieces.size()), row != rows.front()});
+    }
+  }
+  // Of those that begin together, a range of a lane is around what its thread does. The slices of a
+  // row keep their order.
+  std::ranges::sort(pieces, std::less(), [](const Piece& piece) {
+    return std::tuple(piece.slice->start_ns, !piece.is_lane, piece.position);
+  });
+  std::vector<const Piece*> open;  // By begin. Those that have ended leave once they are the last.
+  int64_t now_ns = std::numeric_limits<int64_t>::min();
+  const auto advance = [&](int64_t until_ns) {
+    while (!open.empty() && now_ns < until_ns) {
+      const Piece& last = *open.back();
+      const int64_t to_ns = std::min(last.slice->end_ns, until_ns);
+      if (to_ns > now_ns) {
+        sums.Add(stack_of[last.position], static_cast<int64_t>(static_cast<uint64_t>(to_ns) -
+                                                               static_cast<uint64_t>(now_ns)));
+        now_ns = to_ns;
+      }
+      if (last.slice->end_ns <= now_ns) open.pop_back();
+    }
+    now_ns = std::max(now_ns, until_ns);
+  };
+  for (const Piece& piece : pieces) {
+    advance(piece.slice->start_ns);
+    open.push_back(&piece);
+  }
+  advance(std::numeric_limits<int64_t>::max());
+}
+
 std::vector<StackFrames::Stack> StackFrames::HostTime() {
   Sums sums;
-  std::vector<uint32_t> stack_of;
-  for (uint32_t row = 0; row < slices_.row_count(); ++row) {
-    const std::span<const HostSlice> slices = slices_.SlicesOf(row);
-    if (slices.empty()) continue;
-    const uint32_t thread = sums.Inside(0, FrameOfRow(row));
-    stack_of.assign(slices.size(), 0);
-    std::vector<int64_t> inside_ns(slices.size());
-    for (size_t i = 0; i < slices.size(); ++i) {
-      const HostSlice& slice = slices[i];
-      const bool is_outermost = slice.parent == HostSlice::kNone;
-      stack_of[i] = sums.Inside(is_outermost ? thread : stack_of[slice.parent], FrameOf(slice));
-      if (!is_outermost) inside_ns[slice.parent] += slice.end_ns - slice.start_ns;
+  std::vector<uint32_t> stack_of;  // By slice.
+  for (const std::vector<uint32_t>& rows : RowsOfThreads()) {
+    stack_of.clear();
+    for (const uint32_t row : rows) {
+      const std::span<const HostSlice> of_row = slices_.SlicesOf(row);
+      if (of_row.empty()) continue;
+      const uint32_t thread = sums.Inside(0, FrameOfRow(rows.front()));
+      const size_t first = stack_of.size();
+      stack_of.reserve(first + of_row.size());
+      for (const HostSlice& slice : of_row) {
+        const bool is_outermost = slice.parent == HostSlice::kNone;
+        stack_of.push_back(
+            sums.Inside(is_outermost ? thread : stack_of[first + slice.parent], FrameOf(slice)));
+      }
+      if (rows.size() == 1) AddOwnTimes(row, stack_of, sums);
     }
-    for (size_t i = 0; i < slices.size(); ++i) {
-      sums.Add(stack_of[i], slices[i].end_ns - slices[i].start_ns - inside_ns[i]);
-    }
+    if (rows.size() > 1) AddSharedTimes(rows, stack_of, sums);
   }
   return sums.Take();
 }

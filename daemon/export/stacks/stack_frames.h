@@ -2,7 +2,9 @@
 // and operators above GPU work, as report/index/host_slices.h nests them. A frame is one text.
 //
 // Threads: one.
-// Memory:  that of HostSlices; 24 bytes per CUDA call; the text of each frame once.
+// Memory:  that of HostSlices; 24 bytes per CUDA call; of threads with ranges that overlap, 16
+// bytes
+//          per slice; the text of each frame once.
 // Errors:  the reader's.
 #ifndef PROFD_DAEMON_EXPORT_STACKS_STACK_FRAMES_H_
 #define PROFD_DAEMON_EXPORT_STACKS_STACK_FRAMES_H_
@@ -44,7 +46,9 @@ class StackFrames {
     uint32_t caller = 0;  // Smaller than its own number; 0: none.
     uint64_t own_ns = 0;
   };
-  // Host time: of each stack what no other slice inside of it took.
+  // Host time: of each stack what no other slice inside of it took. Ranges that overlap others of
+  // their thread are below that thread. There an instant belongs to the slice that began last, as
+  // in report/index/overlaps.h, so that a thread's times add up to no more than passed.
   std::vector<Stack> HostTime();
   // The time of GPU work, below the slices that launched it; the outermost frame is the GPU.
   absl::StatusOr<std::vector<Stack>> DeviceTime();
@@ -53,6 +57,13 @@ class StackFrames {
   class Sums;
 
   explicit StackFrames(store::CaptureReader& reader) : reader_(reader) {}
+  // The rows of each thread: its own first, those of its lanes after it.
+  std::vector<std::vector<uint32_t>> RowsOfThreads() const;
+  // Add host time to `stack_of`, the stacks of slices, of a row without lanes, and of one with
+  // them.
+  void AddOwnTimes(uint32_t row, std::span<const uint32_t> stack_of, Sums& sums);
+  void AddSharedTimes(std::span<const uint32_t> rows, std::span<const uint32_t> stack_of,
+                      Sums& sums);
   uint32_t FrameOfText(std::string text);
   uint32_t FrameOfWork(const GpuBatch& batch, size_t i);
 

@@ -65,6 +65,26 @@ TEST_F(FoldedStacksTest, OwnTimesAddUpToTheOutermostRangesHoweverBatchesFall) {
   }
 }
 
+// A thread's ranges that overlap are on rows of their own, but are one thread's time.
+TEST_F(FoldedStacksTest, RangesThatOverlapAreBelowTheirThreadAndNoTimeCountsTwice) {
+  const uint32_t other = reader_.AddThread(200, "other");
+  const uint32_t lane = reader_.AddThread((1 << 30) | 3, "overlapping ranges of 100");
+  const uint32_t second = reader_.AddThread((1 << 30) | 4, "overlapping ranges of 100");
+  const uint32_t without = reader_.AddThread((1 << 30) | 9, "overlapping ranges of 300");
+  reader_.Range(main_, "step", 0, 100)
+      .Range(main_, "decode", 30, 40)
+      .Range(main_, "copy", 32, 35)
+      .Range(lane, "request", 10, 60)
+      .Range(second, "request", 20, 80)
+      .Range(second, "late", 90, 120)
+      .Range(other, "wait", 0, 100)
+      .Range(without, "alone", 0, 7);
+  EXPECT_THAT(Lines(TraceFormat::kFolded),
+              UnorderedElementsAre("main;step 20", "main;step;decode 7", "main;step;decode;copy 3",
+                                   "main;request 60", "main;late 30", "other;wait 100",
+                                   "overlapping ranges of 300;alone 7"));
+}
+
 TEST_F(FoldedStacksTest, StepsAreOneFrameAndNamesCannotBreakALine) {
   reader_.Range(main_, "ProfilerStep#7", 0, 10)
       .Range(main_, "ProfilerStep#8", 10, 20)
