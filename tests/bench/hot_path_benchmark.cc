@@ -17,11 +17,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "profd/profd.hpp"
@@ -44,16 +46,22 @@ double SampleNs(const Variant& variant) {
   return static_cast<double>(wire::ReadMonotonicNs() - start) / kPairsPerSample;
 }
 
-std::vector<double> MedianNs(const std::vector<Variant>& variants) {
+// `prepare(i)` comes before each sample of variant i, and is not timed.
+std::vector<double> MedianNs(
+    const std::vector<Variant>& variants, int sample_count = kSamples,
+    const std::function<void(size_t)>& prepare = [](size_t) {}) {
   std::vector<std::vector<double>> samples(variants.size());
   for (const Variant& variant : variants) SampleNs(variant);  // Warm.
-  for (int sample = 0; sample < kSamples; ++sample) {
-    for (size_t i = 0; i < variants.size(); ++i) samples[i].push_back(SampleNs(variants[i]));
+  for (int sample = 0; sample < sample_count; ++sample) {
+    for (size_t i = 0; i < variants.size(); ++i) {
+      prepare(i);
+      samples[i].push_back(SampleNs(variants[i]));
+    }
   }
   std::vector<double> medians;
   for (auto& of_variant : samples) {
-    std::nth_element(of_variant.begin(), of_variant.begin() + kSamples / 2, of_variant.end());
-    medians.push_back(of_variant[kSamples / 2]);
+    std::nth_element(of_variant.begin(), of_variant.begin() + sample_count / 2, of_variant.end());
+    medians.push_back(of_variant[static_cast<size_t>(sample_count / 2)]);
   }
   return medians;
 }
@@ -214,6 +222,79 @@ void RecordedRangeAroundWork(benchmark::State& state) {
   state.counters["range_added_ns"] = ns[2] - ns[0];
 }
 
+// ---- Ranges that are paired by identity, while another thread has some on its stack that were
+// closed elsewhere.
+
+// A thread that opens ranges, which others close, and then does nothing.
+class IdleOwner {
+ public:
+  ~IdleOwner() { Ask(kEnd); }
+
+  // `count` ranges of it are closed here, and stay on its stack; those before are gone.
+  void LeaveClosed(int count) {
+    Ask(kCleanUp);
+    if (count == 0) return;
+    Ask(count);
+    for (const uint64_t range : ranges_) profd_range_close(range);
+  }
+
+ private:
+  static constexpr int kNothing = -1;
+  static constexpr int kCleanUp = -2;
+  static constexpr int kEnd = -3;
+
+  void Ask(int what) {
+    asked_.store(what);
+    asked_.notify_one();
+    if (what != kEnd) asked_.wait(what);
+  }
+  void Run() {
+    for (;;) {
+      asked_.wait(kNothing);
+      const int what = asked_.load();
+      if (what == kEnd) return;
+      ranges_.clear();
+      // Whatever a thread opens takes its closed ones off its stack first.
+      if (what == kCleanUp) profd_range_close(profd_range_open_id(name_));
+      for (int i = 0; i < what; ++i) ranges_.push_back(profd_range_open_id(name_));
+      asked_.store(kNothing);
+      asked_.notify_one();
+    }
+  }
+
+  const uint32_t name_ = profd_intern("waiting", 7);
+  std::vector<uint64_t> ranges_;
+  std::atomic<int> asked_{kNothing};
+  std::jthread thread_{[this] { Run(); }};
+};
+
+// Pairs inside of `depth` others, `waiting` of another thread's being closed and on its stack.
+void RecordedIdentityRange(benchmark::State& state, int depth) {
+  constexpr int kFewerSamples = 101;
+  constexpr int kWaiting[] = {0, 1, 100};
+  const uint32_t name = profd_intern("benchmark", 9);
+  const Variant pairs = Loop([name] {
+    const uint64_t range = profd_range_open_id(name);
+    Opaque();
+    profd_range_close(range);
+  });
+  std::vector<uint64_t> around;
+  for (int i = 0; i < depth; ++i) around.push_back(profd_range_open_id(name));
+  IdleOwner owner;
+  std::vector<double> ns;
+  for (auto _ : state) {
+    ns = MedianNs({pairs, pairs, pairs}, kFewerSamples,
+                  [&](size_t i) { owner.LeaveClosed(kWaiting[i]); });
+  }
+  owner.LeaveClosed(0);
+  for (; !around.empty(); around.pop_back()) profd_range_close(around.back());
+  state.counters["none_waiting_ns"] = ns[0];
+  state.counters["one_waiting_added_ns"] = ns[1] - ns[0];
+  state.counters["hundred_waiting_added_ns"] = ns[2] - ns[0];
+}
+void RecordedOutermostIdentityRange(benchmark::State& state) { RecordedIdentityRange(state, 0); }
+void RecordedNestedIdentityRange(benchmark::State& state) { RecordedIdentityRange(state, 4); }
+
 // ---- NVTX with our library as its injection.
 
 using NvtxPairs = void (*)(int count);
@@ -338,7 +419,9 @@ int Run(int argc, char** argv) {
       {"RecordedRange", RecordedRange},
       {"RecordedRangeAroundWork/chained", RecordedRangeAroundWork<ChainedWork>},
       {"RecordedRangeAroundWork/dot_product", RecordedRangeAroundWork<DotProduct>},
-      {"RecordedRangeAroundWork/wide", RecordedRangeAroundWork<WideWork>}};
+      {"RecordedRangeAroundWork/wide", RecordedRangeAroundWork<WideWork>},
+      {"RecordedIdentityRange/outermost", RecordedOutermostIdentityRange},
+      {"RecordedIdentityRange/nested", RecordedNestedIdentityRange}};
   if (g_nvtx.attached != nullptr) recorded.emplace_back("RecordedNvtx", RecordedNvtx);
   for (const auto& [name, function] : recorded) {
     benchmark::RegisterBenchmark(name, [&, function = function](benchmark::State& state) {
