@@ -3,11 +3,13 @@
 // Their options, columns, and sort keys are the report's (daemon/report/reports.h).
 //
 // How do I add one?  A PlainReport below, its function, and its row in command_table.cc.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "cli/base/row_limit.h"
@@ -30,6 +32,8 @@ struct PlainReport {
   std::string_view summary;
   std::string_view description;
   int64_t rows_for_people = kRowsForPeople;
+  bool is_tree =
+      false;  // The first table's rows have a "depth", by which text indents their names.
 };
 
 constexpr PlainReport kKernelsReport = {
@@ -84,16 +88,38 @@ constexpr PlainReport kModulesReport = {
         "operators belong to the module whose forward operator they follow. What belongs to no "
         "module (optimizer, data loading, loss) is a row of its own, so that self times add up to "
         "the time of the steps. A module's time is from its first operator to its last one; Python "
-        "before and after belongs to its caller. Needs a capture with `trace --with modules` (or "
-        "stacks,modules), or a trace of torch.profiler with with_stack. --sort orders rows without "
-        "regard to the tree. `profctl ops --group-by module` has the operators of each module."};
+        "before and after belongs to its caller. Captures do not count calls without an operator. "
+        "Needs "
+        "a capture with `trace --with modules` (or stacks,modules), or a trace of torch.profiler "
+        "with with_stack. --sort orders rows without regard to the tree. `profctl ops --group-by "
+        "module` has the operators of each module.",
+    .is_tree = true};
+
+// `table` has its rows in the order of the tree.
+void IndentNames(table::Table& table) {
+  constexpr int64_t kMostDepth = 20;
+  const size_t at = table.Find("depth");
+  if (at == table::Table::npos) return;
+  auto* const names = std::get_if<std::vector<std::string>>(&table.cells.front());
+  const auto* const depths = std::get_if<std::vector<int64_t>>(&table.cells[at]);
+  if (names == nullptr || depths == nullptr) return;
+  for (size_t row = 0; row < names->size(); ++row) {
+    const int64_t depth = std::clamp<int64_t>((*depths)[row], 0, kMostDepth);
+    (*names)[row].insert(0, static_cast<size_t>(2 * depth), ' ');
+  }
+}
 
 absl::StatusOr<int> RunPlainReport(Invocation& invocation, const PlainReport& plain) {
   ASSIGN_OR_RETURN(const report::ReportRequest request,
                    ParseReportRequest(invocation, plain.name, plain.rows_for_people));
   ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
                    OpenCaptureSource(invocation, invocation.arguments().front()));
-  ASSIGN_OR_RETURN(const table::Report report, source->Report(request));
+  ASSIGN_OR_RETURN(table::Report report, source->Report(request));
+  const bool is_text = !invocation.json() && !invocation.flags().Has("csv");
+  const bool is_in_order = !invocation.flags().Has("sort");
+  if (plain.is_tree && is_text && is_in_order && !report.tables.empty()) {
+    IndentNames(report.tables.front());
+  }
   PrintReport(invocation, source->view(), report);
   return 0;
 }

@@ -374,10 +374,16 @@ TEST_F(CommandsTest, GpuReportsShowWhatTheDaemonAnswers) {
 TEST_F(CommandsTest, ReportsOnTorchComeFromTheDaemon) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
   report::ModuleTree modules = {.has_modules = true, .step_count = 2, .steps_ns = 1000};
-  modules.rows = {{.name = "blocks.0", .class_name = "Block", .parent = ""}};
+  modules.rows = {
+      {.name = "blocks.0", .class_name = "Block", .parent = ""},
+      {.name = "blocks.0.mlp", .class_name = "Linear", .parent = "blocks.0", .depth = 1}};
   profd_.Set(report::ToReport(modules));
   EXPECT_EQ(RunJson({"modules", "01J"})["rows"][0]["class"], "Block");
-  EXPECT_THAT(Run({"modules", "01J"}).out, HasSubstr("blocks.0"));
+  EXPECT_EQ(RunJson({"modules", "01J"})["rows"][1]["name"], "blocks.0.mlp");
+  EXPECT_THAT(Run({"modules", "01J"}).out, HasSubstr("\nblocks.0 "));
+  EXPECT_THAT(Run({"modules", "01J"}).out, HasSubstr("\n  blocks.0.mlp "));
+  EXPECT_THAT(Run({"modules", "01J", "--sort", "calls"}).out, HasSubstr("\nblocks.0.mlp "));
+  EXPECT_THAT(Run({"modules", "01J", "--csv"}).out, HasSubstr("\nblocks.0.mlp,"));
 
   report::CompileReport compiled = {.has_compiled = true, .folded_event_count = 1700};
   compiled.regions = {{.id = "0/1", .code = "train.py:19 in forward", .after_graph_break = true}};
