@@ -291,11 +291,11 @@ Next CheckGpuArm(uint64_t now_ns) {
   return FailGpuArm(wire::ArmFailedReason::kGpuTimeout, text);
 }
 
-// The last word on a GPU whose own thread cannot say it any more.
-void WriteAbandonedStatus() {
+// For a GPU part without a thread that could say it.
+void WriteGpuStatus(uint32_t flags) {
   wire::GpuStatusEvent status{};
   status.header = {sizeof(status), static_cast<uint8_t>(wire::EventKind::kGpuStatus), 0, 0};
-  status.flags = wire::kGpuStatusAbandoned;
+  status.flags = flags;
   WriteBehindWindow(g_session, &status, sizeof(status));
 }
 
@@ -305,7 +305,7 @@ bool GpuIsDrained(uint64_t now_ns) {
   if (now_ns < g_gpu.deadline_ns) return false;
   Log(LogLevel::kError, "CUPTI hangs (%s); its part of the capture is given up", gpu_part::Stage());
   ParkGpu();
-  WriteAbandonedStatus();
+  WriteGpuStatus(wire::kGpuStatusAbandoned);
   return true;
 }
 
@@ -367,7 +367,14 @@ Next ArmGpu(uint32_t request_id, const wire::ArmBody& arm) {
            .deadline_ns = now_ns + timeout_ms * kNsPerMs,
            .next_report_ns = now_ns + kArmingPeriodNs,
            .arm = arm};
-  return CheckParts();
+  if (gpu_part::IsCudaLoaded()) return CheckParts();
+  g_gpu.what = GpuWait::For::kNothing;
+  g_gpu.in_use = false;
+  if ((arm.flags & wire::kArmGpuRequired) != 0) {
+    return FailGpuArm(wire::ArmFailedReason::kNoCuda, gpu_part::kNoCudaText);
+  }
+  WriteGpuStatus(wire::kGpuStatusNoCuda);
+  return SendArmed(request_id);
 }
 
 // Before anybody can see the session.

@@ -8,6 +8,8 @@
 //   kNone ── Start() ──► kArming ──► kArmed ── RequestStop() ──► kDrained
 //                           └──────► kFailed
 //
+// A process that has not loaded CUDA needs none of that: the agent asks IsCudaLoaded() first.
+//
 // Threads: the agent's; Start() the helper's, while the agent waits, so that the thread it makes
 //          has the program's descriptors. ResetInChild() on a forked child's only thread.
 // Errors:  a CUPTI that does not come back keeps its thread, and IsStuck() says so; captures
@@ -26,6 +28,13 @@ struct Session;
 namespace gpu_part {
 
 enum class State : uint32_t { kNone, kArming, kArmed, kFailed, kDrained };
+
+// Why a capture that requires the GPU is refused by a process without CUDA.
+inline constexpr char kNoCudaText[] = "this process does not use CUDA yet; capture it once it does";
+
+// False: no library of CUDA's driver is loaded, so that Start() would find none. Waits for no
+// library that is being loaded.
+bool IsCudaLoaded();
 
 // Begins to arm the GPU for `session`, which stays until LeaveSession() and a Quiesce().
 // False: the thread of the last capture has not ended yet, or no thread can be made.

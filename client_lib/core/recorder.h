@@ -140,7 +140,7 @@ void SetThreadName(const char* name);
 void RecordNote(wire::NoteKind kind, uint32_t subject_id, uint32_t text_id, int64_t value);
 
 // LateWriter writes events to the calling thread's own chunks of a session that records no more,
-// and hands them over when it goes. What finds no chunk is counted as dropped.
+// or not yet, and hands them over when it goes. What finds no chunk is counted as dropped.
 //
 // Threads:   the agent's; one at a time.
 // Ownership: borrows the session, which stays mapped.

@@ -250,6 +250,13 @@ bool IsSafeToCall(void* handle, const CuptiLibrary& library, const CudaDriver& d
 
 }  // namespace
 
+bool IsCudaDriverLoaded() {
+  const auto is_driver = [](dl_phdr_info* info, size_t, void*) -> int {
+    return info->dlpi_name != nullptr && IsLibrary(info->dlpi_name, "libcuda.so");
+  };
+  return dl_iterate_phdr(is_driver, nullptr) != 0;
+}
+
 bool FindCudaDriver(CudaDriver* driver) {
   memset(driver, 0, sizeof(*driver));
   Mapped mapped;

@@ -55,6 +55,9 @@ struct CudaDriver {
   uint32_t version;
 };
 
+// False: FindCudaDriver() would find none. Takes no lock that is held while a library is loaded.
+bool IsCudaDriverLoaded();
+
 // Whether this process uses CUDA: libcuda is mapped and was initialised. Loads nothing.
 bool FindCudaDriver(CudaDriver* driver);
 

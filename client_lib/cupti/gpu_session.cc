@@ -310,8 +310,7 @@ bool FailArm(ArmFailedReason reason, const char* text) {
 // True without tracing: the capture goes on without a GPU.
 bool GoOnWithoutCuda(Work* work) {
   if ((g_arm.flags & wire::kArmGpuRequired) != 0) {
-    return FailArm(ArmFailedReason::kNoCuda,
-                   "this process does not use CUDA yet; capture it once it does");
+    return FailArm(ArmFailedReason::kNoCuda, gpu_part::kNoCudaText);
   }
   work->status.flags |= wire::kGpuStatusNoCuda;
   return true;
@@ -627,6 +626,8 @@ void* RunThread(void*) {
 }  // namespace profd::client::gpu
 
 namespace profd::client::gpu_part {
+
+bool IsCudaLoaded() { return IsCudaDriverLoaded(); }
 
 bool Start(Session* session, const wire::ArmBody& arm) {
   if (gpu::g_is_running.load(std::memory_order_acquire) || gpu::g_exit_gate.is_leaving())

@@ -35,6 +35,18 @@ TEST(NoCudaTest, ACaptureGoesOnWithoutItsGpuPartAndSaysSo) {
   EXPECT_EQ(contents.gpu_status().cupti_version, 0u);
 }
 
+TEST(NoCudaTest, ThereIsNoThreadAndCudaThatIsLoadedLaterIsNotRecorded) {
+  GpuProcess process({.version = ""});
+  auto capture = StartRecording(process);
+  EXPECT_EQ(process.CountThreads("profd-gpu"), 0);
+  process.Run("load-cuda");
+  process.Run("step 3");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_EQ(contents.steps.size(), 3u);
+  EXPECT_EQ(contents.gpu_status().flags, wire::kGpuStatusNoCuda);
+  EXPECT_EQ(contents.dropped(), 0u);
+}
+
 TEST(NoCudaTest, ACaptureThatNeedsAGpuIsRefusedWithTheRemedy) {
   GpuProcess process({.version = ""});
   const Refusal refusal = ArmThatFails(process, GpuArm(GpuMode::kDefault, wire::kArmGpuRequired));
