@@ -137,7 +137,10 @@ std::string TorchSummary(const CaptureRecord& record) {
   const TorchRecord& torch = record.torch;
   if (torch.outcome == TorchOutcome::kOff) return "";
   if (torch.outcome == TorchOutcome::kNoTorch) {
-    return record.spec.torch == TorchSpec() ? "" : "not recorded: no PyTorch that can be used";
+    return record.spec.torch == TorchSpec()
+               ? ""
+               : "not recorded: no PyTorch is attached; where the program uses PyTorch, start it "
+                 "with profctl run, or call profd.init()";
   }
   std::string text = torch.version;
   const auto add = [&text](std::string_view what) {
