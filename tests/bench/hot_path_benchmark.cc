@@ -279,6 +279,7 @@ void RecordedIdentityRange(benchmark::State& state, int depth) {
     profd_range_close(range);
   });
   std::vector<uint64_t> around;
+  around.reserve(static_cast<size_t>(depth));
   for (int i = 0; i < depth; ++i) around.push_back(profd_range_open_id(name));
   IdleOwner owner;
   std::vector<double> ns;
