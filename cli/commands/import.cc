@@ -28,6 +28,7 @@
 #include "daemon/import/nsys/nsys_import.h"
 #include "daemon/import/trace_import.h"
 #include "daemon/import/trace_set.h"
+#include "daemon/report/findings/quality.h"
 
 namespace profd::cli {
 namespace {
@@ -251,6 +252,18 @@ std::string KindsNote(std::vector<std::pair<int64_t, std::string>> kinds, std::s
   return note;
 }
 
+// "Warning: ...". Empty: the whole trace was there.
+std::string CutOffNote(const CaptureRecord& record) {
+  const std::map<std::string, int64_t>& kinds = record.imported.not_understood;
+  const auto cut = kinds.lower_bound(std::string(kCutOffKind));
+  if (cut == kinds.end() || !cut->first.starts_with(kCutOffKind)) return "";
+  const bool lacks_events = record.state == CaptureState::kPartial;
+  return StrCat("Warning: ", ForDisplay(record.imported.source, 255), ": ", cut->first,
+                lacks_events ? "; the capture is PARTIAL: later steps and events are missing"
+                             : "; no event of the program is missing",
+                "\n");
+}
+
 // The line about what was not understood of the trace.
 std::string NotUnderstoodNote(const CaptureRecord& record) {
   constexpr std::string_view kOfArgument = "arg:";
@@ -298,6 +311,7 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
       WriteImportedJson(imported, json);
       if (invocation.json()) continue;
       invocation.Print(StrCat(imported.path.empty() ? imported.record.id : imported.path, "\n"));
+      invocation.Note(CutOffNote(imported.record));
       invocation.Note(NotUnderstoodNote(imported.record));
     }
     if (!set.is_job) NoteGroupOfProcesses(invocation, captures);
@@ -341,8 +355,10 @@ Command ImportCommand() {
           "capture per process with GPU work or NVTX ranges. Processes with GPU work are one "
           "group. Host, user, paths, and command lines are left out.\n\n"
           "Events and arguments that profd does not understand are counted by their kind or table. "
-          "A damaged event is lost alone, and counted with its byte. A file that is cut off is "
-          "refused with the byte at which it ends.",
+          "A damaged event is lost alone, and counted with its byte. Of a file that is cut off, "
+          "the complete events become a PARTIAL capture, which ends where the missing ones would "
+          "begin; a warning names the byte at which the file ends. One without a complete event "
+          "is refused, as is an export of Nsight Systems that is cut off.",
       .flags = {{.name = "output",
                  .letter = 'o',
                  .value_name = "FILE",

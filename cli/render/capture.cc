@@ -343,7 +343,8 @@ void AddFailedChecks(const CaptureRecord& record, std::string_view headline, std
   for (const QualityCheck& check : QualityOf(record).checks) {
     const bool said = check.name == headline || check.name == "loss" || check.name == "names" ||
                       check.name == "clock_error_ns" || check.name == "gpu_recording" ||
-                      (check.name == "coverage" && record.state == CaptureState::kPartial);
+                      (check.name == "coverage" && record.state == CaptureState::kPartial &&
+                       record.imported.source.empty());
     if (check.failed() && !said) StrAppend(text, "  ", ForDisplay(check.sentence, 300), "\n");
   }
 }
@@ -387,7 +388,7 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
   }
   AddFailedChecks(record, worst.has_value() ? worst->name : "", &text);
   AddShareTrust(view, &text);
-  if (record.state == CaptureState::kPartial) {
+  if (record.state == CaptureState::kPartial && record.imported.source.empty()) {
     StrAppend(&text, "  PARTIAL, ended by ", ForDisplay(view.ended_by, 40));
     const std::string_view advice = AdviceForEnd(view.ended_by);
     if (!advice.empty()) StrAppend(&text, ": ", advice);

@@ -85,6 +85,19 @@ QualityCheck Coverage(const Subject& subject) {
   const CaptureRecord& record = subject.record;
   const CaptureSpec& spec = record.spec;
   QualityCheck check = {.is_share = true};
+  if (subject.imported() && record.state == CaptureState::kPartial) {
+    const auto cut = record.imported.not_understood.lower_bound(std::string(kCutOffKind));
+    const bool is_told =
+        cut != record.imported.not_understood.end() && cut->first.starts_with(kCutOffKind);
+    const std::string how =
+        is_told ? StrCat(" (", cut->first.substr(kCutOffKind.size()), ")") : std::string();
+    return {.grade = 'D',
+            .value = 1,
+            .sentence =
+                StrCat("the trace file is cut off", how, ": ",
+                       record.covered_steps == 0 ? "no step is complete, and " : "later steps and ",
+                       "later events are missing")};
+  }
   if (subject.imported() || (spec.steps == 0 && spec.duration <= absl::ZeroDuration())) {
     check.known = false;
     check.sentence = "the requested window is unknown";

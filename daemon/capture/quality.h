@@ -44,6 +44,10 @@ ShareTrust TrustOfShares(double lost_share);
 // Of all that there were, what was lost; 0 where there was nothing. No count is below 0.
 double LostShare(int64_t lost_event_count, int64_t kept_event_count);
 
+// How ImportRecord::not_understood names the end of a trace that is cut off. The capture is PARTIAL
+// if events are missing.
+inline constexpr std::string_view kCutOffKind = "file cut off ";
+
 // What only the events tell.
 struct EventChecks {
   int64_t gpu_row_count = 0;

@@ -108,6 +108,11 @@ absl::Status CaptureBuilder::Add(const TraceEvent& event) {
   keeps_arguments_ = true;
   const bool is_flow = event.phase == 's' || event.phase == 't' || event.phase == 'f';
   if (event.phase != 'X' && !is_flow) arguments_.ForgetEvents();
+  if (IsBeyondKeptPart(event)) {
+    arguments_.ForgetEvents();
+    if (!is_flow) not_understood_.Count("events after the last time that is complete");
+    return absl::OkStatus();
+  }
   switch (event.phase) {
     case 'X':
       return AddSlice(event);
@@ -127,6 +132,27 @@ absl::Status CaptureBuilder::Add(const TraceEvent& event) {
                                              : StrCat("ph:", std::string(1, event.phase)));
       return absl::OkStatus();
   }
+}
+
+bool CaptureBuilder::IsBeyondKeptPart(const TraceEvent& event) const {
+  if (kept_part_ == nullptr || event.phase == 'M' || !event.start.has_value() ||
+      event.start->ns <= kept_part_->end_ns) {
+    return false;
+  }
+  const Category category = CategoryOf(event.category);
+  if (category != Category::kKernel && category != Category::kMemcpy &&
+      category != Category::kMemset) {
+    return true;
+  }
+  const int64_t correlation = event.Get(Number::kCorrelation, 0);
+  return !std::in_range<uint32_t>(correlation) ||
+         !kept_part_->launches.contains(static_cast<uint32_t>(correlation));
+}
+
+int64_t CaptureBuilder::EndOfKeptPart() const {
+  int64_t end_ns = 0;
+  const bool overflows = __builtin_sub_overflow(kept_part_->end_ns, *epoch_ns_, &end_ns);
+  return overflows ? std::numeric_limits<int64_t>::max() : end_ns;
 }
 
 void CaptureBuilder::AddUnknownArgument(const TraceEvent& event, std::string_view key) {
@@ -176,10 +202,16 @@ std::optional<CaptureBuilder::Span> CaptureBuilder::Place(int64_t start_ns, int6
 }
 
 void CaptureBuilder::Cover(const Span& span) {
-  first_ns_ = std::min(first_ns_, span.start_ns);
-  last_ns_ = std::max(last_ns_, span.end_ns());
-  coverage_.Add(span.start_ns, span.end_ns());
   ++contents_.event_count;
+  int64_t end_ns = span.end_ns();
+  if (kept_part_ != nullptr) {
+    // Work that was launched before the end may run after it.
+    if (span.start_ns > EndOfKeptPart()) return;
+    end_ns = std::min(end_ns, EndOfKeptPart());
+  }
+  first_ns_ = std::min(first_ns_, span.start_ns);
+  last_ns_ = std::max(last_ns_, end_ns);
+  coverage_.Add(span.start_ns, end_ns);
 }
 
 std::optional<uint32_t> CaptureBuilder::ThreadOf(const TraceEvent& event, bool is_python) {
@@ -267,13 +299,19 @@ absl::Status CaptureBuilder::AddSlice(const TraceEvent& event) {
 }
 
 absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category) {
-  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
+  std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
   if (!span.has_value()) return absl::OkStatus();
+  const bool is_cut = kept_part_ != nullptr && span->end_ns() > EndOfKeptPart();
+  if (is_cut) span->duration_ns = EndOfKeptPart() - span->start_ns;
   const std::optional<uint32_t> thread = ThreadOf(event, category == kPythonRange);
   if (!thread.has_value()) return absl::OkStatus();
   if (category != kPythonRange) NoteIds(event);
   // torch 1.8 and 1.9 call steps operators.
   const bool may_be_step = category == kUserRange || event.category == "Operator";
+  if (may_be_step && is_cut && event.name.starts_with(kStepPrefix)) {
+    not_understood_.Count("steps after the last time that is complete");
+    return absl::OkStatus();
+  }
   if (may_be_step && AddStep(event.name, *span, *thread)) return AddStepArguments(event);
   const auto position = static_cast<uint32_t>(rows_[*thread].ranges.size());
   ImportedRange range = {.start_ns = span->start_ns,
@@ -287,7 +325,7 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
                          .flags = 0};
   ASSIGN_OR_RETURN(range.name, names_.IdOfJson(event.name));
   const std::string_view finished = event.Get(Text::kFinished);
-  if (finished == "false" || finished == "\"false\"") range.flags |= kRangeOpen;
+  if (is_cut || finished == "false" || finished == "\"false\"") range.flags |= kRangeOpen;
   if (!event.Get(Text::kBegan).empty()) range.flags |= kRangeTruncated;
   if (!event.Get(Text::kUnended).empty()) range.flags |= kRangeUnended;
   if (category == kPythonRange) {

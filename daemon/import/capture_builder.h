@@ -33,6 +33,7 @@
 #include "daemon/capture/ports.h"
 #include "daemon/import/coverage.h"
 #include "daemon/import/kept_arguments.h"
+#include "daemon/import/kept_part.h"
 #include "daemon/import/names.h"
 #include "daemon/import/not_understood.h"
 #include "daemon/import/operator_texts.h"
@@ -60,6 +61,9 @@ class CaptureBuilder {
   void SetIsOurs() { is_ours_ = is_continuous_ = true; }
   // In which order an export of ours has its threads, so that another has the same.
   void SetThreads(int64_t pid, std::span<const TraceHeader::Thread> threads);
+  // What began later is counted as not understood, and ranges end then; before the first event.
+  // `part` must outlive it.
+  void SetKeptPart(const KeptPart& part) { kept_part_ = &part; }
   // Times without events were recorded, too.
   void SetIsContinuous() { is_continuous_ = true; }
 
@@ -177,6 +181,10 @@ class CaptureBuilder {
   std::optional<uint32_t> ThreadOf(const TraceEvent& event, bool is_python = false);
   absl::Status Hold();
 
+  bool IsBeyondKeptPart(const TraceEvent& event) const;
+  // Where it ends, since the epoch. Needs an event.
+  int64_t EndOfKeptPart() const;
+
   absl::Status AddMetadata(const TraceEvent& event);
   absl::Status AddSlice(const TraceEvent& event);
   absl::Status AddRange(const TraceEvent& event, uint8_t category);
@@ -232,6 +240,7 @@ class CaptureBuilder {
   TraceThreads threads_;
   KeptArguments arguments_;
   OtherEvents other_events_;
+  const KeptPart* kept_part_ = nullptr;  // Of a trace that is cut off.
   bool is_ours_ = false;
   bool is_continuous_ = false;
   bool keeps_arguments_ = false;

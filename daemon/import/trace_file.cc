@@ -49,6 +49,7 @@ class PlainFile : public TraceFile {
   int64_t done_bytes() const override { return done_bytes_; }
   int64_t total_bytes() const override { return total_bytes_; }
   bool is_gzip() const override { return false; }
+  bool is_cut_off() const override { return false; }
 
  private:
   const UniqueFd fd_;
@@ -73,8 +74,8 @@ class GzipFile : public TraceFile {
         if (state_.avail_in == 0 || !MayStartMember()) break;
         StartMember();
       } else if (state_.avail_in == 0 && at_end_) {
-        if (IsAtStartOfMember()) break;
-        return absl::DataLossError("the gzip file is cut off");
+        is_cut_off_ = !IsAtStartOfMember();
+        break;
       }
       const size_t room = std::min(size - filled, kMostOutputBytes);
       state_.next_out = reinterpret_cast<uint8_t*>(out + filled);
@@ -91,6 +92,7 @@ class GzipFile : public TraceFile {
   int64_t done_bytes() const override { return file_.done_bytes() - state_.avail_in; }
   int64_t total_bytes() const override { return file_.total_bytes(); }
   bool is_gzip() const override { return true; }
+  bool is_cut_off() const override { return is_cut_off_; }
 
  private:
   bool IsAtStartOfMember() const { return !member_has_begun_; }
@@ -125,6 +127,7 @@ class GzipFile : public TraceFile {
   inflate_state state_ = {};
   bool member_has_begun_ = false;
   bool at_end_ = false;
+  bool is_cut_off_ = false;
 };
 
 }  // namespace

@@ -3,8 +3,8 @@
 // Threads: one.
 // Memory:  256 KiB.
 // Errors:  NOT_FOUND, PERMISSION_DENIED; FAILED_PRECONDITION for what is no ordinary file;
-//          DATA_LOSS where the gzip stream is damaged or ends too early; INTERNAL where it cannot
-//          be read.
+//          DATA_LOSS where the gzip stream is damaged; INTERNAL where it cannot be read. A gzip
+//          stream that ends too early is no error: is_cut_off().
 #ifndef PROFD_DAEMON_IMPORT_TRACE_FILE_H_
 #define PROFD_DAEMON_IMPORT_TRACE_FILE_H_
 
@@ -29,6 +29,8 @@ class TraceFile {
   virtual int64_t done_bytes() const = 0;
   virtual int64_t total_bytes() const = 0;
   virtual bool is_gzip() const = 0;
+  // At the end: the file ends inside of a gzip member. All text before that was read.
+  virtual bool is_cut_off() const = 0;
 };
 
 }  // namespace profd::importer

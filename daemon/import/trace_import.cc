@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "daemon/base/text.h"
 #include "daemon/import/capture_builder.h"
 #include "daemon/import/import_record.h"
+#include "daemon/import/kept_part.h"
 #include "daemon/import/not_understood.h"
 #include "daemon/import/trace_event.h"
 #include "daemon/import/trace_file.h"
@@ -64,6 +66,24 @@ class Import : public TraceSplitter::Handler {
         [this](int64_t byte) { OnDamagedEvent(byte); });
   }
 
+  absl::Status OnCutOff(const TraceSplitter::CutOff& cut) override {
+    using enum TraceSplitter::CutPlace;
+    cut_ = cut;
+    const std::string_view place = cut.place == kInEvent         ? "in an event"
+                                   : cut.place == kBetweenEvents ? "between events"
+                                                                 : "after its events";
+    not_understood_.Count(StrCat(kCutOffKind, place, ", at byte ", cut.offset));
+    return absl::OkStatus();
+  }
+  bool lacks_events() const {
+    return cut_.has_value() && cut_->place != TraceSplitter::CutPlace::kAfterEvents;
+  }
+  // Of a file that lacks events, where they are known to end.
+  void SetKeptPart(const KeptPart& part) {
+    has_kept_part_ = true;
+    builder_.SetKeptPart(part);
+  }
+
   void OnDamagedEvent(int64_t offset) override {
     // The place of each is only worth its name while they are few.
     if (++damaged_count_ <= kMostNamedPlaces) {
@@ -76,6 +96,10 @@ class Import : public TraceSplitter::Handler {
 
   // Says of what kinds the events are of which profd understands none.
   absl::Status NoEvents() const {
+    if (cut_.has_value()) {
+      return absl::DataLossError(StrCat("cut off: it ends at byte ", cut_->offset,
+                                        ", before an event that profd understands is complete"));
+    }
     if (damaged_count_ > 0) {
       return absl::DataLossError(
           StrCat("damaged at byte ", first_damaged_, ": no event in it can be read"));
@@ -157,6 +181,8 @@ class Import : public TraceSplitter::Handler {
   TraceHeader header_;
   CaptureBuilder builder_;
   EventParser parser_;
+  std::optional<TraceSplitter::CutOff> cut_;
+  bool has_kept_part_ = false;
   int64_t damaged_count_ = 0;
   int64_t first_damaged_ = 0;
 };
@@ -168,15 +194,28 @@ void Import::Describe(const CaptureBuilder::Contents& contents, CaptureRecord& r
   // The memory of a program that does not use torch is counted otherwise.
   if (header_.is_ours() && !header_.has_torch() && contents.operator_count == 0) record.torch = {};
   record.imported.not_understood = not_understood_.counts();
+  if (has_kept_part_) {
+    record.state = CaptureState::kPartial;
+    record.ended_by = EndedBy::kStorage;
+  }
   if (record.target.pid == 0) record.target.pid = contents.process.pid;
   // Ours has the command in its header, where it is known.
   if (!header_.is_ours()) record.target.command = contents.process.name;
 }
 
-absl::Status Fill(TraceFile& file, store::CaptureFileWriter& writer, const ImportOptions& options,
-                  CaptureRecord& record) {
+// What is known of a trace that was found to lack events.
+struct KnownCut {
+  std::optional<KeptPart> part;  // nullopt: it lacks none with a time.
+};
+
+// Returns false, and leaves the writer as it is, if the trace lacks events and `cut` is null.
+absl::StatusOr<bool> Fill(TraceFile& file, store::CaptureFileWriter& writer,
+                          const ImportOptions& options, const KnownCut* cut,
+                          CaptureRecord& record) {
   Import import(file, writer, options);
+  if (cut != nullptr && cut->part.has_value()) import.SetKeptPart(*cut->part);
   RETURN_IF_ERROR(import.Read());
+  if (import.lacks_events() && cut == nullptr) return false;
   ASSIGN_OR_RETURN(CaptureBuilder::Contents contents, import.Finish());
   RETURN_IF_ERROR(import.CheckKind(contents));
   if (contents.event_count == 0) {
@@ -184,29 +223,50 @@ absl::Status Fill(TraceFile& file, store::CaptureFileWriter& writer, const Impor
   }
   import.Describe(contents, record);
   writer.SetSteps(std::move(contents.steps));
-  return writer.Finish(record, contents.start_ns);
+  RETURN_IF_ERROR(writer.Finish(record, contents.start_ns));
+  return true;
+}
+
+// Reads the trace once; as Fill().
+absl::StatusOr<bool> MakeCapture(const std::filesystem::path& trace, Clock& clock,
+                                 const ImportOptions& options, const KnownCut* cut,
+                                 CaptureRecord& record) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<TraceFile> file, TraceFile::Open(trace));
+  StoppedClock stopped(clock);
+  ASSIGN_OR_RETURN(const std::unique_ptr<store::CaptureFileWriter> writer,
+                   store::CaptureFileWriter::Create(
+                       record, stopped,
+                       {.directory = options.directory,
+                        .check_events = store::CheckerOf(report::CheckEventsForSeal),
+                        .on_sealed = {}}));
+  absl::StatusOr<bool> is_made = Fill(*file, *writer, options, cut, record);
+  if (!is_made.ok() || !*is_made) writer->Discard();
+  return is_made;
+}
+
+absl::StatusOr<KnownCut> FindCut(const std::filesystem::path& trace, const ImportOptions& options) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<TraceFile> file, TraceFile::Open(trace));
+  KnownCut cut;
+  ASSIGN_OR_RETURN(cut.part, FindKeptPart(*file, options.is_cancelled));
+  return cut;
 }
 
 }  // namespace
 
 absl::StatusOr<ImportedCapture> ImportTrace(const std::filesystem::path& trace, Clock& clock,
                                             const ImportOptions& options) {
-  auto file = TraceFile::Open(trace);
-  if (!file.ok()) return WithPath(file.status(), trace);
   ImportedCapture imported = {.record = BeginImport(trace, options, clock.Now()), .file = {}};
-  const store::CapturePaths paths(options.directory, imported.record.id);
-  StoppedClock stopped(clock);
-  ASSIGN_OR_RETURN(const std::unique_ptr<store::CaptureFileWriter> writer,
-                   store::CaptureFileWriter::Create(
-                       imported.record, stopped,
-                       {.directory = options.directory,
-                        .check_events = store::CheckerOf(report::CheckEventsForSeal),
-                        .on_sealed = {}}));
-  if (absl::Status status = Fill(**file, *writer, options, imported.record); !status.ok()) {
-    writer->Discard();
-    return WithPath(status, trace);
+  const CaptureRecord begun = imported.record;
+  absl::StatusOr<bool> is_made = MakeCapture(trace, clock, options, nullptr, imported.record);
+  if (is_made.ok() && !*is_made) {
+    // Where a file that is cut off stops being complete is known only at its end.
+    imported.record = begun;
+    const absl::StatusOr<KnownCut> cut = FindCut(trace, options);
+    if (!cut.ok()) return WithPath(cut.status(), trace);
+    is_made = MakeCapture(trace, clock, options, &*cut, imported.record);
   }
-  imported.file = paths.sealed;
+  if (!is_made.ok()) return WithPath(is_made.status(), trace);
+  imported.file = store::CapturePaths(options.directory, imported.record.id).sealed;
   return imported;
 }
 

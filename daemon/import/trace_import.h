@@ -22,12 +22,16 @@
 // Ranges nest by torch's own rule: of those that began before it on its thread, a range is in the
 // innermost that ends no earlier than it does.
 //
+// Of a file that ends too early, all whole events are read, and the capture is PARTIAL: it ends
+// where the rest would have begun (kept_part.h).
+//
 // Threads: the caller's.
 // Memory:  a window of the trace (2 MiB; more only for a longer event, up to kMaxEventBytes),
 //          names, distinct inputs, and kMaxRowBytes of rows; rows beyond wait in a file without a
 //          name in `directory`.
 // Errors:  DATA_LOSS for a damaged file and INVALID_ARGUMENT for one that is no trace, both with
-//          the byte at which they show (of the JSON, in a gzip file); NOT_FOUND, PERMISSION_DENIED,
+//          the byte at which they show (of the JSON, in a gzip file), also for one that is cut off
+//          before its first event ends; NOT_FOUND, PERMISSION_DENIED,
 //          FAILED_PRECONDITION (a folder, a merged trace), RESOURCE_EXHAUSTED (more than
 //          CaptureBuilder::kMaxHeldRows), CANCELLED; those of the capture file.
 #ifndef PROFD_DAEMON_IMPORT_TRACE_IMPORT_H_

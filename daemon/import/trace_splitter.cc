@@ -35,10 +35,16 @@ absl::Status TraceSplitter::Damaged(std::string_view what) const {
   return absl::DataLossError(StrCat("damaged at byte ", Offset(), ": ", what));
 }
 
-absl::Status TraceSplitter::CutOff() const {
-  return absl::DataLossError(StrCat("cut off: it ends at byte ",
-                                    window_offset_ + static_cast<int64_t>(end_),
+absl::Status TraceSplitter::Handler::OnCutOff(const CutOff& cut) {
+  return absl::DataLossError(StrCat("cut off: it ends at byte ", cut.offset,
                                     ", before its end; is it still being written?"));
+}
+
+absl::Status TraceSplitter::EndTooEarly(CutPlace place) {
+  const CutOff cut = {.place = place, .offset = window_offset_ + static_cast<int64_t>(end_)};
+  RETURN_IF_ERROR(has_events_ ? handler_.OnCutOff(cut) : handler_.Handler::OnCutOff(cut));
+  is_cut_off_ = true;
+  return absl::AbortedError("the rest is missing");
 }
 
 absl::StatusOr<bool> TraceSplitter::Fill() {
@@ -77,7 +83,7 @@ absl::Status TraceSplitter::Expect(char expected, std::string_view what) {
     ++begin_;
     return absl::OkStatus();
   }
-  return begin_ == end_ ? CutOff() : Damaged(what);
+  return begin_ == end_ ? EndTooEarly(CutPlace::kAfterEvents) : Damaged(what);
 }
 
 absl::StatusOr<std::string_view> TraceSplitter::Value() {
@@ -90,7 +96,7 @@ absl::StatusOr<std::string_view> TraceSplitter::Value() {
       return std::string_view(begin, static_cast<size_t>(value_end - begin));
     }
     ASSIGN_OR_RETURN(const bool more, Fill());
-    if (!more) return CutOff();
+    if (!more) return EndTooEarly(CutPlace::kAfterEvents);
   }
 }
 
@@ -100,7 +106,10 @@ absl::Status TraceSplitter::Run() {
     begin_ += kByteOrderMark.size();
   }
   ASSIGN_OR_RETURN(const char first, Peek());
-  if (first == '\0' && begin_ == end_) return absl::InvalidArgumentError("no trace: it is empty");
+  if (first == '\0' && begin_ == end_) {
+    if (file_.is_cut_off()) return absl::DataLossError("the gzip file is cut off");
+    return absl::InvalidArgumentError("no trace: it is empty");
+  }
   if (first != '{' && first != '[') {
     // A line break, as which some of those begin, was skipped.
     const std::string_view start(window_.data() + kFront, end_ - kFront);
@@ -109,9 +118,16 @@ absl::Status TraceSplitter::Run() {
       return absl::InvalidArgumentError(StrCat("no torch.profiler trace: ", format));
     return absl::InvalidArgumentError(StrCat("no trace: no JSON begins at byte ", Offset()));
   }
-  RETURN_IF_ERROR(first == '{' ? ReadMembers() : ReadEvents());
+  is_bare_array_ = first == '[';
+  absl::Status status = is_bare_array_ ? ReadEvents() : ReadMembers();
+  if (is_cut_off_) return absl::OkStatus();
+  RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(Peek().status());
   if (begin_ < end_) return Damaged("text after the end of the trace");
+  if (has_events_ && file_.is_cut_off()) {
+    status = EndTooEarly(CutPlace::kAfterEvents);
+    return is_cut_off_ ? absl::OkStatus() : status;
+  }
   if (has_events_) return absl::OkStatus();
   return absl::InvalidArgumentError(
       StrCat("no trace: there is no \"traceEvents\" in its ", Offset(), " bytes"));
@@ -121,7 +137,9 @@ absl::Status TraceSplitter::ReadMembers() {
   ++begin_;
   ASSIGN_OR_RETURN(char c, Peek());
   while (c != '}') {
-    if (c != '"') return begin_ == end_ ? CutOff() : Damaged("a key must come here");
+    if (c != '"') {
+      return begin_ == end_ ? EndTooEarly(CutPlace::kAfterEvents) : Damaged("a key must come here");
+    }
     ASSIGN_OR_RETURN(const std::string_view quoted, Value());
     const std::string key(quoted.substr(1, quoted.size() - 2));
     RETURN_IF_ERROR(Expect(':', "':' must come here"));
@@ -148,7 +166,11 @@ absl::Status TraceSplitter::ReadEvents() {
   while (true) {
     ASSIGN_OR_RETURN(const char c, Peek());
     if (c == ']') break;
-    if (c == '\0' && begin_ == end_) return CutOff();
+    if (c == '\0' && begin_ == end_) {
+      // Chrome's format lets an array end without its bracket.
+      return EndTooEarly(is_bare_array_ && !file_.is_cut_off() ? CutPlace::kAfterEvents
+                                                               : CutPlace::kBetweenEvents);
+    }
     if (c != '{') {
       if (has_events_ && SkipDamagedEvent()) continue;
       if (has_events_) return Damaged("an event must come here");
@@ -169,7 +191,7 @@ absl::Status TraceSplitter::ReadEvents() {
       if (end_ - begin_ >= kMaxValueBytes && SkipDamagedEvent()) continue;
       ASSIGN_OR_RETURN(const bool more, Fill());
       if (more || SkipDamagedEvent()) continue;
-      return CutOff();
+      return EndTooEarly(CutPlace::kInEvent);
     }
   }
   has_events_ = true;

@@ -6,7 +6,8 @@
 //   {"schemaVersion": 1, "deviceProperties": [...], "traceEvents": [ {...}, {...}, ... ], ... }
 //     OnMember             OnMember                                OnEvents  OnEvents      OnMember
 //
-// A file that is an array of events, without the object around it, is taken too.
+// A file that is an array of events, without the object around it, is taken too. So are the whole
+// events of a file that ends too early, if the handler takes those.
 //
 // Threads: one.
 // Memory:  a window of kWindowBytes; more only for a longer value, up to kMaxValueBytes.
@@ -33,6 +34,16 @@ class TraceSplitter {
   // Behind what the handler is given there are this many bytes that may be read.
   static constexpr size_t kPaddingBytes = 64;
 
+  enum class CutPlace {
+    kInEvent,
+    kBetweenEvents,  // Of "traceEvents", whose closing bracket is missing.
+    kAfterEvents,    // No event is missing, unless the file is a bare array.
+  };
+  struct CutOff {
+    CutPlace place = CutPlace::kInEvent;
+    int64_t offset = 0;  // Where the text ends.
+  };
+
   class Handler {
    public:
     virtual ~Handler() = default;
@@ -41,6 +52,9 @@ class TraceSplitter {
     virtual absl::Status OnEvents(std::string_view array, int64_t offset) = 0;
     // An event whose end is not where its brackets say was skipped; it began at `offset`.
     virtual void OnDamagedEvent(int64_t /*offset*/) {}
+    // The file ends too early, and nothing more comes. What it returns, Run() returns: the default
+    // is DATA_LOSS.
+    virtual absl::Status OnCutOff(const CutOff& cut);
     // `key` as it is written, without its quotes.
     virtual absl::Status OnMember(std::string_view key, std::string_view value, int64_t offset) = 0;
   };
@@ -53,7 +67,8 @@ class TraceSplitter {
  private:
   int64_t Offset() const;
   absl::Status Damaged(std::string_view what) const;
-  absl::Status CutOff() const;
+  // Once called, Run() is over.
+  absl::Status EndTooEarly(CutPlace place);
 
   // Reads more behind what is there; makes room, in a larger window if need be. False: there is no
   // more.
@@ -82,6 +97,8 @@ class TraceSplitter {
   int64_t window_offset_ = 0;  // Of window_[0] in the text.
   bool at_end_ = false;
   bool has_events_ = false;
+  bool is_bare_array_ = false;
+  bool is_cut_off_ = false;
 };
 
 }  // namespace profd::importer

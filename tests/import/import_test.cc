@@ -262,14 +262,6 @@ TEST_F(ImportTest, OneNumberThatJumpsIsNoLossIfTheOtherHasNoGap) {
   }
 }
 
-TEST_F(ImportTest, ACutOffTraceIsRefusedAtItsEnd) {
-  const std::string text = StrCat(R"({"traceEvents":[)", kOp, ",", kOp, "]}");
-  for (size_t size = 1; size < text.size(); ++size) {
-    const auto imported = ImportText(text.substr(0, size));
-    ASSERT_THAT(imported, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("byte"))) << size;
-  }
-}
-
 TEST_F(ImportTest, OfADamagedTraceTheOtherEventsAreRead) {
   const std::string before = R"({"schemaVersion":1,"traceEvents":[)";
   for (const char* bad : {R"({"ph" "X"})", R"({"ph":"X",})", R"({"ph":})"}) {

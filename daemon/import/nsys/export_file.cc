@@ -46,6 +46,7 @@ absl::StatusOr<UniqueFd> Inflate(TraceFile& file, const ImportOptions& options,
     if (options.is_cancelled && options.is_cancelled()) return absl::CancelledError();
     if (options.on_progress) options.on_progress(file.done_bytes(), file.total_bytes());
     ASSIGN_OR_RETURN(const size_t got, file.Read(piece.data(), piece.size()));
+    if (got == 0 && file.is_cut_off()) return absl::DataLossError("the gzip file is cut off");
     if (got == 0) return fd;
     total += static_cast<int64_t>(got);
     if (total > max_inflated_bytes) {

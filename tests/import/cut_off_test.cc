@@ -1,0 +1,234 @@
+// Traces whose end is missing, as those of jobs that were killed while torch.profiler wrote.
+#include <zlib.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/capture/quality.h"
+#include "gmock/gmock.h"
+#include "tests/import/import_fixture.h"
+
+namespace profd::importer {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kSteps = 6;
+constexpr int kLaunchesPerStep = 3;
+
+// As Kineto orders it: operators and steps first, then calls and kernels by time, then its own
+// marks. Kernel i of a step runs 20 us after its launch, so that the last one of a step begins
+// within the next step.
+class KinetoTrace {
+ public:
+  KinetoTrace() {
+    for (int step = 0; step < kSteps; ++step) {
+      Add(Slice("user_annotation", StrCat("ProfilerStep#", step), 100 * step, 100, 1, ""));
+      for (int i = 0; i < kLaunchesPerStep; ++i) {
+        Add(Slice("cpu_op", "aten::mul \xC3\xA4", 100 * step + 30 * i, 20, 1, ""));
+      }
+    }
+    operators_end_ = text_.size();
+    for (int step = 0; step < kSteps; ++step) {
+      for (int i = 0; i < kLaunchesPerStep; ++i) {
+        const int at = 100 * step + 30 * i + 5;
+        const int id = 1 + step * kLaunchesPerStep + i;
+        Add(Slice("cuda_runtime", "cudaLaunchKernel", at, 5, 1, StrCat("\"correlation\":", id)));
+        if (id > 2) AddKernel(id - 2);  // Records of kernels come when they have ended.
+      }
+    }
+    AddKernel(kSteps * kLaunchesPerStep - 1);
+    AddKernel(kSteps * kLaunchesPerStep);
+    events_end_ = text_.size();
+    Add(R"({"ph":"i","s":"g","name":"Record Window End","pid":"","tid":"","ts":700})");
+    marks_end_ = text_.size();
+    text_ += R"(],"traceName":"t.json"})";
+  }
+
+  const std::string& text() const { return text_; }
+  size_t first_operator_end() const { return first_operator_end_; }
+  size_t operators_end() const { return operators_end_; }
+  size_t events_end() const { return events_end_; }  // Of those with times.
+  size_t marks_end() const { return marks_end_; }
+
+ private:
+  static std::string Slice(std::string_view category, std::string_view name, int start,
+                           int duration, int tid, std::string_view arguments) {
+    return StrCat(R"({"ph":"X","cat":")", category, R"(","name":")", name, R"(","pid":1,"tid":)",
+                  tid, ",\"ts\":", start, ",\"dur\":", duration, ",\"args\":{", arguments, "}}");
+  }
+  void AddKernel(int id) {
+    const int at = 100 * ((id - 1) / kLaunchesPerStep) + 30 * ((id - 1) % kLaunchesPerStep) + 50;
+    Add(Slice("kernel", "k", at, 10, 7, StrCat(R"("device":0,"stream":7,"correlation":)", id)));
+  }
+  void Add(const std::string& event) {
+    text_ += event_count_ == 0 ? "" : ",\n";
+    text_ += event;
+    if (++event_count_ == 2) first_operator_end_ = text_.size();
+  }
+
+  std::string text_ = R"({"schemaVersion":1,"deviceProperties":[{"id":0}],"traceEvents":[)";
+  int event_count_ = 0;
+  size_t first_operator_end_ = 0;
+  size_t operators_end_ = 0;
+  size_t events_end_ = 0;
+  size_t marks_end_ = 0;
+};
+
+std::string Zipped(std::string_view text) {
+  z_stream stream = {};
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string zipped(deflateBound(&stream, text.size()) + 64, '\0');
+  std::string copy(text);
+  stream.next_in = reinterpret_cast<Bytef*>(copy.data());
+  stream.avail_in = static_cast<uInt>(copy.size());
+  stream.next_out = reinterpret_cast<Bytef*>(zipped.data());
+  stream.avail_out = static_cast<uInt>(zipped.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  zipped.resize(stream.total_out);
+  deflateEnd(&stream);
+  return zipped;
+}
+
+class CutOffTest : public ImportTest {
+ protected:
+  // What the capture says of the end of its file; empty: nothing.
+  static std::string CutOf(const CaptureRecord& record) {
+    for (const auto& [kind, count] : record.imported.not_understood) {
+      if (kind.starts_with(kCutOffKind)) return kind;
+    }
+    return "";
+  }
+  const QualityCheck* Check(const CaptureRecord& record, std::string_view name) {
+    for (const QualityCheck& check : record.graded.checks) {
+      if (check.name == name) return &check;
+    }
+    ADD_FAILURE() << name;
+    return nullptr;
+  }
+  const KinetoTrace trace_;
+};
+
+TEST_F(CutOffTest, WhereverItIsCutWhatIsCompleteIsReadAndTheByteIsNamed) {
+  const std::string& text = trace_.text();
+  for (size_t size = 1; size < text.size();
+       size += size < 600 || size + 200 > text.size() ? 1 : 13) {
+    const auto imported = ImportText(text.substr(0, size));
+    if (size < trace_.first_operator_end()) {
+      ASSERT_THAT(imported, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("byte"))) << size;
+      continue;
+    }
+    ASSERT_THAT(imported, IsOk()) << size;
+    const CaptureRecord& record = imported->record;
+    EXPECT_THAT(CutOf(record), HasSubstr(StrCat("at byte ", size))) << size;
+    const bool lacks_events = size < trace_.marks_end();
+    EXPECT_EQ(record.state, lacks_events ? CaptureState::kPartial : CaptureState::kComplete)
+        << size;
+    EXPECT_EQ(record.graded.grade, lacks_events ? "D" : "B") << size;
+    if (!lacks_events) {
+      EXPECT_EQ(record.covered_steps, kSteps) << size;
+    }
+  }
+}
+
+TEST_F(CutOffTest, EveryStepThatIsLeftHasAllItsCallsAndKernels) {
+  const std::string& text = trace_.text();
+  int64_t most_steps = 0;
+  for (size_t size = trace_.operators_end() + 1; size < trace_.marks_end(); size += 7) {
+    const auto imported = ImportText(text.substr(0, size));
+    ASSERT_THAT(imported, IsOk()) << size;
+    const auto reader = Open(imported->file);
+    ASSERT_NE(reader, nullptr);
+    if (reader->record().gpu.record_count == 0) continue;  // It ends in the first call.
+    for (const StepRecord& step : reader->steps()) {
+      int64_t calls = 0;
+      ASSERT_THAT(reader->ForEach<ApiRow>([&](const ApiBatch& batch) {
+        for (size_t i = 0; i < batch.size; ++i) {
+          calls += batch.start_ns[i] >= step.start_ns &&
+                   batch.start_ns[i] < step.start_ns + step.duration_ns;
+        }
+        return absl::OkStatus();
+      }),
+                  IsOk());
+      EXPECT_EQ(calls, kLaunchesPerStep) << size << ", step " << step.index;
+      EXPECT_LE(step.start_ns + step.duration_ns, reader->record().windows.back().end_ns) << size;
+    }
+    const int64_t step_count = std::ssize(reader->steps());
+    EXPECT_EQ(step_count, reader->record().covered_steps);
+    EXPECT_GE(step_count, most_steps) << size;
+    most_steps = std::max(most_steps, step_count);
+    // No launch lacks its work: that would be idle time of the GPU.
+    const QualityCheck* silent = Check(reader->record(), "silent_launches");
+    if (silent != nullptr && silent->known && reader->gpu_row_count() > 0) {
+      EXPECT_EQ(silent->value, 0) << size;
+    }
+  }
+  EXPECT_EQ(most_steps, kSteps - 1);
+}
+
+TEST_F(CutOffTest, OfOperatorsThatAreCutOffTheRestIsNotIdle) {
+  // In the middle of the third step's operators.
+  const std::string text = trace_.text().substr(0, trace_.text().find("ProfilerStep#3") - 300);
+  const auto imported = ImportText(text);
+  ASSERT_THAT(imported, IsOk());
+  EXPECT_EQ(imported->record.covered_steps, 2);
+  EXPECT_LE(imported->record.windows.back().end_ns, 300'000);
+  EXPECT_THAT(Check(imported->record, "coverage")->sentence,
+              HasSubstr("cut off (in an event, at byte "));
+  EXPECT_EQ(
+      imported->record.imported.not_understood.at("steps after the last time that is complete"), 1);
+}
+
+TEST_F(CutOffTest, GzipMayEndAnywhere) {
+  const std::string& text = trace_.text();
+  const std::string zipped = Zipped(text);
+  int64_t complete = 0;
+  int64_t partial = 0;
+  for (size_t size = 1; size < zipped.size(); ++size) {
+    const auto imported = ImportText(zipped.substr(0, size));
+    if (!imported.ok()) {
+      EXPECT_TRUE(imported.status().code() == absl::StatusCode::kDataLoss ||
+                  imported.status().code() == absl::StatusCode::kInvalidArgument)
+          << size << " " << imported.status();
+      EXPECT_EQ(complete + partial, 0) << size << " " << imported.status();
+      continue;
+    }
+    EXPECT_NE(CutOf(imported->record), "") << size;
+    ++(imported->record.state == CaptureState::kPartial ? partial : complete);
+  }
+  EXPECT_GT(partial, 100);
+  EXPECT_GE(complete, 8);  // Without its trailer, nothing is missing.
+}
+
+TEST_F(CutOffTest, TwoMembersOfWhichTheSecondIsCutOff) {
+  const std::string& text = trace_.text();
+  const std::string first = Zipped(text.substr(0, trace_.operators_end()));
+  const std::string second = Zipped(text.substr(trace_.operators_end()));
+  const auto imported = ImportText(first + second.substr(0, second.size() / 2));
+  ASSERT_THAT(imported, IsOk());
+  EXPECT_EQ(imported->record.state, CaptureState::kPartial);
+  EXPECT_GT(imported->record.gpu.record_count, 0);
+}
+
+TEST_F(CutOffTest, AnArrayNeedsNoBracketAtItsEnd) {
+  const std::string event =
+      R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1})";
+  const auto whole = ImportText(StrCat("[", event, ",\n", event));
+  ASSERT_THAT(whole, IsOk());
+  EXPECT_EQ(whole->record.state, CaptureState::kComplete);
+  EXPECT_NE(CutOf(whole->record), "");
+  const auto cut = ImportText(StrCat("[", event, ",\n", event.substr(0, 30)));
+  ASSERT_THAT(cut, IsOk());
+  EXPECT_EQ(cut->record.state, CaptureState::kPartial);
+}
+
+TEST_F(CutOffTest, ADamagedStreamIsStillRefused) {
+  std::string zipped = Zipped(trace_.text());
+  zipped[zipped.size() - 6] ^= 0x55;  // Its checksum.
+  EXPECT_THAT(ImportText(zipped), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("damaged")));
+}
+
+}  // namespace
+}  // namespace profd::importer
