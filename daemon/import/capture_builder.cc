@@ -201,7 +201,7 @@ std::optional<CaptureBuilder::Span> CaptureBuilder::Place(int64_t start_ns, int6
   return fits ? std::optional(span) : std::nullopt;
 }
 
-void CaptureBuilder::Cover(const Span& span) {
+void CaptureBuilder::Cover(const Span& span, bool by_gpu) {
   ++contents_.event_count;
   int64_t end_ns = span.end_ns();
   if (kept_part_ != nullptr) {
@@ -212,6 +212,7 @@ void CaptureBuilder::Cover(const Span& span) {
   first_ns_ = std::min(first_ns_, span.start_ns);
   last_ns_ = std::max(last_ns_, end_ns);
   coverage_.Add(span.start_ns, end_ns);
+  if (!by_gpu) host_coverage_.Add(span.start_ns, end_ns);
 }
 
 std::optional<uint32_t> CaptureBuilder::ThreadOf(const TraceEvent& event, bool is_python) {
@@ -635,6 +636,22 @@ absl::Status CaptureBuilder::FinishSteps() {
   return sink_.Append(steps_.at(contents_.steps.front().index).thread, marks);
 }
 
+// A window in which the host did nothing was not recorded: its GPU work has times that cannot be
+// true (daemon/report/index/impossible_times.h). Without it, the capture begins and ends elsewhere.
+void CaptureBuilder::FinishWindows() {
+  std::vector<std::pair<int64_t, int64_t>>& windows = contents_.windows;
+  windows = coverage_.Windows(contents_.steps, contents_.start_ns, is_continuous_);
+  if (windows.size() < 2 || host_coverage_.empty()) return;
+  std::erase_if(windows, [this](const std::pair<int64_t, int64_t>& window) {
+    return !host_coverage_.Touches(window.first, window.second);
+  });
+  for (StepRecord& step : contents_.steps) {
+    step.start_ns -= windows.front().first - contents_.start_ns;
+  }
+  contents_.start_ns = windows.front().first;
+  contents_.end_ns = windows.back().second;
+}
+
 // By calls alone: they need not have the process's number that operators have, as in a container.
 std::set<std::string> CaptureBuilder::RecordedPids() const {
   std::set<std::string> pids;
@@ -657,7 +674,7 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   }
   RETURN_IF_ERROR(FinishGpu());
   RETURN_IF_ERROR(FinishSteps());
-  contents_.windows = coverage_.Windows(contents_.steps, contents_.start_ns, is_continuous_);
+  FinishWindows();
   RETURN_IF_ERROR(FinishArguments());
   RETURN_IF_ERROR(stacks_.Finish(sink_));
   if (stacks_.left_out_count() > 0) {

@@ -175,7 +175,7 @@ class CaptureBuilder {
   bool PlaceRow(Row* row);
   template <typename Row>
   absl::StatusOr<bool> PlaceAndKeep(Row row);
-  void Cover(const Span& span);
+  void Cover(const Span& span, bool by_gpu = false);
   void CountNotUnderstood(const TraceEvent& event, std::string_view why);
   // Of Python's functions a thread has rows of their own. Nothing: there are too many threads.
   std::optional<uint32_t> ThreadOf(const TraceEvent& event, bool is_python = false);
@@ -231,6 +231,7 @@ class CaptureBuilder {
   absl::Status FinishArguments();
   absl::Status FinishGpu();
   absl::Status FinishSteps();
+  void FinishWindows();
 
   CaptureSink& sink_;
   NotUnderstood& not_understood_;
@@ -250,6 +251,7 @@ class CaptureBuilder {
   int64_t last_ns_ = std::numeric_limits<int64_t>::min();
   Contents contents_;
   Coverage coverage_;
+  Coverage host_coverage_;  // Of all but GPU work.
 
   std::vector<ThreadRows> rows_;  // By thread.
   int64_t held_rows_ = 0;

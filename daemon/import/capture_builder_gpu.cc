@@ -151,7 +151,7 @@ uint32_t CaptureBuilder::StreamOr(const TraceEvent& event, Number number, uint32
 }
 
 absl::Status CaptureBuilder::Keep(const GpuRow& row) {
-  Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
+  Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns}, /*by_gpu=*/true);
   ++contents_.gpu_count;
   ++gpu_row_count_;
   streams_.emplace(row.device, row.context, row.stream);

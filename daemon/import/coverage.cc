@@ -45,6 +45,11 @@ void Coverage::Coalesce() {
   }
 }
 
+bool Coverage::Touches(int64_t start_ns, int64_t end_ns) const {
+  const auto after = stretches_.upper_bound(end_ns);
+  return after != stretches_.begin() && std::prev(after)->second >= start_ns;
+}
+
 std::vector<std::pair<int64_t, int64_t>> Coverage::Windows(std::span<const StepRecord> steps,
                                                            int64_t origin_ns,
                                                            bool is_continuous) const {

@@ -27,6 +27,10 @@ class Coverage {
   // In any order; an event without a duration counts, too.
   void Add(int64_t start_ns, int64_t end_ns);
 
+  bool empty() const { return stretches_.empty(); }
+  // Whether an event is in [start_ns, end_ns].
+  bool Touches(int64_t start_ns, int64_t end_ns) const;
+
   // Returns the times [start, end) that were recorded, by start. `steps` are by number, with times
   // that begin at `origin_ns`. Times between steps whose numbers do not follow each other are holes
   // if no event is in them; other times only if they are much longer, and without steps if

@@ -145,6 +145,49 @@ TEST_F(OddTracesTest, AShortPauseBetweenStepsThatFollowEachOtherIsNoHole) {
   EXPECT_THAT(reader->record().windows, SizeIs(1));
 }
 
+TEST_F(OddTracesTest, WorkAtImpossibleTimesMakesNoWindow) {
+  constexpr int64_t kDayUs = 86'400'000'000;
+  for (const int64_t away_us : {int64_t{9'000'000}, int64_t{-9'000'000}, 3 * kDayUs, -3 * kDayUs}) {
+    SCOPED_TRACE(away_us);
+    events_.clear();
+    for (int step = 0; step < 3; ++step) {
+      Step(3 + step, 1000 * (1 + step));
+      Launch(1000 * (1 + step) + 50, 800);
+    }
+    // The GPU does what the last two launches began, at another time.
+    for (int i = 0; i < 2; ++i) {
+      Add(StrCat(R"({"ph":"X","cat":"kernel","name":"late","pid":1,"tid":7,"ts":)",
+                 away_us + 100 * i, R"(,"dur":50,"args":{"device":1,"stream":7,"correlation":)",
+                 correlation_ - i, "}}"));
+    }
+    const auto reader = ReadAll();
+    ASSERT_NE(reader, nullptr);
+    const CaptureRecord& record = reader->record();
+    ASSERT_THAT(record.windows, SizeIs(1));
+    EXPECT_EQ(record.windows[0].start_ns, 0);
+    EXPECT_EQ(record.windows[0].end_ns, 3'000'000);
+    EXPECT_EQ(record.windows[0].first_step, 3);
+    EXPECT_EQ(record.windows[0].end_step, 6);
+    EXPECT_EQ(record.covered_ns, 3'000'000);
+    ASSERT_THAT(reader->steps(), SizeIs(3));
+    EXPECT_EQ(reader->steps()[0].start_ns, 0);
+    const auto findings = report::SummarizeFindings(*reader, {});
+    ASSERT_THAT(findings, IsOk());
+    EXPECT_THAT(findings->verdict, Not(HasSubstr("windows")));
+    EXPECT_EQ(findings->mean_step_ns, 1'000'000);
+  }
+}
+
+TEST_F(OddTracesTest, WindowsOfATraceOfTheGpuAloneStay) {
+  for (const int at : {0, 9'000'000}) {
+    Add(StrCat(R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":)", at,
+               R"(,"dur":50,"args":{"device":0,"stream":7}})"));
+  }
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->record().windows, SizeIs(2));
+}
+
 // ---- several processes ----
 
 TEST_F(OddTracesTest, SeveralProcessesAreRefused) {
