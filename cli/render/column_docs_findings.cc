@@ -116,7 +116,9 @@ constexpr ColumnDoc kDocs[] = {
     {kReport, "QUALITY_LOSS", "Events that were lost, by reason", ""},
     {kReport, "QUALITY_ORPHANS", "Work on the GPU whose launch call is not in the capture", ""},
     {kReport, "QUALITY_SILENT_LAUNCHES",
-     "Launches without GPU work in the recording: what the GPU did is not all known", ""},
+     "Launches without GPU work in the recording, or of graphs with less of it than other replays: "
+     "what the GPU did is not all known",
+     ""},
     {kReport, "QUALITY_INVERSIONS",
      "GPU work that begins before its launch call, or ends after the host waited for it: a clock",
      ""},

@@ -173,19 +173,18 @@ QualityCheck SilentLaunchesCheck(const Subject& subject) {
         .is_share = true,
         .sentence = events == nullptr ? "launches were not checked" : "no launches were recorded"};
   }
-  if (events->captures_graphs) {
+  if (events->captures_graphs && events->short_graph_count == 0) {
     return {.known = false,
             .is_share = true,
             .sentence = "the program captured CUDA graphs, whose launches may not run"};
   }
   const SilentLaunches silent = SilentLaunchesOf(*events);
-  return {.grade = GradeOf(silent.share, kFewOrphans, kWithholdSharesFrom, kManySilent),
+  return {.grade = GradeOf(silent.share, silent.short_count > 0 ? 0 : kFewOrphans,
+                           kWithholdSharesFrom, kManySilent),
           .is_share = true,
           .value = silent.share,
           .bound = kFewOrphans,
-          .sentence =
-              StrCat(Of(silent.count, silent.of), " launches ",
-                     silent.are_graphs ? "of graphs " : "", "have no GPU work in the recording")};
+          .sentence = StrCat(Of(silent.count, silent.of), silent.Clause())};
 }
 
 QualityCheck Inversions(const Subject& subject) {
@@ -440,14 +439,30 @@ std::string_view ToString(ShareTrust trust) {
   return "whole";
 }
 
+std::string SilentLaunches::Clause() const {
+  std::string text = StrCat(" launches ", are_graphs ? "of graphs " : "", "have ");
+  if (short_count < count || count == 0) StrAppend(&text, "no GPU work in the recording");
+  if (short_count == 0) return text;
+  StrAppend(&text, short_count < count ? StrCat(", or (", short_count, ") ") : std::string(),
+            "less than other replays of their graph (", missing_node_count,
+            missing_node_count == 1 ? " activity is" : " activities are", " missing)");
+  return text;
+}
+
 SilentLaunches SilentLaunchesOf(const EventChecks& events) {
-  if (events.captures_graphs) return {};
   // Work that is there without its launch was recorded, but does not name its call.
   const int64_t unlinked = std::max<int64_t>(events.orphan_count - events.earlier_work_count, 0);
   const auto share_of = [&](int64_t silent, int64_t launches, bool are_graphs) {
-    const int64_t count = std::max<int64_t>(silent - unlinked, 0);
-    return SilentLaunches{
-        .count = count, .of = launches, .share = Share(count, launches), .are_graphs = are_graphs};
+    const int64_t short_count = std::clamp<int64_t>(events.short_graph_count, 0, launches);
+    const int64_t without_work =
+        events.captures_graphs ? 0 : std::max<int64_t>(silent - unlinked, 0);
+    const int64_t count = std::min(without_work + short_count, launches);
+    return SilentLaunches{.count = count,
+                          .of = launches,
+                          .share = Share(count, launches),
+                          .are_graphs = are_graphs,
+                          .short_count = short_count,
+                          .missing_node_count = events.missing_node_count};
   };
   const SilentLaunches all = share_of(events.silent_launch_count, events.launch_count, false);
   const SilentLaunches graphs =

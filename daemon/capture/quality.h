@@ -59,8 +59,11 @@ struct EventChecks {
   int64_t silent_launch_count = 0;  // Of those: no work on the GPU followed.
   int64_t graph_launch_count = 0;   // Calls that launch whole graphs, which are many kernels.
   int64_t silent_graph_count = 0;   // Of those: no work on the GPU followed.
-  bool captures_graphs = false;     // Some are made for a CUDA graph, and run later or never.
-  int64_t inversion_count = 0;      // GPU rows that begin before the call that launched them.
+  // Of the launches of graphs: fewer activities followed than after most launches of their graph.
+  int64_t short_graph_count = 0;
+  int64_t missing_node_count = 0;  // How many fewer, all together.
+  bool captures_graphs = false;    // Some are made for a CUDA graph, and run later or never.
+  int64_t inversion_count = 0;     // GPU rows that begin before the call that launched them.
   int64_t worst_inversion_ns = 0;
   // GPU rows with times that cannot be (daemon/report/index/impossible_times.h).
   int64_t overlong_count = 0;  // They last beyond the begin of what their stream did next.
@@ -77,14 +80,20 @@ struct EventChecks {
   std::string unended_range_name;    // That of most of those.
 };
 
-// Launches without work in the recording. A launch of a graph is as much as all other launches of
-// its step, so that the larger share of the two counts. Zero while graphs are captured, whose
-// launches may not run.
+// Launches without work in the recording, or with less than other launches of their graph. A launch
+// of a graph is as much as all other launches of its step, so that the larger share of the two
+// counts. While graphs are captured, whose launches may not run, only the latter count.
 struct SilentLaunches {
   int64_t count = 0;
   int64_t of = 0;
   double share = 0;         // 0..1
   bool are_graphs = false;  // Both count launches of graphs.
+  // Of the count: they have work, but less. What they lack, all together.
+  int64_t short_count = 0;
+  int64_t missing_node_count = 0;
+
+  // " of graphs have no GPU work in the recording"
+  std::string Clause() const;
 };
 SilentLaunches SilentLaunchesOf(const EventChecks& events);
 

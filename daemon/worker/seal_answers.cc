@@ -102,6 +102,7 @@ constexpr std::array kCheckNumbers = {
     &EventChecks::earlier_work_count,   &EventChecks::unknown_gpu_ns,
     &EventChecks::launch_count,         &EventChecks::silent_launch_count,
     &EventChecks::graph_launch_count,   &EventChecks::silent_graph_count,
+    &EventChecks::short_graph_count,    &EventChecks::missing_node_count,
     &EventChecks::inversion_count,      &EventChecks::worst_inversion_ns,
     &EventChecks::overlong_count,       &EventChecks::overlong_ns,
     &EventChecks::overlong_possible_ns, &EventChecks::detached_count,
@@ -109,11 +110,12 @@ constexpr std::array kCheckNumbers = {
     &EventChecks::cut_range_count,      &EventChecks::spanning_range_count,
     &EventChecks::unended_range_count,  &EventChecks::left_open_count};
 // Parts, each with its whole.
-constexpr std::array<std::pair<int64_t EventChecks::*, int64_t EventChecks::*>, 8> kCheckParts = {
+constexpr std::array<std::pair<int64_t EventChecks::*, int64_t EventChecks::*>, 9> kCheckParts = {
     {{&EventChecks::orphan_count, &EventChecks::gpu_row_count},
      {&EventChecks::earlier_work_count, &EventChecks::orphan_count},
      {&EventChecks::silent_launch_count, &EventChecks::launch_count},
      {&EventChecks::silent_graph_count, &EventChecks::graph_launch_count},
+     {&EventChecks::short_graph_count, &EventChecks::graph_launch_count},
      {&EventChecks::inversion_count, &EventChecks::gpu_row_count},
      {&EventChecks::cut_range_count, &EventChecks::range_count},
      {&EventChecks::spanning_range_count, &EventChecks::cut_range_count},

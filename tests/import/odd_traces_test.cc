@@ -1,5 +1,6 @@
 // Traces that are not what they look like: several windows or processes in one file, damaged
 // events, and other profilers' files.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -186,6 +187,38 @@ TEST_F(OddTracesTest, WindowsOfATraceOfTheGpuAloneStay) {
   const auto reader = ReadAll();
   ASSERT_NE(reader, nullptr);
   EXPECT_THAT(reader->record().windows, SizeIs(2));
+}
+
+TEST_F(OddTracesTest, AReplayOfAGraphThatLacksKernelsLostThem) {
+  for (int replay = 0; replay < 6; ++replay) {
+    const int at = 1000 * replay;
+    Step(replay, at);
+    Add(StrCat(R"({"ph":"X","cat":"cuda_runtime","name":"cudaGraphLaunch","pid":7,"tid":9,"ts":)",
+               at, R"(,"dur":8,"args":{"correlation":)", replay + 1, "}}"));
+    for (int node = 0; node < 10; ++node) {
+      if (replay == 3 && node >= 6) continue;
+      Add(StrCat(R"({"ph":"X","cat":"kernel","name":"k)", node, R"(","pid":0,"tid":7,"ts":)",
+                 at + 20 + 90 * node, R"(,"dur":90,"args":{"device":0,"stream":7,"graph id":3,)",
+                 R"("graph node id":)", 100 + node, R"(,"correlation":)", replay + 1, "}}"));
+    }
+  }
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  const CaptureRecord& record = reader->record();
+  EXPECT_EQ(record.graded.grade, "C");
+  const auto check =
+      std::ranges::find(record.graded.checks, "silent_launches", &QualityCheck::name);
+  ASSERT_NE(check, record.graded.checks.end());
+  EXPECT_THAT(check->sentence,
+              HasSubstr("1 of 6 (16.7%) launches have less than other replays of their graph (4 "
+                        "activities are missing)"));
+  const auto findings = report::SummarizeFindings(*reader, {});
+  ASSERT_THAT(findings, IsOk());
+  EXPECT_THAT(findings->verdict, Not(HasSubstr("idle for")));
+  const auto time = report::SummarizeTime(*reader, {});
+  ASSERT_THAT(time, IsOk());
+  // Of five gaps of 100 us, one is unknown from the launch of the short replay on.
+  EXPECT_EQ(time->whole.idle_ns, 480'000);
 }
 
 // ---- several processes ----

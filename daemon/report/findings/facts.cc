@@ -144,10 +144,8 @@ void DoubtGpuWork(Facts& facts) {
     doubt(1, StrCat("0 of ", events.gpu_row_count, " GPU activities have a duration"));
   }
   const SilentLaunches silent = SilentLaunchesOf(events);
-  if (silent.share <= kFewLaunchesWithoutWork) return;
-  doubt(silent.share,
-        StrCat(silent.count, " of ", silent.of, " launches ", silent.are_graphs ? "of graphs " : "",
-               "have no GPU work in the recording"));
+  if (silent.share <= kFewLaunchesWithoutWork && silent.short_count == 0) return;
+  doubt(silent.share, StrCat(silent.count, " of ", silent.of, silent.Clause()));
 }
 
 UnrecordedStep UnrecordedStepOf(const Facts& facts) {

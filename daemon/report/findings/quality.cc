@@ -17,6 +17,7 @@
 #include "daemon/report/index/earlier_work.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/impossible_times.h"
+#include "daemon/report/index/short_replays.h"
 
 namespace profd::report {
 namespace {
@@ -45,6 +46,12 @@ class EventCheck {
     RETURN_IF_ERROR(earlier_work_.AddWaits(reader_));
     checks_.unknown_gpu_ns = earlier_work_.LongestNs();
     CountLaunches();
+    if (checks_.graph_launch_count > checks_.silent_graph_count) {
+      ASSIGN_OR_RETURN(const ShortReplays replays, FindShortReplays(reader_, attribution_));
+      checks_.short_graph_count =
+          std::min(replays.count, checks_.graph_launch_count - checks_.silent_graph_count);
+      checks_.missing_node_count = replays.missing_count;
+    }
     if (checks_.gpu_row_count > 0) RETURN_IF_ERROR(CountImpossibleTimes());
     if (checks_.orphan_count > 0) RETURN_IF_ERROR(CountEarlierWork());
     RETURN_IF_ERROR(reader_.ForEach<RangeRow>(kRangeFlags, {}, [&](const RangeBatch& batch) {

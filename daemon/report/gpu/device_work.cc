@@ -10,6 +10,7 @@
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/merge_runs.h"
 #include "daemon/report/index/recorded_time.h"
+#include "daemon/report/index/short_replays.h"
 #include "daemon/report/index/wide_streams.h"
 
 namespace profd::report {
@@ -39,6 +40,15 @@ class WorkOfRows {
   CopyKernels copies_;
 };
 
+void AddHoles(const IntervalSet& added, IntervalSet& holes) {
+  if (added.empty()) return;
+  std::vector<IntervalSet::Interval> all(holes.intervals().begin(), holes.intervals().end());
+  all.insert(all.end(), added.intervals().begin(), added.intervals().end());
+  std::ranges::sort(all, {}, &IntervalSet::Interval::start_ns);
+  holes = IntervalSet();
+  for (const IntervalSet::Interval& hole : all) holes.Add(hole.start_ns, hole.end_ns);
+}
+
 }  // namespace
 
 GapCause CauseOf(int64_t gap_start_ns, const Activity& next) {
@@ -54,6 +64,7 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
                                             const GpuAttribution& attribution) {
   DeviceWork work;
   work.holes_ = HolesOf(reader.record());
+  ASSIGN_OR_RETURN(const ShortReplays replays, FindShortReplays(reader, attribution));
   ASSIGN_OR_RETURN(const WideStreams wide, WideStreams::Read(reader));
   EarlierWork earlier(reader.record());
   WorkOfRows work_of_rows(reader.names());
@@ -82,6 +93,8 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
   }
   MergeRuns(work.activities_,
             [](const Activity& a, const Activity& b) { return a.start_ns < b.start_ns; });
+  // Other GPUs may well be idle then.
+  if (work.devices_.keys().size() == 1) AddHoles(replays.times, work.holes_);
   RETURN_IF_ERROR(earlier.AddWaits(reader));
   for (const uint16_t device : work.devices_.keys()) {
     work.unknown_.push_back({earlier.begin_ns(), earlier.EndOf(device)});

@@ -64,7 +64,8 @@ class DeviceWork {
     return devices_.keys();
   }  // CUDA's numbers, likewise.
   uint32_t DeviceOf(const Activity& activity) const { return streams_[activity.stream].device; }
-  const IntervalSet& holes() const { return holes_; }  // In the recording: see recorded_time.h.
+  // In the recording: recorded_time.h; with one GPU, short_replays.h, too.
+  const IntervalSet& holes() const { return holes_; }
   // The time at the start of the recording in which the work of `device`, a position, is unknown
   // (earlier_work.h). Usually empty; also for a device that is not there.
   struct Unknown {
