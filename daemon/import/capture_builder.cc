@@ -118,7 +118,13 @@ absl::Status CaptureBuilder::Add(const TraceEvent& event) {
       return AddSlice(event);
     case 'i':
     case 'I':
+    case 'n':
       return AddInstant(event);
+    case 'B':
+    case 'E':
+    case 'b':
+    case 'e':
+      return AddPaired(event);
     case 'C':
       return AddCounter(event);
     case 'M':
@@ -662,6 +668,7 @@ std::set<std::string> CaptureBuilder::RecordedPids() const {
 }
 
 absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
+  RETURN_IF_ERROR(FinishPaired());
   if (contents_.event_count == 0) return std::move(contents_);
   contents_.epoch_ns = *epoch_ns_;
   contents_.start_ns = std::min(first_ns_, last_ns_);

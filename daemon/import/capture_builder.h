@@ -38,6 +38,7 @@
 #include "daemon/import/not_understood.h"
 #include "daemon/import/operator_texts.h"
 #include "daemon/import/other_events.h"
+#include "daemon/import/paired_events.h"
 #include "daemon/import/python_stacks.h"
 #include "daemon/import/range_nesting.h"
 #include "daemon/import/row_spool.h"
@@ -189,6 +190,7 @@ class CaptureBuilder {
   absl::Status AddSlice(const TraceEvent& event);
   absl::Status AddRange(const TraceEvent& event, uint8_t category);
   absl::Status AddStepArguments(const TraceEvent& event);
+  absl::Status AddPaired(const TraceEvent& event);
   uint32_t OrderOf(size_t position, int64_t duration_ns, uint8_t category) const;
   bool AddStep(std::string_view name, const Span& span, uint32_t thread);
   absl::StatusOr<uint32_t> AddOperator(const TraceEvent& event, uint32_t thread);
@@ -224,6 +226,8 @@ class CaptureBuilder {
   void CountMissingIds();
   std::set<std::string> RecordedPids() const;
   void FindTorchThreads();
+  absl::Status FinishPaired();
+  uint32_t LaneFor(const PairedEvents::Range& range);
   absl::Status FinishRanges(uint32_t thread, ThreadRows& rows);
   absl::Status FinishOperators(uint32_t thread, const ThreadRows& rows);
   absl::Status FinishMemory(uint32_t thread, std::vector<MemoryRow>& rows);
@@ -241,6 +245,13 @@ class CaptureBuilder {
   TraceThreads threads_;
   KeptArguments arguments_;
   OtherEvents other_events_;
+  PairedEvents paired_;
+  struct Lane {
+    uint32_t thread;
+    int64_t end_ns;  // Of the last range on it.
+  };
+  absl::flat_hash_map<uint32_t, std::vector<Lane>> lanes_;  // By thread.
+  int64_t lane_count_ = 0;
   const KeptPart* kept_part_ = nullptr;  // Of a trace that is cut off.
   bool is_ours_ = false;
   bool is_continuous_ = false;

@@ -1,5 +1,8 @@
 // What CaptureBuilder takes of formats that are no Chrome traces: rows, with times of the format.
+// And ranges of events in pairs.
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -67,6 +70,70 @@ absl::StatusOr<bool> CaptureBuilder::AddMark(uint32_t thread, int64_t time_ns,
   rows_[thread].instants.push_back(row);
   RETURN_IF_ERROR(Hold());
   return true;
+}
+
+absl::Status CaptureBuilder::AddPaired(const TraceEvent& event) {
+  if (!event.start.has_value()) {
+    not_understood_.Count(StrCat("ph:", std::string(1, event.phase), " without ts"));
+    return absl::OkStatus();
+  }
+  const std::optional<Span> span = SpanOf(event, /*needs_duration=*/false);
+  if (!span.has_value()) return absl::OkStatus();
+  const std::optional<uint32_t> thread = ThreadOf(event);
+  if (!thread.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const uint32_t name, names_.IdOfJson(event.name));
+  paired_.Add(event, span->start_ns, *thread, name, not_understood_);
+  return Hold();
+}
+
+absl::Status CaptureBuilder::FinishPaired() {
+  if (paired_.empty()) return absl::OkStatus();
+  std::optional<int64_t> end_ns;
+  if (kept_part_ != nullptr) end_ns = EndOfKeptPart();
+  std::vector<PairedEvents::Range> ranges;
+  RETURN_IF_ERROR(paired_.Finish(end_ns, not_understood_, [&](const PairedEvents::Range& range) {
+    ranges.push_back(range);
+    return absl::OkStatus();
+  }));
+  std::stable_sort(ranges.begin(), ranges.end(),
+                   [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; });
+  for (const PairedEvents::Range& range : ranges) {
+    const uint32_t thread = range.overlaps ? LaneFor(range) : range.thread;
+    const auto position = static_cast<uint32_t>(rows_[thread].ranges.size());
+    RETURN_IF_ERROR(Keep(thread, {.start_ns = range.start_ns, .duration_ns = range.duration_ns},
+                         {.start_ns = range.start_ns,
+                          .duration_ns = range.duration_ns,
+                          .name = range.name,
+                          .op = 0,
+                          .order = position,
+                          .position = position,
+                          .depth = 0,
+                          .category = static_cast<uint8_t>(wire::RangeCategory::kUser),
+                          .flags = range.is_open ? kRangeOpen : uint8_t{0}}));
+  }
+  return absl::OkStatus();
+}
+
+// A row of the thread on which nothing overlaps the range, as in captures of profd's own; beyond
+// kMostLanes, the thread itself. Ranges come by start.
+uint32_t CaptureBuilder::LaneFor(const PairedEvents::Range& range) {
+  constexpr size_t kMostLanes = 64;
+  constexpr int64_t kFirstLaneTid = int64_t{1} << 24;  // Beyond those of Linux.
+  std::vector<Lane>& lanes = lanes_[range.thread];
+  const int64_t end_ns = range.start_ns + range.duration_ns;
+  for (Lane& lane : lanes) {
+    if (lane.end_ns > range.start_ns) continue;
+    lane.end_ns = end_ns;
+    return lane.thread;
+  }
+  if (lanes.size() == kMostLanes) return range.thread;
+  const int64_t pid = ParseInteger(threads_.PidOf(range.thread)).value_or(0);
+  const int64_t tid = kFirstLaneTid + lane_count_++;
+  const std::optional<uint32_t> thread = AddThread(pid, tid);
+  if (!thread.has_value()) return range.thread;
+  NameThread(pid, tid, StrCat("overlapping ranges of ", threads_.TidOf(range.thread)));
+  lanes.push_back({*thread, end_ns});
+  return *thread;
 }
 
 template <typename Row>

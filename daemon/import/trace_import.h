@@ -13,6 +13,7 @@
 //   cuda_sync, cuda_event, overhead    the rows of these names
 //   [memory], [OutOfMemory]            memory rows, notes
 //   other instants, counters           instants, counters
+//   B and E; b and e                   ranges of the thread; of its lanes (paired_events.h)
 //   deviceProperties, distributedInfo, thread and process names    the record
 //
 // Annotations on GPU rows, and arguments that no report needs, are kept for exports, so that an

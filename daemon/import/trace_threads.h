@@ -43,6 +43,8 @@ class TraceThreads {
   Process MainProcess() const;
   // As in the trace.
   std::string_view PidOf(size_t index) const { return threads_[index].pid; }
+  // 0 for a `tid` that is a name.
+  int64_t TidOf(size_t index) const { return threads_[index].os_thread; }
   std::vector<ThreadRow> Rows() const;
   // The `tid` of a thread, by index, that its row does not have: Python's functions share one with
   // their thread, and Kineto's may be negative.

@@ -1,0 +1,70 @@
+// PairedEvents makes ranges of events that come in two: B and E, which nest on their thread, and
+// the asynchronous b and e, which have an id and may overlap. TensorFlow, Chrome's own tracing, and
+// libraries for C++ and Rust write those.
+//
+//   thread   B forward ── B matmul ── E ── E          two ranges of the thread
+//   id 7          b request ─────────────────── e     on a lane "overlapping ranges of THREAD",
+//   id 8                  b request ──── e            as ranges of nvtxRangeStart() are
+//
+// An event without its partner makes no range, and is counted. So are b and e without an id, and
+// their arguments, which are not kept.
+//
+// Threads: one. Memory: 32 bytes per event, and each distinct id.
+#ifndef PROFD_DAEMON_IMPORT_PAIRED_EVENTS_H_
+#define PROFD_DAEMON_IMPORT_PAIRED_EVENTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "daemon/import/not_understood.h"
+#include "daemon/import/trace_event.h"
+
+namespace profd::importer {
+
+class PairedEvents {
+ public:
+  struct Range {
+    uint32_t thread = 0;  // That of its begin.
+    int64_t start_ns = 0;
+    int64_t duration_ns = 0;
+    uint32_t name = 0;
+    bool overlaps = false;  // It is of b and e.
+    bool is_open = false;   // The trace is cut off before its end.
+  };
+
+  // Whether it is one of a pair.
+  static bool IsPaired(char phase) {
+    return phase == 'B' || phase == 'E' || phase == 'b' || phase == 'e';
+  }
+  // Adds an event with a time, which is since any epoch.
+  void Add(const TraceEvent& event, int64_t time_ns, uint32_t thread, uint32_t name,
+           NotUnderstood& not_understood);
+  bool empty() const { return marks_.empty(); }
+  // Gives all ranges: by thread, or id, and end. Ranges without an end are open until `open_end_ns`
+  // if it has a value. Call once, last.
+  absl::Status Finish(std::optional<int64_t> open_end_ns, NotUnderstood& not_understood,
+                      absl::FunctionRef<absl::Status(const Range&)> on_range);
+
+ private:
+  struct Mark {
+    int64_t time_ns;
+    uint32_t of;  // A thread; of b and e a number for the id.
+    uint32_t thread;
+    uint32_t name;
+    bool is_async;
+    bool is_begin;
+  };
+
+  std::vector<Mark> marks_;
+  absl::flat_hash_map<std::string, uint32_t> ids_;
+  std::string key_;
+};
+
+}  // namespace profd::importer
+
+#endif  // PROFD_DAEMON_IMPORT_PAIRED_EVENTS_H_
