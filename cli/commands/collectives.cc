@@ -46,7 +46,8 @@ Command CollectivesCommand() {
           .description =
               "Shows every collective of one capture in the order of its start: the operation, its "
               "communicator, step, size, and duration, and the part of it that no compute "
-              "overlapped. Then the communicators, and the time of each step in collectives. At "
+              "overlapped. Then the communicators, with the names of their process groups where an "
+              "imported trace has them, and the time of each step in collectives. At "
               "most 200,000 collectives are read; later ones are counted. `profctl stragglers "
               "GROUP --json` has the collectives of several ranks, matched, with the waits that "
               "the last rank caused.",

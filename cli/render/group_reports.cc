@@ -151,7 +151,11 @@ std::string RenderStragglerVerdict(const CaptureSet& set, const report::GroupSte
                     absl::StrFormat(" (score above %.1f)", report::kStragglerScore), ": ",
                     NameOfMember(set, first.member), " has ", FormatNs(first.more_own_ns),
                     " more own work per step; it arrives last at ", FormatCount(first.last_count),
-                    " of ", FormatCount(steps.matched_count), " collectives", others, ".\n");
+                    " of ", FormatCount(steps.matched_count), " collectives",
+                    first.group.empty() ? std::string()
+                                        : StrCat(" (most of the wait is in process group ",
+                                                 ForDisplay(first.group, 64), ")"),
+                    others, ".\n");
     }
     case report::StragglerVerdict::kPair:
       return StrCat(NameOfMember(set, steps.ranking.back().member), " waits for ",

@@ -59,11 +59,20 @@ int64_t StrideOf(const std::vector<int64_t>& ranks) {
   return stride;
 }
 
-std::string ScalarsOfMembers(const TraceEvent& event) {
+// `group_names`: what the trace calls its groups, by torch's name.
+std::string ScalarsOfMembers(const TraceEvent& event,
+                             const std::map<std::string, std::string>& group_names) {
   const auto text = [&](Text which, std::string_view otherwise) {
     const std::string_view json = event.Get(which);
     return json.empty() ? std::string(otherwise) : Unescape(json);
   };
+  const std::string group_id = text(Text::kGroupName, "");
+  std::string group_name = text(Text::kGroupDescription, "");
+  if (const auto known = group_names.find(group_id);
+      group_name.empty() && known != group_names.end()) {
+    group_name = known->second;
+  }
+  const std::string group = report::GroupText(group_id, group_name);
   report::ToldCollective unsaid;
   // Newer releases list the ranks instead. They tell groups of one size apart.
   const std::vector<int64_t> ranks = FirstIntegers(event.Get(Text::kGroupRanks));
@@ -77,7 +86,8 @@ std::string ScalarsOfMembers(const TraceEvent& event) {
                                 .first_rank = text(Text::kFirstRank, unsaid.first_rank),
                                 .rank_stride = text(Text::kRankStride, unsaid.rank_stride),
                                 .in_splits = text(Text::kInSplit, unsaid.in_splits),
-                                .out_splits = text(Text::kOutSplit, unsaid.out_splits)});
+                                .out_splits = text(Text::kOutSplit, unsaid.out_splits),
+                                .group = group});
 }
 
 bool IsToldCollective(const TraceEvent& event) {
@@ -443,7 +453,7 @@ absl::Status CaptureBuilder::AddCollective(const TraceEvent& event, OperatorInfo
   std::string_view scalars = event.Get(Text::kScalars);
   std::string told;
   if (!report::ParseCollectiveInputs(scalars, nullptr).has_value()) {
-    told = ScalarsOfMembers(event);
+    told = ScalarsOfMembers(event, group_names_);
     scalars = told;
   }
   ASSIGN_OR_RETURN(op.scalars, texts_.Scalars(scalars));

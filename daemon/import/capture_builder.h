@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -60,6 +61,8 @@ class CaptureBuilder {
   void AddUnknownArgument(const TraceEvent& event, std::string_view key);
   // The trace says that profd wrote it; before its events.
   void SetIsOurs() { is_ours_ = is_continuous_ = true; }
+  // What the trace says its process groups are called, by torch's name.
+  void SetGroupNames(std::map<std::string, std::string> names) { group_names_ = std::move(names); }
   // In which order an export of ours has its threads, so that another has the same.
   void SetThreads(int64_t pid, std::span<const TraceHeader::Thread> threads);
   // What began later is counted as not understood, and ranges end then; before the first event.
@@ -253,6 +256,7 @@ class CaptureBuilder {
   absl::flat_hash_map<uint32_t, std::vector<Lane>> lanes_;  // By thread.
   int64_t lane_count_ = 0;
   const KeptPart* kept_part_ = nullptr;  // Of a trace that is cut off.
+  std::map<std::string, std::string> group_names_;
   bool is_ours_ = false;
   bool is_continuous_ = false;
   bool keeps_arguments_ = false;

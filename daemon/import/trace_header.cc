@@ -90,6 +90,20 @@ void AddDistributed(const Json& json, TargetInfo& target) {
   }
 }
 
+// "pg_config": [{"pg_name": "11", "pg_desc": "TP", ...}, ...]
+std::map<std::string, std::string> GroupNamesIn(const Json& json) {
+  constexpr size_t kMaxGroups = 4096;
+  std::map<std::string, std::string> names;
+  const auto groups = json.find("pg_config");
+  if (groups == json.end() || !groups->is_array()) return names;
+  for (const Json& group : *groups) {
+    if (!group.is_object() || names.size() == kMaxGroups) continue;
+    std::string name = TextIn(group, "pg_desc");
+    if (!name.empty()) names.emplace(TextIn(group, "pg_name"), std::move(name));
+  }
+  return names;
+}
+
 // What was lost is lost in what is made of it, too.
 void AddDrops(const Json& json, DropCounts& drops) {
   const auto found = json.find("drops");
@@ -160,6 +174,7 @@ void TraceHeader::Add(std::string_view key, std::string_view value, NotUnderstoo
     }
   } else if (key == "distributedInfo" && json.is_object()) {
     AddDistributed(json, known_.target);
+    group_names_ = GroupNamesIn(json);
   } else if (key == "host_name" && json.is_string()) {
     known_.node = ForDisplay(json.get_ref<const std::string&>(), kMaxTextBytes);
   } else if (key == "cupti_version" && json.is_number_integer()) {

@@ -6,6 +6,7 @@
 #define PROFD_DAEMON_IMPORT_TRACE_HEADER_H_
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,8 @@ class TraceHeader {
   int64_t pid() const { return known_.target.pid; }
   bool has_torch() const { return has_torch_; }
   std::span<const Thread> threads() const { return threads_; }
+  // What process groups are called, by torch's name of them.
+  const std::map<std::string, std::string>& group_names() const { return group_names_; }
   // The trace holds several captures that profd put on one time.
   bool is_merged() const { return is_merged_; }
   int64_t base_unix_ns() const { return base_unix_ns_; }  // Where its times count from.
@@ -54,6 +57,7 @@ class TraceHeader {
   int64_t base_unix_ns_ = 0;
   size_t kept_bytes_ = 0;
   std::vector<Thread> threads_;
+  std::map<std::string, std::string> group_names_;
   CaptureRecord known_;
 };
 

@@ -46,6 +46,7 @@ class Import : public TraceSplitter::Handler {
 
   absl::Status OnMember(std::string_view key, std::string_view value, int64_t) override {
     header_.Add(key, value, not_understood_);
+    if (key == "distributedInfo") builder_.SetGroupNames(header_.group_names());
     if (key == "profd" && header_.is_ours()) {
       builder_.SetIsOurs();
       builder_.SetThreads(header_.pid(), header_.threads());

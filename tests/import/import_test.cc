@@ -154,7 +154,7 @@ TEST_F(ImportTest, ACollectiveSaysWhatTheTraceTellsOfIt) {
       R"("Out split size":"[]","Process Group Name":"0"}})");
   ASSERT_NE(reader, nullptr);
   ASSERT_EQ(reader->scalars().size(), 2u);
-  EXPECT_EQ(reader->scalars()[1], R"(["","","","3","allreduce","[]","[]","0","1","8"])");
+  EXPECT_EQ(reader->scalars()[1], R"(["","[0]","","3","allreduce","[]","[]","0","1","8"])");
   EXPECT_EQ(reader->inputs()[1].dims, "[[64],[],[],[],[],[],[],[],[],[]]");
 }
 

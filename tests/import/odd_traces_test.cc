@@ -454,6 +454,30 @@ TEST_F(OddTracesTest, TheSizeOfAListOfTensorsIsInTheMessage) {
   EXPECT_NEAR(time->collectives[0].bus_gb_per_s, 1.676, 0.001);
 }
 
+TEST_F(OddTracesTest, GroupsHaveTheNamesThatTheTraceHas) {
+  const auto collective = [](int at, std::string_view names) {
+    return StrCat(R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":7,"tid":9,"ts":)",
+                  at, R"(,"dur":60,"args":{"Collective name":"allreduce","dtype":"Float",)",
+                  R"("In msg nelems":64,"Group size":2,"Process Group Ranks":"[0, 1]")", names,
+                  "}}");
+  };
+  Add(collective(100, R"(,"Process Group Name":"11","Process Group Description":"TP")"));
+  Add(collective(200, R"(,"Process Group Name":"21")"));
+  Add(collective(300, R"(,"Process Group Name":"31","Process Group Description":"undefined")"));
+  Add(collective(400, ""));
+  const auto reader = Read(StrCat(
+      R"({"schemaVersion":1,"distributedInfo":{"rank":0,"world_size":2,"pg_config":)",
+      R"([{"pg_name":"21","pg_desc":"DP","ranks":[0,1]},7,{}]},"traceEvents":[)", events_, "]}"));
+  ASSERT_NE(reader, nullptr);
+  const auto table = report::SummarizeCollectives(*reader, 0);
+  ASSERT_THAT(table, IsOk());
+  std::vector<std::string> names;
+  for (const report::Communicator& each : table->communicators) {
+    names.push_back(StrCat(each.number, " ", each.id, " ", each.name, " ", each.shown_name()));
+  }
+  EXPECT_THAT(names, ElementsAre("0 11 TP TP", "1 21 DP DP", "2 31  31", "3   "));
+}
+
 TEST_F(OddTracesTest, GroupsOfOneSizeAreToldApartByTheirRanks) {
   struct Group {
     std::string_view ranks;

@@ -35,7 +35,8 @@ bool IsMadeOfMembers(const report::CollectiveInputs& collective, std::string_vie
                                                   .first_rank = StrCat(*collective.first_rank),
                                                   .rank_stride = StrCat(*collective.rank_stride),
                                                   .in_splits = collective.in_splits,
-                                                  .out_splits = collective.out_splits});
+                                                  .out_splits = collective.out_splits,
+                                                  .group = collective.group});
   if (told != scalars) return false;
   if (inputs == nullptr) return true;
   return collective.elements.has_value() &&

@@ -278,6 +278,11 @@ std::optional<CollectiveInputs> ParseCollectiveInputs(std::string_view untrusted
                                  .group_size = numbers.back(),
                                  .in_splits = name[1],
                                  .out_splits = name[2]};
+  const auto group = std::find_if(items.begin(), name - 1, [](std::string_view item) {
+    return item.starts_with('[') && item.find('\\') == std::string_view::npos &&
+           GroupNamesOf(item).id.find(',') == std::string_view::npos;  // Else a list.
+  });
+  if (group != name - 1) collective.group = *group;
   // The first number before the rank.
   for (auto item = items.begin(); item != name - 1; ++item) {
     const std::optional<int64_t> number = Integer(*item);
@@ -303,8 +308,31 @@ FirstInputSize SizeOfFirstInput(const OperatorInputs& untrusted_inputs) {
   return size;
 }
 
+std::string GroupText(std::string_view untrusted_id, std::string_view untrusted_name) {
+  constexpr std::string_view kUnnamed = "undefined";  // As torch calls a group without a name.
+  const std::string_view name = untrusted_name == kUnnamed ? std::string_view() : untrusted_name;
+  if (untrusted_id.empty() && name.empty()) return "";
+  const auto is_plain = [](std::string_view text) {
+    return text.size() <= kMostNameBytes && std::ranges::all_of(text, [](char c) {
+             return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+           });
+  };
+  const bool fits = is_plain(untrusted_id) && is_plain(name) &&
+                    untrusted_id.find_first_of("],") == std::string_view::npos &&
+                    !name.ends_with(']');
+  return fits ? StrCat("[", untrusted_id, "]", name) : "";
+}
+
+GroupNames GroupNamesOf(std::string_view group) {
+  const size_t end = group.find(']');
+  if (!group.starts_with('[') || end == std::string_view::npos) return {};
+  return {.id = group.substr(1, end - 1), .name = group.substr(end + 1)};
+}
+
 std::string ScalarsOfTold(const ToldCollective& untrusted_told) {
-  std::string scalars = R"(["","","")";
+  std::string scalars = R"(["",")";
+  AppendJsonEscaped(ToValidUtf8(untrusted_told.group), scalars);
+  scalars += R"(","")";
   for (const std::string_view text :
        {untrusted_told.rank, untrusted_told.name, untrusted_told.in_splits,
         untrusted_told.out_splits, untrusted_told.first_rank, untrusted_told.rank_stride,

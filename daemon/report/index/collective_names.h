@@ -73,6 +73,7 @@ struct CollectiveInputs {
   // The group's ranks in the job: first, first + stride, ...; nullopt: not recorded.
   std::optional<int64_t> first_rank;
   std::optional<int64_t> rank_stride;
+  std::string_view group;           // "[11]TP": torch's name of it, and the program's; or empty.
   std::string_view in_splits;       // "[1, 2]"
   std::string_view out_splits;      // "[]"
   std::optional<int64_t> elements;  // Of the first input; nullopt: not recorded.
@@ -100,7 +101,18 @@ struct ToldCollective {
   std::string_view rank_stride = "1";
   std::string_view in_splits = "[]";
   std::string_view out_splits = "[]";
+  std::string_view group;
 };
+// CollectiveInputs::group of the names that torch ("11") and the program ("TP") gave a group;
+// empty: both are empty, or have characters that it cannot have. And the inverse: torch's name
+// alone where the program gave none.
+std::string GroupText(std::string_view untrusted_id, std::string_view untrusted_name);
+struct GroupNames {
+  std::string_view id;
+  std::string_view name;
+};
+GroupNames GroupNamesOf(std::string_view group);
+
 // Return the equivalent inputs for ParseCollectiveInputs(): the scalars, and the inputs for an
 // input of this many elements of a type ("Float"). Texts may contain anything.
 std::string ScalarsOfTold(const ToldCollective& untrusted_told);

@@ -23,6 +23,18 @@ const table::Description<CollectiveTable>& CollectiveTotals() {
 
 const table::Description<Communicator>& CommunicatorColumns() {
   static const table::Description<Communicator> columns = {
+      {&Communicator::number,
+       {.key = "number",
+        .title = "Communicator",
+        .doc = "Number of the communicator in the table of collectives"}},
+      {&Communicator::name,
+       {.key = "name",
+        .title = "Name",
+        .doc = "Description that the program gave the process group; empty: none, or unknown"}},
+      {&Communicator::id,
+       {.key = "id",
+        .title = "Group",
+        .doc = "Name that torch gave the process group; empty: unknown"}},
       {&Communicator::size,
        {.key = "size", .title = "Ranks", .doc = "Ranks that take part; 0: not known"}},
       {&Communicator::first_rank,
@@ -45,7 +57,7 @@ const table::Description<CollectiveRow>& CollectiveColumns() {
       {&CollectiveRow::communicator,
        {.key = "communicator",
         .title = "Communicator",
-        .doc = "Which ranks take part: the row of the communicators' table, from 0"}},
+        .doc = "Which ranks take part: the number of a row in the communicators' table"}},
       {&CollectiveRow::sequence,
        {.key = "sequence",
         .title = "Sequence",

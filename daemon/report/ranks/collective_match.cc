@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 
 namespace profd::report {
 namespace {
@@ -54,13 +56,55 @@ bool IsBetweenTwo(CollectiveKind kind) {
   return kind == CollectiveKind::kSend || kind == CollectiveKind::kReceive;
 }
 
+// The groups of a member that have the same ranks.
+using GroupsOfRanks = std::map<std::tuple<int64_t, int64_t, int64_t>, std::set<Communicator>>;
+std::tuple<int64_t, int64_t, int64_t> RanksOf(const Communicator& communicator) {
+  return {communicator.size, communicator.first_rank, communicator.rank_stride};
+}
+
+// Which names distinguish groups of the same ranks: those that all members use. Members that have
+// no name in common with the first one that has the ranks have names of their own, which say
+// nothing.
+class SharedNames {
+ public:
+  explicit SharedNames(std::span<const CollectiveTable* const> members) {
+    GroupsOfRanks first;
+    for (const CollectiveTable* const member : members) {
+      if (member == nullptr) continue;
+      GroupsOfRanks groups;
+      for (const Communicator& communicator : member->communicators) {
+        groups[RanksOf(communicator)].insert(communicator);
+      }
+      for (auto& [ranks, named] : groups) {
+        const auto [at, is_first] = first.try_emplace(ranks, named);
+        const bool has_common =
+            is_first || std::ranges::any_of(named, [&](const Communicator& communicator) {
+              return at->second.contains(communicator);
+            });
+        if (!has_common) nameless_.insert(ranks);
+      }
+    }
+  }
+  Communicator Of(Communicator communicator) const {
+    if (nameless_.contains(RanksOf(communicator))) {
+      communicator.id.clear();
+      communicator.name.clear();
+    }
+    return communicator;
+  }
+
+ private:
+  std::set<std::tuple<int64_t, int64_t, int64_t>> nameless_;
+};
+
 void AddEntries(const CollectiveTable& table, uint32_t member, bool need_communicator,
-                std::vector<MatchEntry>& entries) {
+                const SharedNames& names, std::vector<MatchEntry>& entries) {
   std::map<MatchKey, int64_t> places;
   for (size_t i = 0; i < table.rows.size(); ++i) {
     const CollectiveRow& row = table.rows[i];
     if (IsBetweenTwo(row.kind) || !row.has_completion) continue;
-    MatchKey key = {.communicator = table.communicators[row.communicator], .kind = row.kind};
+    MatchKey key = {.communicator = names.Of(table.communicators[row.communicator]),
+                    .kind = row.kind};
     if (need_communicator && key.communicator.size == 0) continue;
     if (!HasOwnSize(row.kind)) key.elements = row.elements;
     if (row.sequence >= 0) {
@@ -83,10 +127,11 @@ std::vector<MatchedCollective> MatchCollectives(std::span<const CollectiveTable*
       any_communicator |= communicator.size > 0;
     }
   }
+  const SharedNames names(members);
   std::vector<MatchEntry> entries;
   for (size_t member = 0; member < members.size(); ++member) {
     if (members[member] == nullptr) continue;
-    AddEntries(*members[member], static_cast<uint32_t>(member), any_communicator, entries);
+    AddEntries(*members[member], static_cast<uint32_t>(member), any_communicator, names, entries);
   }
   std::sort(entries.begin(), entries.end(), [](const MatchEntry& a, const MatchEntry& b) {
     return std::tie(a.key, a.part.member, a.part.row) < std::tie(b.key, b.part.member, b.part.row);

@@ -91,6 +91,9 @@ class Notes {
     note.communicator.size = std::max<int64_t>(told->group_size, 0);
     note.communicator.first_rank = told->first_rank.value_or(-1);
     note.communicator.rank_stride = told->rank_stride.value_or(-1);
+    const GroupNames names = GroupNamesOf(told->group);
+    note.communicator.id = names.id;
+    note.communicator.name = names.name;
     return note;
   }
 
@@ -379,7 +382,10 @@ class CollectiveSummary {
     if (communicator_ids_.size() < kMostCommunicators || communicator_ids_.contains(communicator)) {
       const auto [at, inserted] = communicator_ids_.try_emplace(
           communicator, static_cast<uint32_t>(table_.communicators.size()));
-      if (inserted) table_.communicators.push_back(communicator);
+      if (inserted) {
+        communicator.number = at->second;
+        table_.communicators.push_back(communicator);
+      }
       row.communicator = at->second;
       table_.rows.push_back(row);
     } else {

@@ -11,6 +11,8 @@
 #define PROFD_DAEMON_REPORT_RANKS_COLLECTIVES_H_
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -27,11 +29,17 @@ struct Communicator {
   int64_t size = 0;         // Ranks; 0: unknown.
   int64_t first_rank = -1;  // -1: unknown
   int64_t rank_stride = -1;
+  std::string id = {};    // Torch's name of the group, "11"; empty: unknown.
+  std::string name = {};  // The program's, "TP"; empty: it gave none, or it is unknown.
+  int64_t number = 0;     // Of CollectiveTable.communicators. Says nothing about the ranks.
 
-  friend bool operator==(const Communicator&, const Communicator&) = default;
+  std::string_view shown_name() const { return name.empty() ? id : name; }
+  auto identity() const { return std::tie(size, first_rank, rank_stride, id, name); }
+  friend bool operator==(const Communicator& a, const Communicator& b) {
+    return a.identity() == b.identity();
+  }
   friend bool operator<(const Communicator& a, const Communicator& b) {
-    return std::tie(a.size, a.first_rank, a.rank_stride) <
-           std::tie(b.size, b.first_rank, b.rank_stride);
+    return a.identity() < b.identity();
   }
 };
 

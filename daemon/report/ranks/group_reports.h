@@ -108,6 +108,7 @@ struct RankScore {
   int64_t caused_wait_ns = 0;
   int64_t last_count = 0;      // Matched collectives at which it arrived last.
   int64_t late_ns = 0;         // By how much, after the rank before it: mean per step.
+  std::string group;           // In which others waited most for it: Communicator::shown_name().
   int64_t more_own_ns = 0;     // Median over its steps: own work less the other ranks' median.
   bool is_consistent = false;  // It has more own work step by step, beyond noise.
   double score = 0;            // 0: too few ranks
@@ -143,6 +144,7 @@ struct CollectiveBlame {
   size_t match = 0;  // Index into the matches.
   int64_t step = -1;
   CollectiveKind kind = CollectiveKind::kOther;
+  std::string group;          // Communicator::shown_name()
   size_t last = 0;            // The member that arrived last.
   int64_t late_by_ns = 0;     // After the one before it.
   int64_t total_wait_ns = 0;  // Of all others.

@@ -49,6 +49,7 @@ CollectiveBlame BlameOf(std::span<const CollectiveTable* const> tables,
       transfer_ns = row.duration_ns;
       blame.last = part.member;
       blame.step = row.step;
+      blame.group = tables[part.member]->communicators[row.communicator].shown_name();
     } else {
       next_ns = std::min(next_ns, row.duration_ns);
     }
@@ -211,6 +212,8 @@ void CountCausedWaits(std::span<const CollectiveBlame> blames, std::span<const i
                       std::vector<RankScore>& ranking) {
   std::map<size_t, RankScore*> of_member;
   for (RankScore& rank : ranking) of_member[rank.member] = &rank;
+  std::map<std::pair<size_t, std::string>, int64_t> by_group;
+  std::map<size_t, int64_t> most_ns;
   for (const CollectiveBlame& blame : blames) {
     const auto rank = of_member.find(blame.last);
     if (rank == of_member.end() || !std::binary_search(steps.begin(), steps.end(), blame.step)) {
@@ -219,6 +222,12 @@ void CountCausedWaits(std::span<const CollectiveBlame> blames, std::span<const i
     if (blame.late_by_ns > 0) ++rank->second->last_count;
     AddCapped(rank->second->late_ns, blame.late_by_ns);
     AddCapped(rank->second->caused_wait_ns, blame.total_wait_ns);
+    AddCapped(by_group[{blame.last, blame.group}], blame.total_wait_ns);
+  }
+  for (const auto& [who, wait_ns] : by_group) {
+    if (wait_ns <= most_ns[who.first]) continue;
+    most_ns[who.first] = wait_ns;
+    of_member[who.first]->group = who.second;
   }
   for (RankScore& rank : ranking) {
     rank.caused_wait_ns /= std::max<int64_t>(std::ssize(steps), 1);

@@ -102,6 +102,35 @@ TEST(CollectiveNamesTest, TheSequenceIsTheFirstNumberBeforeTheRank) {
   EXPECT_EQ(ParseCollectiveInputs(R"(["","1","barrier","[]","[]","2"])", nullptr)->sequence, -1);
 }
 
+TEST(CollectiveNamesTest, AGroupHasTorchsNameAndTheProgramsOwn) {
+  const auto names_of = [](std::string_view id, std::string_view name) {
+    const std::string group = GroupText(id, name);
+    const std::string scalars = ScalarsOfTold({.name = "allreduce", .group = group});
+    const auto told = ParseCollectiveInputs(scalars, nullptr);
+    EXPECT_TRUE(told.has_value());
+    EXPECT_EQ(told->name, "allreduce");
+    EXPECT_EQ(told->sequence, -1);
+    EXPECT_EQ(told->group, group);
+    const GroupNames names = GroupNamesOf(told->group);
+    return std::string(names.id) + "/" + std::string(names.name);
+  };
+  EXPECT_EQ(names_of("11", "TP"), "11/TP");
+  EXPECT_EQ(names_of("0", "default_pg"), "0/default_pg");
+  EXPECT_EQ(names_of("3", "undefined"), "3/");
+  EXPECT_EQ(names_of("", "mesh_[a]_b"), "/mesh_[a]_b");
+  EXPECT_EQ(names_of("", ""), "/");
+  // What would look like a list, or need escapes, is left out.
+  EXPECT_EQ(names_of("1]", "x"), "/");
+  EXPECT_EQ(names_of("1,2", "x"), "/");
+  EXPECT_EQ(ParseCollectiveInputs(R"(["","[0, 1]","1","barrier","[]","[]","2"])", nullptr)->group,
+            "");
+  EXPECT_EQ(names_of("1", "x]"), "/");
+  EXPECT_EQ(names_of("1", "a\"b"), "/");
+  EXPECT_EQ(names_of("1", std::string(1 << 16, 'x')), "/");
+  EXPECT_EQ(ScalarsOfTold({.name = "allreduce"}),
+            R"(["","","","0","allreduce","[]","[]","0","1","0"])");
+}
+
 class CollectiveTableTest : public testing::Test {
  protected:
   CollectiveTable Table(int64_t limit = 0) {
@@ -349,7 +378,7 @@ std::vector<MatchedCollective> Match(const std::vector<CollectiveTable>& tables)
   return MatchCollectives(members);
 }
 
-constexpr Communicator kWorld = {.size = 2, .first_rank = 0, .rank_stride = 1};
+const Communicator kWorld = {.size = 2, .first_rank = 0, .rank_stride = 1};
 
 TEST(CollectiveMatchTest, TheSequenceNumberMatchesAndNeverTheTime) {
   const auto matches = Match({Ranks({{.start_ns = 100, .sequence = 5, .kind = kAllReduce},
@@ -375,6 +404,35 @@ TEST(CollectiveMatchTest, AnotherOperationSizeOrCommunicatorIsAnotherCollective)
   EXPECT_THAT(
       with({.sequence = 1, .elements = 4, .kind = kAllReduce}, {.size = 2, .first_rank = 2}),
       IsEmpty());
+}
+
+TEST(CollectiveMatchTest, GroupsOfTheSameRanksAreDistinguishedByTheirNames) {
+  const Communicator tp = {.size = 2, .first_rank = 0, .rank_stride = 1, .id = "11", .name = "TP"};
+  const Communicator dp = {.size = 2, .first_rank = 0, .rank_stride = 1, .id = "21", .name = "DP"};
+  // Each rank begins with another one, and no collective has a number.
+  const auto matches =
+      Match({Ranks({{.start_ns = 1, .step = 1, .communicator = 0, .kind = kAllReduce},
+                    {.start_ns = 2, .step = 1, .communicator = 1, .kind = kAllReduce}},
+                   {tp, dp}),
+             Ranks({{.start_ns = 1, .step = 1, .communicator = 0, .kind = kAllReduce},
+                    {.start_ns = 2, .step = 1, .communicator = 1, .kind = kAllReduce}},
+                   {dp, tp})});
+  ASSERT_THAT(matches, SizeIs(2));
+  for (const MatchedCollective& match : matches) {
+    EXPECT_EQ(match.parts[0].row, 1 - match.parts[1].row);
+  }
+  EXPECT_NE(matches[0].communicator, matches[1].communicator);
+}
+
+TEST(CollectiveMatchTest, NamesThatEachRankHasOfItsOwnSayNothing) {
+  const CollectiveRow row = {.sequence = 4, .kind = kAllReduce};
+  EXPECT_THAT(Match({Ranks({row}, {{.size = 2, .first_rank = 0, .rank_stride = 1, .id = "7"}}),
+                     Ranks({row}, {{.size = 2, .first_rank = 0, .rank_stride = 1, .id = "9"}})}),
+              SizeIs(1));
+  // A rank whose summary has no names.
+  EXPECT_THAT(Match({Ranks({row}, {{.size = 2, .first_rank = 0, .rank_stride = 1, .id = "7"}}),
+                     Ranks({row}, {{.size = 2, .first_rank = 0, .rank_stride = 1}})}),
+              SizeIs(1));
 }
 
 // Of groups of two that do not say which ranks they are of, four look like one.

@@ -69,7 +69,7 @@ class GroupStepsTest : public testing::Test {
     tables_.clear();
     const size_t step_count = own_ns[0].size();
     for (const std::vector<int64_t>& of_rank : own_ns) {
-      CollectiveTable table = {.communicators = {{.size = 4}}};
+      CollectiveTable table = {.communicators = {{.size = 4, .name = group_name_}}};
       for (size_t step = 0; step < step_count; ++step) {
         int64_t last_ns = 0;
         for (const auto& other : own_ns) last_ns = std::max(last_ns, other[step]);
@@ -91,7 +91,18 @@ class GroupStepsTest : public testing::Test {
   }
 
   std::vector<CollectiveTable> tables_;
+  std::string group_name_;
 };
+
+TEST_F(GroupStepsTest, TheProcessGroupOfTheWaitIsNamed) {
+  EXPECT_EQ(Compare({{100}, {130}, {90}, {110}}).ranking[0].group, "");
+  group_name_ = "TP";
+  const GroupSteps steps = Compare({{100}, {130}, {90}, {110}});
+  ASSERT_THAT(steps.blames, SizeIs(1));
+  EXPECT_EQ(steps.blames[0].group, "TP");
+  EXPECT_EQ(steps.ranking[0].member, 1u);
+  EXPECT_EQ(steps.ranking[0].group, "TP");
+}
 
 TEST_F(GroupStepsTest, AStepIsOwnWorkTransferAndWait) {
   const GroupSteps steps = Compare({{100}, {130}, {90}, {110}});
