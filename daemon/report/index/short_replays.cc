@@ -21,7 +21,7 @@ namespace {
 
 // Fewer are not enough to say what a graph does.
 constexpr int64_t kFewestEqual = 3;
-constexpr uint32_t kColumns = kGpuTime | kGpuWhat | kGpuWhere | kGpuCause;
+constexpr uint32_t kReplayColumns = kGpuTime | kGpuWhat | kGpuWhere | kGpuCause;
 
 struct Replay {
   int64_t launch_ns = 0;
@@ -52,7 +52,7 @@ class ShortReplaySearch {
   absl::StatusOr<ShortReplays> Find() {
     FindLaunches();
     if (replays_.empty()) return ShortReplays();
-    RETURN_IF_ERROR(reader_.ForEach<GpuRow>(kColumns, {}, [&](const GpuBatch& batch) {
+    RETURN_IF_ERROR(reader_.ForEach<GpuRow>(kReplayColumns, {}, [&](const GpuBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) Add(batch, i);
       return absl::OkStatus();
     }));
@@ -140,7 +140,7 @@ class ShortReplaySearch {
       works_.try_emplace(candidate.replay);
       works_.try_emplace(candidate.whole);
     }
-    return reader_.ForEach<GpuRow>(kColumns, {}, [&](const GpuBatch& batch) {
+    return reader_.ForEach<GpuRow>(kReplayColumns, {}, [&](const GpuBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         starts_[batch.device[i]].push_back(batch.start_ns[i]);
         const auto found = by_correlation_.find(batch.correlation[i]);
