@@ -169,11 +169,13 @@ class FrameWalker {
       const uint64_t code = CodeOf(frame);
       if (kWanted == Wanted::kModules && code != module_call_) continue;
       if (PROFD_UNLIKELY(at == depth)) return is_cut;
-      if (kWanted != Wanted::kFrames && at == innermost.at && CallOf(frame) != innermost.call) {
-        return false;
-      }
+      const bool is_innermost = at == innermost.at;
       const WalkedFrame& expected = known[at++];
       if (code != expected.code) return false;
+      // Only now is it known to be a call of a module: another frame has something else there.
+      if (kWanted != Wanted::kFrames && is_innermost && CallOf(frame) != innermost.call) {
+        return false;
+      }
       if (kWanted != Wanted::kModules) {
         if (InstructionOf(frame) != expected.instruction) return false;
         if (MarkOf(code) != expected.mark) return false;

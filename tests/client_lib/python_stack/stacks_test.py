@@ -24,9 +24,10 @@ import tempfile
 import threading
 import time
 import traceback
-import types
 import unittest
 import weakref
+
+from module_stand_in import Leaf, Pair, Single, install_modules
 
 BUILD = pathlib.Path(os.environ.get("PROFD_BUILD_DIR", "build/release"))
 NEWEST_MINOR = 14
@@ -154,50 +155,6 @@ class Capture:
 
     def begin(self):
         name = self._name(); self.expected[name] = stack_of(sys._getframe()); return self.harness.free.harness_begin(name.encode())  # noqa
-
-
-class Module:
-    """As torch.nn.Module, as far as calls go."""
-
-    def _wrapped_call_impl(self, *args, **kwargs):
-        return self._call_impl(*args, **kwargs)
-
-    def _call_impl(self, *args, **kwargs):
-        def inner():
-            return self.forward(*args, **kwargs)
-        return inner()
-
-    __call__ = _wrapped_call_impl
-
-
-class Leaf(Module):
-    def forward(self, capture):
-        capture.op()
-
-
-class Single(Module):
-    def __init__(self):
-        self.child = Leaf()
-
-    def forward(self, capture, twice=False):
-        for _ in range(1 + twice):
-            self.child(capture)
-
-
-class Pair(Module):
-    def __init__(self):
-        self.children = [Leaf(), Leaf(), Leaf()]
-
-    def forward(self, capture):
-        for child in self.children:
-            child(capture)
-        capture.op()
-
-
-def install_modules():
-    module = types.ModuleType("torch.nn.modules.module")
-    module.Module = Module
-    sys.modules["torch.nn.modules.module"] = module
 
 
 harness = None
@@ -551,6 +508,20 @@ class StacksTest(unittest.TestCase):
                 leaf(capture)
         self.assertEqual(len(capture.contents.ops), 1000)
         self.assertLessEqual(len(capture.contents.frames), 2)
+
+    def test_the_same_functions_below_another_caller_are_no_call_of_a_module(self):
+        leaf = Leaf()
+
+        def direct():
+            leaf._call_impl(capture)
+        with self.capture(flags=STACKS | MODULES) as capture:
+            for _ in range(3):
+                leaf(capture)
+                direct()
+                leaf(capture)
+        module = [(id(leaf), "Leaf")]
+        self.assertEqual([modules for _, modules in self.modules_of(capture, STACKS | MODULES)],
+                         [module, [], module] * 3)
 
     def test_modules_and_stacks(self):
         self.check(self.run_modules(STACKS | MODULES), 10)
