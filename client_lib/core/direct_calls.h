@@ -43,6 +43,10 @@ inline bool Advise(void* memory, size_t bytes, int advice) {
 inline void SetThreadName(const char* name) {
   syscall(SYS_prctl, PR_SET_NAME, name, 0UL, 0UL, 0UL);
 }
+// Writes the calling thread's name to `name`, of 16 bytes. False: seccomp forbids it.
+inline bool GetThreadName(char* name) {
+  return syscall(SYS_prctl, PR_GET_NAME, name, 0UL, 0UL, 0UL) == 0;
+}
 
 }  // namespace profd::client::direct
 

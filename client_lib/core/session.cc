@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -81,7 +80,7 @@ uint32_t NameOfThread(const ThreadState& thread) {
   const uint32_t given = GivenThreadName(thread.os_thread.load(std::memory_order_relaxed));
   if (given != wire::kNoNameId) return given;
   char comm[17] = {};
-  if (prctl(PR_GET_NAME, comm) != 0) return wire::kOtherNameId;
+  if (!direct::GetThreadName(comm)) return wire::kOtherNameId;
   return g_names.Intern(comm, strlen(comm));
 }
 
