@@ -95,7 +95,7 @@ Limits Limits::ForMemory(int64_t memory_bytes) {
   limits.SetCapacity(Resource::kImports, Fit(memory / 8, 8 * kMiB, 2, 8));
   limits.SetCapacity(Resource::kWaitingCalls, Fit(memory / 4, 512 * kKiB, 64, 1024));
   limits.SetCapacity(Resource::kRequestMemory, std::clamp(memory / 16, 16 * kMiB, 128 * kMiB));
-  limits.SetCapacity(Resource::kAnswerMemory, std::clamp(memory / 4, 64 * kMiB, 512 * kMiB));
+  limits.SetCapacity(Resource::kAnswerMemory, std::clamp(memory / 2, 64 * kMiB, 512 * kMiB));
   limits.SetCapacity(Resource::kReportMilliseconds, kReportMillisecondsPerWindow);
   limits.SetCapacity(Resource::kAuditRows, kAuditRows);
   limits.SetCapacity(Resource::kConnections, Fit(memory / 8, 64 * kKiB, 64, 1024));

@@ -12,7 +12,7 @@
 //   imports           M / 8 at 8 MiB each, 2 to 8                                   8       8
 //   waiting calls     M / 4 at 512 KiB each, 64 to 1024; 32 of one principal      256    1024
 //   request memory    M / 16, 16 MiB to 128 MiB                                32 MiB 128 MiB
-//   answer memory     M / 4, 64 MiB to 512 MiB                                 128 MiB 512 MiB
+//   answer memory     M / 2, 64 MiB to 512 MiB                                 256 MiB 512 MiB
 //   report time       600 s per 10 minutes (one report at a time)
 //   audit log rows    200,000; 45,000 of one principal
 //   local connections M / 8 at 64 KiB each, 64 to 1024                           1024    1024
@@ -23,10 +23,9 @@
 // where the holders of most make room (store/catalog/eviction.h, Catalog::AppendAudit()), and none
 // of remote connections: no remote caller is root.
 //
-// Of targets and of the memory of captures, requests, and answers, a quarter of what the others get is a floor for
-// newcomers. Where
-// one principal has a limit, so has one account: half of what is shared, but at least that of a
-// principal.
+// Of targets and of the memory of captures, requests, and answers, a quarter of what the others get
+// is a floor for newcomers. Where one principal has a limit, so has one account: half of what is
+// shared, but at least that of a principal.
 #ifndef PROFD_DAEMON_QUOTA_LIMITS_H_
 #define PROFD_DAEMON_QUOTA_LIMITS_H_
 

@@ -205,17 +205,17 @@ def busy(_):
 
 @attack('6 processes begin HTTP/2 calls on control.sock and reset them', seconds=30)
 def resets(stage):
-    return [[*PYTHON, RAPID_RESET, str(stage.socket_dir / 'control.sock'), FOREVER_S]] * 6
+    return [[*PYTHON, RAPID_RESET, str(stage.socket_dir / 'control.sock'), FOREVER_S, '1']] * 6
 
 
 @attack('the same on the plaintext port', memory_bytes=1 << 30, seconds=30)
 def tcp(stage):
-    return [[*PYTHON, RAPID_RESET, str(stage.port('plaintext')), FOREVER_S]] * 6
+    return [[*PYTHON, RAPID_RESET, str(stage.port('plaintext')), FOREVER_S, '1']] * 6
 
 
 @attack('the same over mutual TLS, with a certificate', memory_bytes=1 << 30, seconds=30)
 def tls(stage):
-    return [[*PYTHON, RAPID_RESET, str(stage.port('mutual TLS')), FOREVER_S,
+    return [[*PYTHON, RAPID_RESET, str(stage.port('mutual TLS')), FOREVER_S, '1',
              *(str(stage.certificates / name) for name in ('ca.crt', 'bob.crt', 'bob.key'))]] * 6
 
 

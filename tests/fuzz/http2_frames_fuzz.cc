@@ -29,7 +29,7 @@ PROFD_FUZZ_TARGET(FuzzHttp2Frames)(std::span<const uint8_t> data) {
     __builtin_trap();
   }
   if (unfinished < static_cast<int64_t>(whole.unfinished_count()) ||
-      unfinished > static_cast<int64_t>(bytes.size())) {
+      unfinished > static_cast<int64_t>(bytes.size()) + profd::rpc::FrameScanner::kSliceBytes) {
     __builtin_trap();
   }
   const int64_t all = of_whole.headers + of_whole.resets + of_whole.control + of_whole.small_data;

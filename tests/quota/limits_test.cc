@@ -22,7 +22,7 @@ TEST(LimitsTest, TheTableInTheHeaderHolds) {
   expect(Resource::kImports, 8, 8);
   expect(Resource::kWaitingCalls, 256, 1024);
   expect(Resource::kRequestMemory, 32 * kMiB, 128 * kMiB);
-  expect(Resource::kAnswerMemory, 128 * kMiB, 512 * kMiB);
+  expect(Resource::kAnswerMemory, 256 * kMiB, 512 * kMiB);
   expect(Resource::kReportMilliseconds, 600'000, 600'000);
   expect(Resource::kAuditRows, 200'000, 200'000);
   expect(Resource::kConnections, 1024, 1024);

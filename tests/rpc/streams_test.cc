@@ -430,7 +430,7 @@ class KeptRequestTest : public StreamsTest {
  protected:
   static constexpr auto kMemory = quota::Resource::kRequestMemory;
   static constexpr auto kAnswers = quota::Resource::kAnswerMemory;
-  KeptRequestTest() { ledger_.SetLimit(kMemory, {.capacity = 256 << 10}); }
+  KeptRequestTest() { ledger_.SetLimit(kMemory, {.capacity = 512 << 10}); }
 
   template <typename Request>
   static Request Filled(size_t bytes) {
@@ -440,10 +440,10 @@ class KeptRequestTest : public StreamsTest {
     return request;
   }
   // Which the server gives back once it hears of a call's end.
-  void AwaitNoUse() const {
+  void AwaitNoUse(quota::Resource resource = kMemory) const {
     const absl::Time give_up = absl::Now() + absl::Seconds(60);
-    while (ledger_.TotalUse(kMemory) > 0 && absl::Now() < give_up) std::this_thread::yield();
-    EXPECT_EQ(ledger_.TotalUse(kMemory), 0);
+    while (ledger_.TotalUse(resource) > 0 && absl::Now() < give_up) std::this_thread::yield();
+    EXPECT_EQ(ledger_.TotalUse(resource), 0);
   }
 };
 
@@ -453,7 +453,7 @@ TEST_F(KeptRequestTest, OfAStreamIsChargedWhileItIsOpen) {
   grpc::ClientContext context;
   const auto reader = me_->targets->WatchTargets(&context, request);
   ASSERT_TRUE(reader->Read(&response));
-  EXPECT_GE(ledger_.TotalUse(kMemory), 200 << 10);
+  EXPECT_GE(ledger_.TotalUse(kMemory), 2 * (200 << 10)) << "the handler may have a copy";
 
   grpc::ClientContext second_context;
   const auto second = me_->targets->WatchTargets(&second_context, request);
@@ -480,7 +480,7 @@ TEST_F(KeptRequestTest, OfACallIsGivenBackWithItsAnswer) {
     AwaitNoUse();
   }
   const Outcome refused =
-      Do(*me_->node, &v1::NodeService::Stub::GetNode, Filled<v1::GetNodeRequest>(300 << 10), &node);
+      Do(*me_->node, &v1::NodeService::Stub::GetNode, Filled<v1::GetNodeRequest>(600 << 10), &node);
   EXPECT_THAT(refused, Fails(grpc::RESOURCE_EXHAUSTED));
   EXPECT_EQ(refused.reason, quota::kQuotaExceeded);
   AwaitNoUse();
@@ -501,30 +501,34 @@ TEST_F(KeptRequestTest, AnAnswerIsChargedToo) {
   EXPECT_THAT(refused, Fails(grpc::RESOURCE_EXHAUSTED));
   EXPECT_EQ(refused.reason, quota::kQuotaExceeded);
   ledger_.SetLimit(kAnswers, {.capacity = bytes});
-  const absl::Time give_up = absl::Now() + absl::Seconds(60);
-  while (ledger_.TotalUse(kAnswers) > 0 && absl::Now() < give_up) std::this_thread::yield();
+  AwaitNoUse(kAnswers);
   EXPECT_THAT(Do(*me_->captures, &v1::CaptureService::Stub::ListCaptures, request, &response),
               Succeeds());
 }
 
-TEST_F(KeptRequestTest, PiecesOfADownloadThatIsNotTakenAreCharged) {
-  constexpr int64_t kPieces = 2 * kDownloadPieceBytes;
-  ledger_.SetLimit(kAnswers, {.capacity = kPieces + (64 << 10)});
-  v1::DownloadCaptureRequest request;
-  request.set_name(NameOf(StoreCapture(uid_, kManyRanges)));
-  v1::DownloadCaptureResponse piece;
+TEST_F(KeptRequestTest, PiecesOfADownloadAreCharged) {
+  const CaptureRecord record = StoreCapture(uid_, kManyRanges);
+  ledger_.SetLimit(kAnswers, {.capacity = kDownloadPieceBytes + (16 << 10) - 1});
+  const Downloaded refused = Download(NameOf(record), 0);
+  EXPECT_THAT(refused.outcome, Fails(grpc::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(refused.outcome.reason, quota::kQuotaExceeded);
+  AwaitNoUse(kAnswers);
+  ledger_.SetLimit(kAnswers, {.capacity = 2 * kDownloadPieceBytes + (64 << 10)});
+  EXPECT_THAT(Download(NameOf(record), 0).outcome, Succeeds());
+  AwaitNoUse(kAnswers);
+}
+
+// The message on its way is charged; without memory for it, the stream ends.
+TEST_F(KeptRequestTest, AMessageOfAStreamThatThereIsNoMemoryForEndsIt) {
+  for (int64_t pid = 1; pid <= 1000; ++pid) targets_.Add(TargetOf(pid, uid_));
+  ledger_.SetLimit(kAnswers, {.capacity = 17 << 10});
   grpc::ClientContext context;
-  const auto first = me_->captures->DownloadCapture(&context, request);
-  ASSERT_TRUE(first->Read(&piece));
-  grpc::ClientContext second_context;
-  const auto second = me_->captures->DownloadCapture(&second_context, request);
-  EXPECT_FALSE(second->Read(&piece));
-  EXPECT_EQ(second->Finish().error_code(), grpc::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(ReasonOf(second_context), quota::kQuotaExceeded);
-  EXPECT_GE(ledger_.TotalUse(kAnswers), kPieces);
-  while (first->Read(&piece)) {
-  }
-  EXPECT_TRUE(first->Finish().ok());
+  v1::WatchTargetsResponse response;
+  const auto reader = me_->targets->WatchTargets(&context, {});
+  if (reader->Read(&response)) context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReasonOf(context), quota::kQuotaExceeded);
+  AwaitNoUse(kAnswers);
 }
 
 TEST_F(KeptRequestTest, OfACallThatIsNotGuardedIsRefused) {

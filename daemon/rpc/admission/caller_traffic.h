@@ -16,7 +16,7 @@
 // Messages that have begun and not ended stay in gRPC's memory: a caller may have
 // kMaxUnfinishedBytes of them. All callers together may have kManyUnfinishedBytes; above that, the
 // connections of callers that have more than kFewUnfinishedBytes end as they send more. At gRPC's
-// own limit of memory, which is higher, it ends connections that it chooses.
+// own limit of memory, 64 MiB of each server, it ends connections that it chooses.
 //
 // A connection may begin kMaxCallsBeforeSettings calls before it acknowledges gRPC's SETTINGS:
 // until then gRPC does not hold it to the limit of streams per connection.

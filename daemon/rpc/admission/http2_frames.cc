@@ -59,6 +59,7 @@ void FrameScanner::BeginFrame(FrameCounts& counts) {
   Count(counts);
   payload_left_ = PayloadBytes(header_);
   padding_left_ = 0;
+  begins_data_ = true;
   pad_length_comes_ = TypeOf(header_) == kData && HasFlag(header_, kPaddedFlag);
 }
 
@@ -93,7 +94,8 @@ void FrameScanner::TakePayload(std::span<const std::byte> payload) {
   }
   if (!in_preface_ && TypeOf(header_) == kData) {
     const size_t data_left = payload_left_ - std::min(payload_left_, padding_left_);
-    FollowMessages(payload.first(std::min(payload.size(), data_left)));
+    FollowMessages(payload.first(std::min(payload.size(), data_left)), begins_data_);
+    if (!payload.empty()) begins_data_ = false;
   }
   Pass(payload.size());
 }
@@ -103,7 +105,7 @@ void FrameScanner::Pass(size_t bytes) {
   received_ += static_cast<int64_t>(bytes);
 }
 
-void FrameScanner::FollowMessages(std::span<const std::byte> data) {
+void FrameScanner::FollowMessages(std::span<const std::byte> data, bool begins_frame) {
   int64_t at = received_;
   while (!data.empty()) {
     const auto [it, is_new] = unfinished_.try_emplace(StreamOf(header_));
@@ -116,9 +118,12 @@ void FrameScanner::FollowMessages(std::span<const std::byte> data) {
                   message.prefix.begin() + static_cast<ptrdiff_t>(message.prefix_filled));
       message.prefix_filled += taken;
     }
+    if (is_new || begins_frame) ++message.frames;
     message.left -= taken;
+    message.received += static_cast<int64_t>(taken);
     at += static_cast<int64_t>(taken);
     data = data.subspan(taken);
+    begins_frame = false;
     if (is_prefix && message.left == 0) message.left = Number(std::span(message.prefix).last<4>());
     if (message.left == 0) unfinished_.erase(it);
   }
@@ -137,8 +142,12 @@ void FrameScanner::EndFrame() {
 
 int64_t FrameScanner::unfinished_bytes() const {
   int64_t oldest = received_;
-  for (const auto& [stream, message] : unfinished_) oldest = std::min(oldest, message.began);
-  return received_ - oldest;
+  int64_t kept = 0;
+  for (const auto& [stream, message] : unfinished_) {
+    oldest = std::min(oldest, message.began);
+    kept += message.received + message.frames * kSliceBytes;
+  }
+  return unfinished_.empty() ? 0 : std::min(kept, received_ - oldest + kSliceBytes);
 }
 
 }  // namespace profd::rpc

@@ -34,6 +34,7 @@ class FrameScanner {
   static constexpr size_t kPrefaceBytes = 24;
   static constexpr size_t kHeaderBytes = 9;
   static constexpr uint32_t kSmallDataBytes = 256;
+  static constexpr int64_t kSliceBytes = 64 << 10;  // gRPC 1.51's, at most.
 
   // Counts the frames whose headers end in `bytes`, the next bytes of the connection.
   void Scan(std::span<const std::byte> bytes, FrameCounts& counts);
@@ -41,14 +42,17 @@ class FrameScanner {
   // Messages of which a part has come: gRPC keeps it until the rest comes, or the call ends. The
   // server may have ended a call meanwhile; such a part counts as long as the connection lives.
   size_t unfinished_count() const { return unfinished_.size(); }
-  // What came since the oldest of them began; 0: there is none. gRPC may keep all of it: it reads
-  // up to 4 MiB at once, and keeps what it read together with any part of it.
+  // What gRPC may keep for them. It reads into slices of kSliceBytes, and keeps a slice as long as
+  // a part of a message is in it: so each frame may have cost a slice, but all of them together not
+  // more than what came since the oldest message began.
   int64_t unfinished_bytes() const;
 
  private:
   static constexpr size_t kPrefixBytes = 5;
   struct Message {
     int64_t began = 0;  // Bytes of the connection before it.
+    int64_t received = 0;
+    int64_t frames = 0;
     std::array<std::byte, kPrefixBytes> prefix;
     size_t prefix_filled = 0;
     size_t left = kPrefixBytes;  // Of the prefix, then of the message.
@@ -58,13 +62,15 @@ class FrameScanner {
   void Count(FrameCounts& counts) const;
   void TakePayload(std::span<const std::byte> payload);
   void Pass(size_t payload_bytes);
-  void FollowMessages(std::span<const std::byte> data);
+  // `begins_frame`: it is the first piece of a frame.
+  void FollowMessages(std::span<const std::byte> data, bool begins_frame);
   void EndFrame();
 
   bool in_preface_ = true;
   size_t payload_left_ = kPrefaceBytes;  // Until the next frame header.
   size_t padding_left_ = 0;              // Of that, at its end; DATA only.
   bool pad_length_comes_ = false;
+  bool begins_data_ = false;  // No data of this frame came yet.
   std::array<std::byte, kHeaderBytes> header_{};
   size_t header_filled_ = 0;
 

@@ -98,7 +98,8 @@ class Call : public std::enable_shared_from_this<Call> {
   virtual int64_t sent_bytes() const { return 0; }  // Of streams.
   // False: anybody may call, at any time.
   bool IsGuarded() const { return needs().has_value(); }
-  virtual void DropRequest() = 0;  // Frees the memory of request().
+  virtual void DropRequest() = 0;              // Frees the memory of request().
+  virtual size_t copies() const { return 1; }  // Of request(), that may be kept.
   virtual void Request(void* tag) = 0;
   virtual void StartSuccessor() = 0;  // Another call object, which waits for the next RPC.
   virtual void OnAdmitted() = 0;
@@ -150,31 +151,34 @@ class Call : public std::enable_shared_from_this<Call> {
   }
   void EndWaiting() { waiting_.Release(); }
 
-  // Charges the memory of request(), if it is large, until the next Keep(), EndKeeping(), or the
-  // call's end. An error ends the call, and the request is gone.
+  // Charges the memory of request(), if it is large, until EndKeeping() or the call's end; of a
+  // stream's next request, what it takes more than those before. An error ends the call, and the
+  // request is gone.
   absl::Status Keep() {
-    kept_.Release();
-    if (!IsLarge()) return absl::OkStatus();
-    absl::StatusOr<quota::Reservation> kept = admission_.ReserveMemory(
-        info_, quota::Resource::kRequestMemory, static_cast<int64_t>(request().SpaceUsedLong()));
-    if (!kept.ok()) {
-      DropRequest();
-      return kept.status();
-    }
-    kept_ = *std::move(kept);
-    return absl::OkStatus();
+    const size_t bytes = request().SpaceUsedLong() * copies();
+    if (bytes <= kSmallMessageBytes) return absl::OkStatus();
+    absl::Status kept = Grow(kept_, quota::Resource::kRequestMemory, bytes);
+    if (!kept.ok()) DropRequest();
+    return kept;
   }
   void EndKeeping() { kept_.Release(); }
 
+  // Whether there is room for an answer to what is about to be changed. After that, none is
+  // refused.
+  absl::Status CheckRoomForAnswer() {
+    if (!Changes()) return absl::OkStatus();
+    return ReserveAnswer(kSmallMessageBytes);
+  }
   // Charges an answer until the call's end, if it is large. An error ends the call instead.
   absl::Status KeepAnswer(size_t bytes) {
     if (bytes <= kSmallMessageBytes) return absl::OkStatus();
-    return ReserveAnswer(bytes);
+    if (!Changes()) return ReserveAnswer(bytes);
+    kept_answer_.Resize(static_cast<int64_t>(bytes));
+    return absl::OkStatus();
   }
-  // For a stream, whose messages are charged one after the other and never refused.
-  absl::Status BeginAnswers() { return ReserveAnswer(kSmallMessageBytes); }
-  void KeepNextAnswer(size_t bytes) {
-    kept_answer_.Resize(static_cast<int64_t>(std::max(bytes, kSmallMessageBytes)));
+  // Of a stream: for its first message, then for each that is larger than those before.
+  absl::Status ReserveAnswer(size_t bytes) {
+    return Grow(kept_answer_, quota::Resource::kAnswerMemory, bytes);
   }
 
   Admission& admission_;
@@ -192,11 +196,11 @@ class Call : public std::enable_shared_from_this<Call> {
     arrived_at_ = admission_.audit().clock().Now();
     arrived_monotonic_ = admission_.audit().clock().Monotonic();
     if (!IsGuarded()) {
-      if (!IsLarge()) return OnAdmitted();
-      return Refuse(absl::InvalidArgumentError("the request is too large"));
+      if (request().SpaceUsedLong() <= kSmallMessageBytes) return OnAdmitted();
+      return OnRefused(absl::InvalidArgumentError("the request is too large"));
     }
     absl::StatusOr<Peer> peer = admission_.Identify(context_);
-    if (!peer.ok()) return Refuse(peer.status());
+    if (!peer.ok()) return OnRefused(peer.status());
     info_ = {.peer = *peer,
              .caller = admission_.CallerOf(*peer),
              .principal = PrincipalName(peer->principal),
@@ -209,22 +213,24 @@ class Call : public std::enable_shared_from_this<Call> {
       info_.caller.others = gate_;
     }
     if (absl::Status entered = admission_.Enter(info_, *needs()); !entered.ok()) {
-      return Refuse(entered);
+      return OnRefused(entered);
     }
     entered_ = true;
     if (absl::Status kept = Keep(); !kept.ok()) return OnRefused(kept);
     OnAdmitted();
   }
-  absl::Status ReserveAnswer(size_t bytes) {
-    ASSIGN_OR_RETURN(kept_answer_, admission_.ReserveMemory(info_, quota::Resource::kAnswerMemory,
-                                                            static_cast<int64_t>(bytes)));
+  bool Changes() const { return IsGuarded() && *needs() != Verb::kList && *needs() != Verb::kRead; }
+  absl::Status Grow(quota::Reservation& kept, quota::Resource resource, size_t bytes) {
+    const int64_t more = static_cast<int64_t>(bytes) - kept.amount();
+    if (more <= 0) return absl::OkStatus();
+    ASSIGN_OR_RETURN(quota::Reservation reserved, admission_.ReserveMemory(info_, resource, more));
+    if (kept.amount() > 0) {
+      reserved.Release();
+      kept.Resize(static_cast<int64_t>(bytes));
+    } else {
+      kept = std::move(reserved);
+    }
     return absl::OkStatus();
-  }
-  bool IsLarge() const { return request().SpaceUsedLong() > kSmallMessageBytes; }
-  // A caller that does not take its answer does not keep a large request here, either.
-  void Refuse(const absl::Status& why) {
-    if (IsLarge()) DropRequest();
-    OnRefused(why);
   }
   void OnDone(bool /*ok*/) {
     if (!context_.IsCancelled()) return;
@@ -312,6 +318,7 @@ class UnaryCall final : public Call {
     }
     // What waits when the daemon stops is not begun any more.
     if (IsGuarded() && admission_.closed()) return Finish(admission_.TurnedAway());
+    if (absl::Status room = CheckRoomForAnswer(); !room.ok()) return Finish(room);
     absl::Status status = method_->handle(info_, request_, response_);
     if (status.ok()) status = KeepAnswer(response_.ByteSizeLong());
     Audit(status, &response_, /*bytes=*/0);

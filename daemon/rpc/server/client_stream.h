@@ -113,7 +113,10 @@ class UploadCall final : public Call {
       return FinishAudited(absl::CancelledError("the caller went away"));
     }
     if (admission_.closed()) return FinishAudited(admission_.TurnedAway());
-    FinishAudited(handler_->End(turn, response_));
+    absl::Status status = handler_->End(turn, response_);
+    // A caller that asks again with the same request ID gets the same answer.
+    if (status.ok()) status = ReserveAnswer(response_.ByteSizeLong());
+    FinishAudited(status);
   }
 
   void FinishAudited(const absl::Status& status) {
@@ -129,11 +132,14 @@ class UploadCall final : public Call {
       alarm_.Cancel();
     }
     const grpc::Status answer = GrpcStatus(status);
+    DropRequest();
+    EndKeeping();
     if (answer.ok()) {
       reader_.Finish(response_, answer, finished_.Expect());
     } else {
       reader_.FinishWithError(answer, finished_.Expect());
     }
+    Response().Swap(&response_);  // gRPC keeps its bytes.
   }
   void OnFinished(bool /*ok*/) {}
 

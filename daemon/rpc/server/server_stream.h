@@ -26,13 +26,15 @@ class ServerStream {
   virtual bool cancelled() const = 0;
   // profd is stopping: streams without an end of their own finish as UNAVAILABLE.
   virtual bool closing() const = 0;
-  // No message is on its way.
+  // No message is on its way, and the stream is not finished.
   virtual bool can_write() const = 0;
-  // Sends one message, which is copied. Pump() comes again when the next one may go.
+  // Sends one message, which is copied. Pump() comes again when the next one may go. Without memory
+  // for it (quota answer-memory) the stream ends instead, as if it had been cancelled.
   virtual void Write(const Response& message) = 0;
   // The last message, and OK.
   virtual void WriteLast(const Response& message) = 0;
-  // Ends the stream, once what was written is on its way. No Pump() after that.
+  // Ends the stream, once what was written is on its way. No Pump() after that. Only the first call
+  // counts.
   virtual void Finish(const absl::Status& status) = 0;
   // Breaks the connection's stream where the caller takes nothing: a write under way fails.
   virtual void Abort() = 0;
@@ -76,12 +78,12 @@ class StreamCall final : public Call, public ServerStream<Response> {
 
   bool can_write() const override {
     absl::MutexLock lock(&mu_);
-    return !writing_;
+    return !writing_ && !finished_;
   }
 
   void Write(const Response& message) override {
     const size_t bytes = message.ByteSizeLong();
-    KeepNextAnswer(bytes);
+    if (!MayWrite(bytes)) return;
     {
       absl::MutexLock lock(&mu_);
       writing_ = true;
@@ -92,7 +94,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
 
   void WriteLast(const Response& message) override {
     const size_t bytes = message.ByteSizeLong();
-    KeepNextAnswer(bytes);
+    if (!MayWrite(bytes)) return;
     {
       absl::MutexLock lock(&mu_);
       finished_ = true;
@@ -106,7 +108,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
   void Finish(const absl::Status& status) override {
     {
       absl::MutexLock lock(&mu_);
-      finished_ = true;
+      if (std::exchange(finished_, true)) return;
       outcome_ = status;
       if (writing_) {  // gRPC takes one thing at a time.
         finish_later_ = status;
@@ -132,6 +134,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
     return bytes_;
   }
   void DropRequest() override { RequestMessage().Swap(&request_); }
+  size_t copies() const override { return 2; }  // The handler may have one.
   void Request(void* tag) override { method_->request(&context_, &request_, &responder_, tag); }
   void StartSuccessor() override { std::make_shared<StreamCall>(method_)->Start(); }
   void OnRefused(const absl::Status& why) override {
@@ -152,10 +155,23 @@ class StreamCall final : public Call, public ServerStream<Response> {
       pump_pending_ = true;
       until_finished_ = Self();
     }
-    if (absl::Status kept = BeginAnswers(); !kept.ok()) return Finish(kept);
+    if (absl::Status kept = ReserveAnswer(kSmallMessageBytes); !kept.ok()) return Finish(kept);
     if (absl::Status posted = PostToWait(admission_.work(), begin); !posted.ok())
       return Finish(posted);
     admission_.WakeOnClose(Self(), Waker());
+  }
+
+  // False: there is no memory for the message, and the stream ends.
+  bool MayWrite(size_t bytes) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (finished_) return false;
+    }
+    const absl::Status kept = ReserveAnswer(bytes);
+    if (kept.ok()) return true;
+    cancelled_->store(true, std::memory_order_release);
+    Finish(kept);
+    return false;
   }
 
   // One pump at a time: whoever comes while it runs makes it go round again.
@@ -184,6 +200,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
       if (finished) {
         handler_.reset();
         AuditOnce();
+        DropRequest();
       } else if (!writing) {
         handler_->Pump();
       }

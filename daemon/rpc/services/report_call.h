@@ -76,6 +76,7 @@ class ReportCall final : public Call {
     } else {
       responder_.FinishWithError(answer, finished_.Expect());
     }
+    response_.Clear();  // gRPC keeps its bytes.
   }
   void OnFinished(bool /*ok*/) {}
 

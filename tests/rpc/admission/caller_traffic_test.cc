@@ -73,12 +73,11 @@ FrameScanner After(std::string_view frames, size_t piece) {
   return scanner;
 }
 
-// What came since the oldest unfinished message began: a part of a message here has 205 bytes, the
-// header of a frame 9.
 TEST(FrameScannerTest, AMessageIsUnfinishedUntilItsLastByte) {
   const std::string whole = MessageOf(300, 300);
   const std::string part = MessageOf(300, 200);
   const std::string padded = "\x07" + part + std::string(7, 'p');
+  constexpr int64_t kPart = 205 + FrameScanner::kSliceBytes;
   struct Case {
     std::string what;
     std::string frames;
@@ -87,27 +86,29 @@ TEST(FrameScannerTest, AMessageIsUnfinishedUntilItsLastByte) {
   };
   const Case cases[] = {
       {"one whole message", FrameWith(kData, whole)},
-      {"two in a frame, and a part", FrameWith(kData, whole + whole + part), 205, 1},
+      {"two in a frame, and a part", FrameWith(kData, whole + whole + part), kPart, 1},
       {"over two frames", FrameWith(kData, part) + FrameWith(kData, std::string(100, 'x'))},
-      {"a part of the prefix", FrameWith(kData, whole + std::string(3, '\0')), 3, 1},
+      {"a part of the prefix", FrameWith(kData, whole + std::string(3, '\0')),
+       3 + FrameScanner::kSliceBytes, 1},
       {"no bytes", FrameWith(kData, "")},
       {"an empty message", FrameWith(kData, MessageOf(0, 0))},
       {"of two streams",
        FrameWith(kData, part, 0, 1) + FrameWith(kData, part, 0, 3) +
            FrameWith(kData, std::string(100, 'x'), 0, 1),
-       205 + 9 + 100, 1},
+       kPart, 1},
+      {"two of them cost no more than what came since the first began",
+       FrameWith(kData, part, 0, 1) + FrameWith(kData, part, 0, 3), kPart + 9 + 205, 2},
       {"the newer of two ends",
        FrameWith(kData, part, 0, 1) + FrameWith(kData, part, 0, 3) +
            FrameWith(kData, std::string(100, 'x'), 0, 3),
-       205 + 9 + 205 + 9 + 100, 1},
+       kPart, 1},
       {"the call ends", FrameWith(kData, part, /*flags=*/1)},
       {"the call ends with trailers", FrameWith(kData, part) + FrameWith(kHeaders, "x", 1)},
       {"the call goes on with other headers", FrameWith(kData, part) + FrameWith(kHeaders, "x"),
-       205 + 9 + 1, 1},
+       kPart, 1},
       {"the call is reset", FrameWith(kData, part) + FrameWith(kReset, "1234")},
-      {"another call is reset", FrameWith(kData, part) + FrameWith(kReset, "1234", 0, 3),
-       205 + 9 + 4, 1},
-      {"padding is no part of it", FrameWith(kData, padded, /*flags=*/8), 205 + 7, 1},
+      {"another call is reset", FrameWith(kData, part) + FrameWith(kReset, "1234", 0, 3), kPart, 1},
+      {"padding is no part of it", FrameWith(kData, padded, /*flags=*/8), kPart, 1},
       {"padding after its end",
        FrameWith(kData, "\x07" + whole + std::string(7, 'p'), /*flags=*/8)},
       {"more padding than there is", FrameWith(kData, "\xff" + part, /*flags=*/8)},
@@ -275,15 +276,16 @@ TEST_F(CallerMeterTest, MessagesWithoutAnEndEndTheConnectionAndCountUntilThen) {
        FrameWith(kData, MessageOf(1 << 30, 4096)));
   std::string received;
   ASSERT_GT(Receive(received), 0);
-  EXPECT_EQ(traffic_->unfinished_bytes(), 4096 + 5);
-  traffic_->AddUnfinished("a", CallerTraffic::kMaxUnfinishedBytes - 8192);
+  EXPECT_EQ(traffic_->unfinished_bytes(), 4096 + 5 + FrameScanner::kSliceBytes);
+  constexpr int64_t kOthers = CallerTraffic::kMaxUnfinishedBytes - FrameScanner::kSliceBytes - 8192;
+  traffic_->AddUnfinished("a", kOthers);
   Send(FrameWith(kData, std::string(4000, 'x')));
   ASSERT_GT(Receive(received), 0);
   Send(FrameWith(kData, std::string(4000, 'x')));
   EXPECT_EQ(Receive(received), -1);
   EXPECT_EQ(errno, ECONNRESET);
   ObserveReceives(grpcs_.get(), nullptr);
-  EXPECT_EQ(traffic_->unfinished_bytes(), CallerTraffic::kMaxUnfinishedBytes - 8192);
+  EXPECT_EQ(traffic_->unfinished_bytes(), kOthers);
 }
 
 TEST_F(CallerMeterTest, ManySmallMessagesWithoutAnEndEndTheConnection) {
