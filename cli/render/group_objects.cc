@@ -127,46 +127,35 @@ std::vector<BlameView> BlameViewsOf(const ComparedSteps& compared) {
   return views;
 }
 
+const std::string& GroupOf(const BlameView& view) { return view.of->group; }
+const std::vector<CollectiveBlame::Wait>& WaitsOf(const BlameView& view) { return view.of->waits; }
+
 const ObjectDescription<BlameView>& BlameObject() {
   using Row = BlameView;
   static const ObjectDescription<Row> object(
-      {{[](const Row& row) {
-    return row.of->step; },
+      {{[](const Row& row) { return row.of->step; },
         {.key = "step", .doc = "Step of the collective on the last rank; -1: in none"}},
        {&Row::global_step,
         {.key = "global_step",
          .doc = "The step's number in Lightning or Trainer; null: it has none",
          .nullable = true}},
-       {[](const Row& row) {
-    return row.of->kind; },
+       {[](const Row& row) { return row.of->kind; },
         {.key = "kind", .doc = "Operation; other: unknown"}},
-       {[](const Row& row) -> const auto& { return row.of->group;
-}
-, {
-  .key = "process_group",
-  .doc = "Name of its process group, the program's or else torch's; empty: unknown"
-}
-}  // namespace
-,
-    {[](const Row& row) { return static_cast<int64_t>(row.of->last); },
-     {.key = "last", .doc = "Position of the member that arrived last"}},
-    {[](const Row& row) { return row.of->late_by_ns; },
-     {.key = "late_by_ns",
-      .doc = "Time between the arrival of the member before it and its own",
-      .unit = table::Unit::kNs}},
-{
-  [](const Row& row) { return row.of->total_wait_ns; }, {
-    .key = "caused_wait_ns", .doc = "How long all others waited for it together",
-    .unit = table::Unit::kNs
-  }
-}
-}  // namespace profd::cli
-,
-      {ListOf<Row>(
-          "waits", "Wait of each other member", &BlameWaitObject,
-          [](const Row& row) -> const auto& {
-  return row.of->waits; })});
-return object;
+       {GroupOf,
+        {.key = "process_group",
+         .doc = "Name of its process group, the program's or else torch's; empty: unknown"}},
+       {[](const Row& row) { return static_cast<int64_t>(row.of->last); },
+        {.key = "last", .doc = "Position of the member that arrived last"}},
+       {[](const Row& row) { return row.of->late_by_ns; },
+        {.key = "late_by_ns",
+         .doc = "Time between the arrival of the member before it and its own",
+         .unit = table::Unit::kNs}},
+       {[](const Row& row) { return row.of->total_wait_ns; },
+        {.key = "caused_wait_ns",
+         .doc = "How long all others waited for it together",
+         .unit = table::Unit::kNs}}},
+      {ListOf<Row>("waits", "Wait of each other member", &BlameWaitObject, WaitsOf)});
+  return object;
 }
 
 // Fields that `steps` and `stragglers` have of the comparison.
