@@ -56,45 +56,70 @@ bool IsBetweenTwo(CollectiveKind kind) {
   return kind == CollectiveKind::kSend || kind == CollectiveKind::kReceive;
 }
 
-// The groups of a member that have the same ranks.
-using GroupsOfRanks = std::map<std::tuple<int64_t, int64_t, int64_t>, std::set<Communicator>>;
-std::tuple<int64_t, int64_t, int64_t> RanksOf(const Communicator& communicator) {
+using Ranks = std::tuple<int64_t, int64_t, int64_t>;
+Ranks RanksOf(const Communicator& communicator) {
   return {communicator.size, communicator.first_rank, communicator.rank_stride};
 }
 
-// Which names distinguish groups of the same ranks: those that all members use. Members that have
-// no name in common with the first one that has the ranks have names of their own, which say
-// nothing.
+// Which names distinguish groups of the same ranks. Of each group those that all members with these
+// ranks use: id and name, or the name the program gave, or the id. A group without any is compared
+// by its ranks alone: each member has a name of its own for it, which says nothing.
 class SharedNames {
  public:
   explicit SharedNames(std::span<const CollectiveTable* const> members) {
-    GroupsOfRanks first;
+    std::vector<std::set<Communicator>> rest;  // By member: groups without a shared name so far.
+    rest.reserve(members.size());
+    std::map<Ranks, int64_t> member_counts;
     for (const CollectiveTable* const member : members) {
       if (member == nullptr) continue;
-      GroupsOfRanks groups;
+      std::set<Ranks> ranks;
       for (const Communicator& communicator : member->communicators) {
-        groups[RanksOf(communicator)].insert(communicator);
+        ranks.insert(RanksOf(communicator));
       }
-      for (auto& [ranks, named] : groups) {
-        const auto [at, is_first] = first.try_emplace(ranks, named);
-        const bool has_common =
-            is_first || std::ranges::any_of(named, [&](const Communicator& communicator) {
-              return at->second.contains(communicator);
-            });
-        if (!has_common) nameless_.insert(ranks);
-      }
+      for (const Ranks& of_group : ranks) ++member_counts[of_group];
+      rest.emplace_back(member->communicators.begin(), member->communicators.end());
+    }
+    for (const Names names : {Names::kBoth, Names::kName, Names::kId}) {
+      FindShared(names, member_counts, rest);
     }
   }
-  Communicator Of(Communicator communicator) const {
-    if (nameless_.contains(RanksOf(communicator))) {
-      communicator.id.clear();
-      communicator.name.clear();
-    }
-    return communicator;
+
+  Communicator Of(const Communicator& communicator) const {
+    const auto found = shared_.find(communicator);
+    return With(communicator, found == shared_.end() ? Names::kNone : found->second);
   }
 
  private:
-  std::set<std::tuple<int64_t, int64_t, int64_t>> nameless_;
+  enum class Names { kBoth, kName, kId, kNone };
+
+  static Communicator With(Communicator communicator, Names names) {
+    if (names == Names::kName || names == Names::kNone) communicator.id.clear();
+    if (names == Names::kId || names == Names::kNone) communicator.name.clear();
+    return communicator;
+  }
+
+  void FindShared(Names names, const std::map<Ranks, int64_t>& member_counts,
+                  std::vector<std::set<Communicator>>& rest) {
+    std::map<Communicator, int64_t> counts;
+    for (const std::set<Communicator>& of_member : rest) {
+      std::set<Communicator> named;
+      for (const Communicator& communicator : of_member) {
+        named.insert(With(communicator, names));
+      }
+      for (const Communicator& communicator : named) ++counts[communicator];
+    }
+    for (std::set<Communicator>& of_member : rest) {
+      std::erase_if(of_member, [&](const Communicator& communicator) {
+        const Communicator named = With(communicator, names);
+        const bool has_name = !named.id.empty() || !named.name.empty();
+        if (!has_name || counts[named] != member_counts.at(RanksOf(named))) return false;
+        shared_.emplace(communicator, names);
+        return true;
+      });
+    }
+  }
+
+  std::map<Communicator, Names> shared_;
 };
 
 void AddEntries(const CollectiveTable& table, uint32_t member, bool need_communicator,

@@ -5,7 +5,7 @@
 // same collectives in the same order. If no capture has communicators, all ranks count as one
 // communicator. If only some have, collectives without one are left out, and so are duplicates of
 // one rank. Groups of the same ranks are distinguished by the names that torch and the program gave
-// them, unless the members have no such name in common.
+// them; names that not all members have are ignored, first torch's and then the program's.
 #ifndef PROFD_DAEMON_REPORT_RANKS_COLLECTIVE_MATCH_H_
 #define PROFD_DAEMON_REPORT_RANKS_COLLECTIVE_MATCH_H_
 

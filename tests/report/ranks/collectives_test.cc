@@ -435,6 +435,40 @@ TEST(CollectiveMatchTest, NamesThatEachRankHasOfItsOwnSayNothing) {
               SizeIs(1));
 }
 
+TEST(CollectiveMatchTest, ANameInCommonDoesNotMakeTheOthersCount) {
+  const auto group = [](std::string id, std::string name) {
+    return Communicator{
+        .size = 2, .first_rank = 0, .rank_stride = 1, .id = std::move(id), .name = std::move(name)};
+  };
+  const CollectiveRow of_world = {.sequence = 4, .communicator = 0, .kind = kAllReduce};
+  const CollectiveRow of_other = {.sequence = 4, .communicator = 1, .kind = kAllReduce};
+  // The group of all ranks and that for data have the same ranks.
+  const Communicator world = group("0", "default_pg");
+  for (const std::string_view name : {"DP", ""}) {
+    const auto matches =
+        Match({Ranks({of_world, of_other}, {world, group("5", std::string(name))}),
+               Ranks({of_world, of_other}, {world, group("6", std::string(name))})});
+    ASSERT_THAT(matches, SizeIs(2)) << name;
+    EXPECT_NE(matches[0].communicator, matches[1].communicator) << name;
+    for (const MatchedCollective& match : matches) {
+      EXPECT_EQ(match.parts[0].row, match.parts[1].row) << name;
+    }
+  }
+  // Of names that the program gave, and ids, the first tell more.
+  const CollectiveRow second = {.sequence = 4, .communicator = 1, .kind = kAllReduce};
+  const CollectiveRow first = {.sequence = 4, .communicator = 0, .kind = kAllReduce};
+  const auto matches = Match({Ranks({first, second}, {group("5", "DP"), group("6", "TP")}),
+                              Ranks({first, second}, {group("5", "TP"), group("6", "DP")})});
+  ASSERT_THAT(matches, SizeIs(2));
+  for (const MatchedCollective& match : matches) {
+    EXPECT_EQ(match.parts[0].row, 1 - match.parts[1].row);
+  }
+  // Without a name of the program on one rank, the id is left.
+  EXPECT_THAT(Match({Ranks({first, second}, {group("5", "DP"), group("6", "TP")}),
+                     Ranks({first, second}, {group("5", ""), group("6", "")})}),
+              SizeIs(2));
+}
+
 // Of groups of two that do not say which ranks they are of, four look like one.
 TEST(CollectiveMatchTest, MoreRanksThanTheCommunicatorHasAreNotOneCollective) {
   const CollectiveTable rank =
