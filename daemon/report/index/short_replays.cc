@@ -1,6 +1,7 @@
 #include "daemon/report/index/short_replays.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <span>
@@ -125,13 +126,19 @@ class ShortReplaySearch {
         std::ranges::max_element(variants, {}, [](const auto& variant) { return variant.second; });
     const int64_t total = std::ssize(replays);
     if (most->second < kFewestEqual || 4 * most->second < 3 * total) return;
+    // Replays that differ in the same way, or do more: the graph has conditional nodes.
+    const bool is_conditional = std::ranges::any_of(variants, [&](const auto& variant) {
+      return variant.first != most->first &&
+             (variant.second > 1 || variant.first.first >= most->first.first);
+    });
+    if (is_conditional) return;
     std::ranges::sort(replays, {}, [&](size_t i) { return replays_[i].launch_ns; });
     const auto is_whole = [&](size_t i) { return variant_of(i) == most->first; };
     const auto first = std::ranges::find_if(replays, is_whole);
     const auto last = std::ranges::find_if(replays.rbegin(), replays.rend(), is_whole).base();
     for (auto at = first; at != last; ++at) {
       const bool is_short = replays_[*at].count < most->first.first;
-      if (is_short && variants[variant_of(*at)] == 1) candidates_.push_back({*at, *first});
+      if (is_short) candidates_.push_back({*at, *first});
     }
   }
 
@@ -142,7 +149,8 @@ class ShortReplaySearch {
     }
     return reader_.ForEach<GpuRow>(kReplayColumns, {}, [&](const GpuBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
-        starts_[batch.device[i]].push_back(batch.start_ns[i]);
+        busy_[batch.device[i]].push_back(
+            {batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i])});
         const auto found = by_correlation_.find(batch.correlation[i]);
         if (found == by_correlation_.end()) continue;
         const auto works = works_.find(found->second);
@@ -152,31 +160,54 @@ class ShortReplaySearch {
     });
   }
 
-  bool IsPartOfWhole(const Candidate& candidate) {
+  // What it has is part of the whole, and what it lacks cannot be rounds of a loop alone, whose
+  // work is there more than once.
+  bool LacksWork(const Candidate& candidate) {
     const Works& whole = works_[candidate.whole];
-    return std::ranges::all_of(works_[candidate.replay], [&](const auto& work) {
+    const Works& part = works_[candidate.replay];
+    const bool is_part = std::ranges::all_of(part, [&](const auto& work) {
       const auto found = whole.find(work.first);
       return found != whole.end() && work.second <= found->second;
     });
+    return is_part && std::ranges::any_of(whole, [&](const auto& work) {
+             return work.second == 1 && !part.contains(work.first);
+           });
+  }
+
+  // From its launch, or when the device had done what it did before: the host may be many replays
+  // ahead.
+  int64_t BeginOf(const Replay& replay, const std::vector<IntervalSet::Interval>& busy) const {
+    const auto before =
+        std::ranges::lower_bound(busy, replay.start_ns, {}, &IntervalSet::Interval::start_ns);
+    const int64_t launch_ns = std::min(replay.launch_ns, replay.start_ns);
+    if (before == busy.begin()) return launch_ns;
+    return std::min(replay.start_ns, std::max(launch_ns, std::prev(before)->end_ns));
   }
 
   ShortReplays Result() {
     ShortReplays result;
-    for (auto& [device, starts] : starts_) std::ranges::sort(starts);
+    for (auto& [device, busy] : busy_) {
+      std::ranges::sort(busy, {}, &IntervalSet::Interval::start_ns);
+      // The end of all work so far.
+      for (size_t i = 1; i < busy.size(); ++i) {
+        busy[i].end_ns = std::max(busy[i].end_ns, busy[i - 1].end_ns);
+      }
+    }
     std::vector<IntervalSet::Interval> times;
     for (const Candidate& candidate : candidates_) {
-      if (!IsPartOfWhole(candidate)) continue;
+      if (!LacksWork(candidate)) continue;
       const Replay& replay = replays_[candidate.replay];
       const Replay& whole = replays_[candidate.whole];
       ++result.count;
       result.missing_count += whole.count - replay.count;
-      const std::vector<int64_t>& starts = starts_[replay.device];
-      const auto next = std::ranges::lower_bound(starts, replay.end_ns);
+      const std::vector<IntervalSet::Interval>& busy = busy_[replay.device];
+      const auto next =
+          std::ranges::lower_bound(busy, replay.end_ns, {}, &IntervalSet::Interval::start_ns);
       const int64_t full_end_ns =
           Sum(replay.start_ns, std::max<int64_t>(0, Difference(whole.end_ns, whole.start_ns)));
       int64_t end_ns = std::max(replay.end_ns, full_end_ns);
-      if (next != starts.end()) end_ns = std::min(end_ns, *next);
-      times.push_back({std::min(replay.launch_ns, replay.start_ns), end_ns});
+      if (next != busy.end()) end_ns = std::min(end_ns, next->start_ns);
+      times.push_back({BeginOf(replay, busy), end_ns});
     }
     std::ranges::sort(times, {}, &IntervalSet::Interval::start_ns);
     for (const IntervalSet::Interval& time : times) result.times.Add(time.start_ns, time.end_ns);
@@ -189,7 +220,7 @@ class ShortReplaySearch {
   std::vector<Replay> replays_;
   std::vector<Candidate> candidates_;
   absl::flat_hash_map<size_t, Works> works_;  // Of candidates, and of whole replays.
-  absl::flat_hash_map<uint16_t, std::vector<int64_t>> starts_;  // By device.
+  absl::flat_hash_map<uint16_t, std::vector<IntervalSet::Interval>> busy_;  // By device.
 };
 
 }  // namespace

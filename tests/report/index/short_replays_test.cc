@@ -119,6 +119,46 @@ TEST_F(ShortReplaysTest, NodesThatSomeReplaysLeaveOutAreConditional) {
   EXPECT_EQ(Find().count, 0);
 }
 
+TEST_F(ShortReplaysTest, RoundsOfALoopMayBeFewer) {
+  for (int i = 0; i < 20; ++i) Replay(i == 7 ? "ABCBCD" : i == 11 ? "ABCD" : "ABCBCBCD");
+  EXPECT_EQ(Find().count, 0);
+}
+
+TEST_F(ShortReplaysTest, AGraphWhoseReplaysAlsoDifferOtherwiseIsConditional) {
+  for (int i = 0; i < 20; ++i) Replay(i == 7 ? "ABD" : i == 11 ? "ABCDE" : "ABCD");
+  EXPECT_EQ(Find().count, 0);
+}
+
+TEST_F(ShortReplaysTest, RepeatedWorkMayBeMissingToo) {
+  for (int i = 0; i < 20; ++i) Replay(i == 7 ? "AB BC" : "ABDBCBC");
+  const ShortReplays found = Find();
+  EXPECT_EQ(found.count, 1);
+  EXPECT_EQ(found.missing_count, 3);
+}
+
+TEST_F(ShortReplaysTest, TheGapsOfReplaysThatWereLaunchedMeanwhileStayKnown) {
+  // The host launches all first. Each replay then takes 40 us of 100.
+  for (uint32_t i = 1; i <= 10; ++i) {
+    reader_.ApiCall(main_, "cudaGraphLaunch_v10000", i * kUs, (i + 1) * kUs, i);
+  }
+  for (uint32_t i = 1; i <= 10; ++i) {
+    int64_t at_ns = i * kPeriodNs;
+    for (const char kernel : std::string_view(i == 6 ? "AB D" : "ABCD")) {
+      if (kernel != ' ') {
+        reader_.Kernel(std::string(1, kernel), at_ns, at_ns + 10 * kUs, i, {.graph_id = 5});
+      }
+      at_ns += 10 * kUs;
+    }
+  }
+  const ShortReplays found = Find();
+  EXPECT_EQ(found.count, 1);
+  const auto idle = SummarizeIdle(reader_);
+  ASSERT_THAT(idle, IsOk());
+  EXPECT_EQ(idle->rows.at(0).busy_ns, (10 * 4 - 1) * 10 * kUs);
+  // Of 9 gaps the one before the short replay is unknown, and its own.
+  EXPECT_EQ(idle->rows.at(0).idle_ns, 8 * 60 * kUs);
+}
+
 TEST_F(ShortReplaysTest, NodesThatAreOffFromSomeTimeOnAreNotLost) {
   for (int i = 0; i < 10; ++i) Replay("ABCD");
   Replay("ABD");
