@@ -91,6 +91,9 @@ class CaptureBuilder {
     std::string_view dims;  // A JSON array; empty: not known.
   };
   absl::StatusOr<bool> AddRangeEvent(const RangeEvent& range);
+  // A row of the thread on which nothing overlaps the range, with a number as lanes of profd's own
+  // captures have; of a thread with too many, the thread itself. Ranges of a thread come by start.
+  uint32_t LaneFor(uint32_t thread, int64_t start_ns, int64_t end_ns);
   absl::StatusOr<bool> AddMark(uint32_t thread, int64_t time_ns, std::string_view name);
   absl::StatusOr<bool> AddRow(uint32_t thread, ApiRow row);
   absl::StatusOr<bool> AddRow(uint32_t thread, MemoryRow row);
@@ -230,7 +233,6 @@ class CaptureBuilder {
   std::set<std::string> RecordedPids() const;
   void FindTorchThreads();
   absl::Status FinishPaired();
-  uint32_t LaneFor(const PairedEvents::Range& range);
   absl::Status FinishRanges(uint32_t thread, ThreadRows& rows);
   absl::Status FinishOperators(uint32_t thread, const ThreadRows& rows);
   absl::Status FinishMemory(uint32_t thread, std::vector<MemoryRow>& rows);

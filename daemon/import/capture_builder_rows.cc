@@ -98,7 +98,9 @@ absl::Status CaptureBuilder::FinishPaired() {
   std::stable_sort(ranges.begin(), ranges.end(),
                    [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; });
   for (const PairedEvents::Range& range : ranges) {
-    const uint32_t thread = range.overlaps ? LaneFor(range) : range.thread;
+    const uint32_t thread =
+        range.overlaps ? LaneFor(range.thread, range.start_ns, range.start_ns + range.duration_ns)
+                       : range.thread;
     const auto position = static_cast<uint32_t>(rows_[thread].ranges.size());
     RETURN_IF_ERROR(Keep(thread, {.start_ns = range.start_ns, .duration_ns = range.duration_ns},
                          {.start_ns = range.start_ns,
@@ -114,26 +116,22 @@ absl::Status CaptureBuilder::FinishPaired() {
   return absl::OkStatus();
 }
 
-// A row of the thread on which nothing overlaps the range, as in captures of profd's own; beyond
-// kMostLanes, the thread itself. Ranges come by start.
-uint32_t CaptureBuilder::LaneFor(const PairedEvents::Range& range) {
+uint32_t CaptureBuilder::LaneFor(uint32_t thread, int64_t start_ns, int64_t end_ns) {
   constexpr size_t kMostLanes = 64;
-  constexpr int64_t kFirstLaneTid = int64_t{1} << 24;  // Beyond those of Linux.
-  std::vector<Lane>& lanes = lanes_[range.thread];
-  const int64_t end_ns = range.start_ns + range.duration_ns;
+  std::vector<Lane>& lanes = lanes_[thread];
   for (Lane& lane : lanes) {
-    if (lane.end_ns > range.start_ns) continue;
+    if (lane.end_ns > start_ns) continue;
     lane.end_ns = end_ns;
     return lane.thread;
   }
-  if (lanes.size() == kMostLanes) return range.thread;
-  const int64_t pid = ParseInteger(threads_.PidOf(range.thread)).value_or(0);
-  const int64_t tid = kFirstLaneTid + lane_count_++;
-  const std::optional<uint32_t> thread = AddThread(pid, tid);
-  if (!thread.has_value()) return range.thread;
-  NameThread(pid, tid, StrCat("overlapping ranges of ", threads_.TidOf(range.thread)));
-  lanes.push_back({*thread, end_ns});
-  return *thread;
+  if (lanes.size() == kMostLanes) return thread;
+  const int64_t pid = ParseInteger(threads_.PidOf(thread)).value_or(0);
+  const int64_t tid = int64_t{wire::kFirstLane} + lane_count_++;
+  const std::optional<uint32_t> lane = AddThread(pid, tid);
+  if (!lane.has_value()) return thread;
+  NameThread(pid, tid, StrCat("overlapping ranges of ", threads_.TidOf(thread)));
+  lanes.push_back({*lane, end_ns});
+  return *lane;
 }
 
 template <typename Row>

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "daemon/capture/event_kinds.h"
+#include "daemon/report/index/overlaps.h"
+#include "daemon/report/ops/op_table.h"
 #include "gmock/gmock.h"
 #include "tests/import/import_fixture.h"
 
@@ -106,6 +108,24 @@ TEST_F(PairedEventsTest, AsynchronousOnesAreOnLanesByTheirId) {
                                    "request 3 35+25 depth 0 on overlapping ranges of 9",
                                    "request 2 10+40 depth 0 on overlapping ranges of 9"));
   EXPECT_EQ(reader->record().event_count, 5);
+}
+
+TEST_F(PairedEventsTest, TimeInLanesIsSelfTimeOnce) {
+  Add('B', "loop", 0);
+  Add('b', "request 1", 10, R"(,"id":1)");
+  Add('b', "request 2", 20, R"(,"id":2)");
+  Add('e', "request 1", 40, R"(,"id":1)");
+  Add('e', "request 2", 60, R"(,"id":2)");
+  Add('E', "loop", 100);
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(report::OverlapGroups(reader->threads()), ElementsAre(0, 0, 0));
+  const auto ops = report::SummarizeOps(*reader, {});
+  ASSERT_THAT(ops, IsOk());
+  std::map<std::string, int64_t> self_us;
+  for (const report::OpRow& row : ops->rows) self_us[row.name] = row.self_cpu_ns / 1000;
+  EXPECT_THAT(self_us,
+              UnorderedElementsAre(Pair("loop", 50), Pair("request 1", 10), Pair("request 2", 40)));
 }
 
 TEST_F(PairedEventsTest, OfATraceThatIsCutOffTheyAreOpenUntilItsEnd) {

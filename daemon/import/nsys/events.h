@@ -124,7 +124,6 @@ class NsysEvents {
   absl::Status ReadDomains();
   absl::Status AddNvtx(bool open_ones);
   absl::StatusOr<std::string> NvtxName(const Fields& fields);
-  std::optional<uint32_t> LaneFor(const Fields& fields, const Times& times);
   static std::string PushKey(const Fields& fields, std::string_view name);
   absl::Status AddNvtxRange(uint32_t thread, const Times& times, uint8_t flags,
                             std::string_view name);
@@ -149,12 +148,6 @@ class NsysEvents {
   std::map<int64_t, uint32_t> sync_kinds_, overhead_kinds_;
   std::map<int64_t, bool> frees_memory_;
   std::map<int64_t, std::string> domains_;
-  struct Lane {
-    uint32_t thread;
-    int64_t end_ns;  // Of the last span on it.
-  };
-  absl::flat_hash_map<int64_t, std::vector<Lane>> lanes_;  // By globalTid.
-  int64_t lane_count_ = 0;
   int64_t open_range_count_ = 0;
   // Of pushes that nothing pops, by thread and name: the begin of the last one. The program began
   // the range again, so those before it are taken to be over; of a range inside one of the same

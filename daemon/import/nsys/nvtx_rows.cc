@@ -96,9 +96,11 @@ absl::Status NsysEvents::AddNvtx(bool open_ones) {
       times = TimesOf(fields, kNvtxTable);
     }
     if (!times.has_value()) return absl::OkStatus();
-    const std::optional<uint32_t> thread =
-        IsNvtxSpan(type) ? LaneFor(fields, *times) : ThreadOf(fields, kNvtxTable);
+    std::optional<uint32_t> thread = ThreadOf(fields, kNvtxTable);
     if (!thread.has_value()) return absl::OkStatus();
+    if (IsNvtxSpan(type)) {
+      thread = builder_.LaneFor(*thread, times->start_ns, times->start_ns + times->duration_ns);
+    }
     ASSIGN_OR_RETURN(std::string name, NvtxName(fields));
     uint8_t flags = is_open ? kRangeOpen : uint8_t{0};
     if (is_open && !IsNvtxSpan(type)) {
@@ -118,27 +120,6 @@ absl::Status NsysEvents::AddNvtx(bool open_ones) {
     if (is_mark) return Note(kNvtxTable, builder_.AddMark(*thread, times->start_ns, name));
     return AddNvtxRange(*thread, *times, flags, name);
   });
-}
-
-// A row of the thread on which nothing overlaps the span, as in captures of profd's own. Beyond
-// kMostLanes, the thread itself, where it nests by its times.
-std::optional<uint32_t> NsysEvents::LaneFor(const Fields& fields, const Times& times) {
-  constexpr size_t kMostLanes = 64;
-  constexpr int64_t kFirstLaneTid = int64_t{1} << 24;  // No thread has it: see TidOf().
-  const int64_t global_tid = fields.Int(kOwner).value_or(process_ * (int64_t{1} << 24));
-  std::vector<Lane>& lanes = lanes_[global_tid];
-  auto lane = std::ranges::find_if(
-      lanes, [&](const Lane& other) { return other.end_ns <= times.start_ns; });
-  if (lane == lanes.end()) {
-    if (lanes.size() == kMostLanes) return ThreadOf(fields, kNvtxTable);
-    const int64_t tid = kFirstLaneTid + lane_count_++;
-    const std::optional<uint32_t> thread = builder_.AddThread(PidOf(process_), tid);
-    if (!thread.has_value()) return ThreadOf(fields, kNvtxTable);
-    builder_.NameThread(PidOf(process_), tid, StrCat("overlapping ranges of ", TidOf(global_tid)));
-    lane = lanes.insert(lanes.end(), {*thread, 0});
-  }
-  lane->end_ns = times.start_ns + times.duration_ns;
-  return lane->thread;
 }
 
 std::string NsysEvents::PushKey(const Fields& fields, std::string_view name) {

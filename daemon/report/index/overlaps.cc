@@ -15,7 +15,7 @@
 namespace profd::report {
 namespace {
 
-// As client_lib/core/recorder.cc and daemon/import/nsys name lanes.
+// As client_lib/core/recorder.cc and CaptureBuilder::LaneFor() name lanes.
 constexpr std::string_view kLaneName = "overlapping ranges of ";
 
 // The OS thread that a lane belongs to; 0: its name does not give it.

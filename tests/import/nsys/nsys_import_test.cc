@@ -194,7 +194,7 @@ TEST_P(NsysSchemaTest, NvtxBecomesRangesMarksDomainsAndThreads) {
   EXPECT_THAT(
       LinesOf(*reader),
       UnorderedElementsAre("range 43: outer 0 80 depth 0 cat 0 flags 0",
-                           "range 16777216: NCCL:registered 10 10 depth 0 cat 0 flags 0",
+                           "range 1073741824: NCCL:registered 10 10 depth 0 cat 0 flags 0",
                            "range 43: open 40 40 depth 1 cat 0 flags 1", "instant 43: mark 30"));
   EXPECT_EQ(reader->threads()[0].name, "loader");
   EXPECT_EQ(captures->front().record.open_range_count, 1);
@@ -235,9 +235,9 @@ TEST_P(NsysSchemaTest, SpansThatOverlapAreOnLanesOfTheirThread) {
   EXPECT_THAT(LinesOf(*reader),
               UnorderedElementsAre("range 43: pushed 0 100 depth 0 cat 0 flags 0",
                                    "range 43: inner 40 10 depth 1 cat 0 flags 0",
-                                   "range 16777216: a 10 50 depth 0 cat 0 flags 0",
-                                   "range 16777217: b 30 60 depth 0 cat 0 flags 0",
-                                   "range 16777216: c 60 20 depth 0 cat 0 flags 0"));
+                                   "range 1073741824: a 10 50 depth 0 cat 0 flags 0",
+                                   "range 1073741825: b 30 60 depth 0 cat 0 flags 0",
+                                   "range 1073741824: c 60 20 depth 0 cat 0 flags 0"));
   EXPECT_EQ(
       std::ranges::count(reader->threads(), "overlapping ranges of 43", &store::ReaderThread::name),
       2);
