@@ -1,7 +1,9 @@
 #include "daemon/import/paired_events.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <tuple>
+#include <utility>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -27,16 +29,84 @@ void PairedEvents::Add(const TraceEvent& event, int64_t time_ns, uint32_t thread
                     .thread = thread,
                     .name = name,
                     .is_async = is_async,
+                    .has_name = !event.name.empty(),
                     .is_begin = event.phase == 'B' || event.phase == 'b'});
+}
+
+// Begins that have no end yet.
+class PairedEvents::OpenMarks {
+ public:
+  void Push(const Mark& begin) {
+    by_name_[begin.name].push_back(marks_.size());
+    marks_.push_back(&begin);
+  }
+  // The begin of an end: the last one of its name; of an end without a name, the last one. nullptr:
+  // there is none.
+  const Mark* Pop(const Mark& end) {
+    if (!end.has_name) return PopLast();
+    const auto named = by_name_.find(end.name);
+    if (named == by_name_.end() || named->second.empty()) return nullptr;
+    const Mark* const begin = std::exchange(marks_[named->second.back()], nullptr);
+    named->second.pop_back();
+    DropEnded();
+    return begin;
+  }
+  const Mark* PopLast() {
+    if (marks_.empty()) {
+      by_name_.clear();
+      return nullptr;
+    }
+    const Mark* const begin = marks_.back();
+    by_name_[begin->name].pop_back();
+    marks_.pop_back();
+    DropEnded();
+    return begin;
+  }
+
+ private:
+  void DropEnded() {
+    while (!marks_.empty() && marks_.back() == nullptr) marks_.pop_back();
+  }
+
+  std::vector<const Mark*> marks_;  // nullptr: it has ended. The last one has not.
+  absl::flat_hash_map<uint32_t, std::vector<size_t>> by_name_;
+};
+
+// At one time, what ends began before, unless the file has a begin of its name first. An end
+// without a name stays where it is.
+void PairedEvents::PutEndsFirst() {
+  absl::flat_hash_map<uint32_t, int64_t> begun;  // At this time.
+  std::vector<Mark> begins;
+  for (size_t first = 0; first < marks_.size();) {
+    size_t end = first;
+    size_t ends = first;
+    begun.clear();
+    begins.clear();
+    for (; end < marks_.size() && marks_[end].is_async == marks_[first].is_async &&
+           marks_[end].of == marks_[first].of && marks_[end].time_ns == marks_[first].time_ns;
+         ++end) {
+      const Mark mark = marks_[end];
+      int64_t* const count = mark.has_name ? &begun[mark.name] : nullptr;
+      if (!mark.is_begin && count != nullptr && *count == 0) {
+        marks_[ends++] = mark;
+        continue;
+      }
+      if (count != nullptr) *count += mark.is_begin ? 1 : -1;
+      begins.push_back(mark);
+    }
+    std::ranges::copy(begins, marks_.begin() + static_cast<std::ptrdiff_t>(ends));
+    first = end;
+  }
 }
 
 absl::Status PairedEvents::Finish(std::optional<int64_t> open_end_ns, NotUnderstood& not_understood,
                                   absl::FunctionRef<absl::Status(const Range&)> on_range) {
-  // Stable: of equal times the file's order holds.
+  // Stable: of equal times the file's order holds, but for the ends that come first.
   std::stable_sort(marks_.begin(), marks_.end(), [](const Mark& a, const Mark& b) {
     return std::tie(a.is_async, a.of, a.time_ns) < std::tie(b.is_async, b.of, b.time_ns);
   });
-  std::vector<const Mark*> open;
+  PutEndsFirst();
+  OpenMarks open;
   int64_t lost_begins = 0;
   int64_t lost_async_begins = 0;
   const auto give = [&](const Mark& begin, int64_t end_ns, bool is_open) {
@@ -50,19 +120,18 @@ absl::Status PairedEvents::Finish(std::optional<int64_t> open_end_ns, NotUnderst
   for (size_t i = 0; i < marks_.size(); ++i) {
     const Mark& mark = marks_[i];
     if (mark.is_begin) {
-      open.push_back(&mark);
-    } else if (open.empty()) {
+      open.Push(mark);
+    } else if (const Mark* const begin = open.Pop(mark); begin == nullptr) {
       not_understood.Count(mark.is_async ? "ph:e without ph:b" : "ph:E without ph:B");
     } else {
-      RETURN_IF_ERROR(give(*open.back(), mark.time_ns, /*is_open=*/false));
-      open.pop_back();
+      RETURN_IF_ERROR(give(*begin, mark.time_ns, /*is_open=*/false));
     }
     const bool is_last = i + 1 == marks_.size() || marks_[i + 1].of != mark.of ||
                          marks_[i + 1].is_async != mark.is_async;
     if (!is_last) continue;
-    for (; !open.empty(); open.pop_back()) {
-      if (open_end_ns.has_value() && *open_end_ns >= open.back()->time_ns) {
-        RETURN_IF_ERROR(give(*open.back(), *open_end_ns, /*is_open=*/true));
+    while (const Mark* const begin = open.PopLast()) {
+      if (open_end_ns.has_value() && *open_end_ns >= begin->time_ns) {
+        RETURN_IF_ERROR(give(*begin, *open_end_ns, /*is_open=*/true));
       } else {
         ++(mark.is_async ? lost_async_begins : lost_begins);
       }

@@ -62,6 +62,44 @@ TEST_F(PairedEventsTest, BeginAndEndAreRangesThatNest) {
   EXPECT_EQ(reader->record().event_count, 3);
 }
 
+TEST_F(PairedEventsTest, AtOneTimeTheEndComesFirst) {
+  Add('B', "forward", 10);
+  Add('B', "matmul", 12);
+  Add('B', "relu", 20);
+  Add('E', "matmul", 20);
+  Add('B', "mark", 25);
+  Add('E', "mark", 25);
+  Add('B', "relu", 30);
+  Add('E', "relu", 30);
+  Add('B', "relu", 30);
+  Add('E', "relu", 35);
+  Add('E', "relu", 38);
+  Add('E', "forward", 40);
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(RangesOf(*reader),
+              UnorderedElementsAre("forward 0+30 depth 0 on ", "matmul 2+8 depth 1 on ",
+                                   "mark 15+0 depth 2 on ", "relu 10+18 depth 1 on ",
+                                   "relu 20+0 depth 3 on ", "relu 20+5 depth 2 on "));
+  EXPECT_THAT(reader->record().imported.not_understood, testing::IsEmpty());
+}
+
+TEST_F(PairedEventsTest, AnEndWithANameEndsTheRangeOfThatName) {
+  Add('E', "before", 5);
+  Add('B', "outer", 10);
+  Add('B', "never ended", 20);
+  Add('E', "unknown", 25);
+  Add('E', "outer", 30);
+  Add('B', "next", 40);
+  Add('E', "next", 50);
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(RangesOf(*reader),
+              UnorderedElementsAre("outer 0+20 depth 0 on ", "next 30+10 depth 0 on "));
+  EXPECT_THAT(reader->record().imported.not_understood,
+              UnorderedElementsAre(Pair("ph:E without ph:B", 2), Pair("ph:B without ph:E", 1)));
+}
+
 TEST_F(PairedEventsTest, TheFileNeedNotBeInOrder) {
   Add('E', "", 40);
   Add('B', "b", 20);
