@@ -95,7 +95,7 @@ class KeptPartSearch : public TraceSplitter::Handler {
     if (last_with_work_ns == std::numeric_limits<int64_t>::min()) return;
     for (const Call& call : calls_) {
       if (!call.is_launch || call.start_ns <= last_with_work_ns) continue;
-      part.end_ns = std::min(part.end_ns, call.start_ns - 1);
+      part.end_ns = std::min(part.end_ns, call.start_ns - 1);  // No overflow: a call came before.
     }
   }
 

@@ -6,10 +6,15 @@
 //   calls       █ ██ █ █                     ends here: so does the capture
 //   GPU         ██ █                         the file ends here
 //
-// Launches at the end whose work is missing are after the end, too. Work that was launched before
-// the end belongs to the capture, whenever it ran.
+// Launches at the end whose work is missing are after the end, too: those after the last launch
+// that has work. Others may lack theirs: profilers write a kernel once it has ended, so a long one
+// may be missing while the file has shorter ones that were launched later, on other streams. Those
+// count as launches without GPU work, and the GPU looks idle meanwhile. Work that was launched
+// before the end belongs to the capture, whenever it ran.
 //
-// Threads: pure functions. Memory: 24 bytes per call, at most kMaxCalls.
+// Threads: pure functions.
+// Memory:  16 bytes per call, and at most 12 per linked GPU activity and per call that is kept; each
+//          number is at most kMaxCalls. A vector that grows holds its calls twice.
 #ifndef PROFD_DAEMON_IMPORT_KEPT_PART_H_
 #define PROFD_DAEMON_IMPORT_KEPT_PART_H_
 
