@@ -86,11 +86,8 @@ QualityCheck Coverage(const Subject& subject) {
   const CaptureSpec& spec = record.spec;
   QualityCheck check = {.is_share = true};
   if (subject.imported() && record.state == CaptureState::kPartial) {
-    const auto cut = record.imported.not_understood.lower_bound(std::string(kCutOffKind));
-    const bool is_told =
-        cut != record.imported.not_understood.end() && cut->first.starts_with(kCutOffKind);
-    const std::string how =
-        is_told ? StrCat(" (", cut->first.substr(kCutOffKind.size()), ")") : std::string();
+    const std::string_view place = CutOffPlace(record);
+    const std::string how = place.empty() ? std::string() : StrCat(" (", place, ")");
     return {.grade = 'D',
             .value = 1,
             .sentence =
@@ -426,6 +423,13 @@ bool RecordedNothing(const CaptureRecord& record) {
 }
 
 }  // namespace
+
+std::string_view CutOffPlace(const CaptureRecord& record) {
+  const auto cut = record.imported.not_understood.lower_bound(std::string(kCutOffKind));
+  if (cut == record.imported.not_understood.end()) return {};
+  const std::string_view kind = cut->first;
+  return kind.starts_with(kCutOffKind) ? kind.substr(kCutOffKind.size()) : std::string_view();
+}
 
 std::string_view ToString(ShareTrust trust) {
   switch (trust) {

@@ -47,6 +47,11 @@ double LostShare(int64_t lost_event_count, int64_t kept_event_count);
 // How ImportRecord::not_understood names the end of a trace that is cut off. The capture is PARTIAL
 // if events are missing.
 inline constexpr std::string_view kCutOffKind = "file cut off ";
+// Of an array that ends without its bracket, as Chrome's format allows: events may be missing.
+inline constexpr std::string_view kWithoutBracketPlace = "after an event, without the last ']'";
+// Where the file of an imported trace is cut off, "in an event, at byte 7"; empty: it is whole.
+// Valid while `record` is.
+std::string_view CutOffPlace(const CaptureRecord& record);
 
 // What only the events tell.
 struct EventChecks {

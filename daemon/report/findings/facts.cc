@@ -143,6 +143,11 @@ void DoubtGpuWork(Facts& facts) {
   if (events.gpu_row_count > 0 && facts.time.whole.busy_ns == 0) {
     doubt(1, StrCat("0 of ", events.gpu_row_count, " GPU activities have a duration"));
   }
+  const CaptureRecord& record = *facts.record;
+  if (events.gpu_row_count == 0 && record.state == CaptureState::kPartial &&
+      !CutOffPlace(record).empty()) {
+    doubt(1, "The file is cut off before any GPU work");
+  }
   const SilentLaunches silent = SilentLaunchesOf(events);
   if (silent.share <= kFewLaunchesWithoutWork && silent.short_count == 0) return;
   doubt(silent.share, StrCat(silent.count, " of ", silent.of, silent.Clause()));

@@ -53,6 +53,29 @@ TEST_F(HostRulesTest, HostTimeOutsideOperatorsIsFoundWithItsPlaces) {
   EXPECT_THAT(Report().verdict, HasSubstr("First change (HOST_BOUND)"));
 }
 
+TEST_F(HostRulesTest, OfAFileThatIsCutOffBeforeGpuWorkWhatTheGpuDidIsUnknown) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    reader_.Operator(main_, "aten::linear", at, at + 2 * kMs);
+  }
+  EXPECT_THAT(Report().verdict, HasSubstr("First change (HOST_BOUND)"));
+  CaptureRecord& record = reader_.mutable_record();
+  record.imported.source = "trace.json";
+  record.imported.not_understood["file cut off in an event, at byte 7"] = 1;
+  // The complete events are all that the program wrote.
+  EXPECT_THAT(Report().verdict, HasSubstr("First change (HOST_BOUND)"));
+  record.state = CaptureState::kPartial;
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.bound, BoundBy::kUnknown);
+  EXPECT_THAT(report.verdict,
+              HasSubstr("The file is cut off before any GPU work: what the GPU did is unknown."));
+  EXPECT_THAT(report.verdict, Not(HasSubstr("First change")));
+  EXPECT_THAT(NeedsOf("HOST_BOUND"), HasSubstr("The file is cut off before any GPU work"));
+  // With GPU work, the rest of the file is like any other.
+  Launch({.start_ns = 5 * kMs});
+  EXPECT_THAT(Report().verdict, Not(HasSubstr("before any GPU work")));
+}
+
 TEST_F(HostRulesTest, ItSaysWhatTheHostIsOutsideOf) {
   Steps(5);
   for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
