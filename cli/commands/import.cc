@@ -254,14 +254,16 @@ std::string KindsNote(std::vector<std::pair<int64_t, std::string>> kinds, std::s
 
 // "Warning: ...". Empty: the whole trace was there.
 std::string CutOffNote(const CaptureRecord& record) {
-  const std::map<std::string, int64_t>& kinds = record.imported.not_understood;
-  const auto cut = kinds.lower_bound(std::string(kCutOffKind));
-  if (cut == kinds.end() || !cut->first.starts_with(kCutOffKind)) return "";
-  const bool lacks_events = record.state == CaptureState::kPartial;
-  return StrCat("Warning: ", ForDisplay(record.imported.source, 255), ": ", cut->first,
-                lacks_events ? "; the capture is PARTIAL: later steps and events are missing"
-                             : "; no event of the program is missing",
-                "\n");
+  const std::string_view place = CutOffPlace(record);
+  if (place.empty()) return "";
+  std::string_view effect = "no event of the program is missing";
+  if (record.state == CaptureState::kPartial) {
+    effect = "the capture is PARTIAL: later steps and events are missing";
+  } else if (place.starts_with(kWithoutBracketPlace)) {
+    effect = "events may be missing";
+  }
+  return StrCat("Warning: ", ForDisplay(record.imported.source, 255), ": ", kCutOffKind, place,
+                "; ", effect, "\n");
 }
 
 // The line about what was not understood of the trace.

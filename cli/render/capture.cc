@@ -299,7 +299,9 @@ std::string RenderCapture(const CaptureView& view, const Style& style,
     lines.Add("error", StrCat(record.error_message, " [", record.error_reason, "]"));
   }
   std::string title = StrCat("Capture ", record.id, "  ", view.state);
-  if (!view.ended_by.empty()) StrAppend(&title, " (", view.ended_by, ")");
+  // Nothing ended an import: its file did.
+  const bool is_import = !record.imported.source.empty();
+  if (!view.ended_by.empty() && !is_import) StrAppend(&title, " (", view.ended_by, ")");
   return StrCat(style.Paint(Colour::kBold, ForDisplay(title, 200)), "\n", lines.Take(),
                 RenderQuality(view, style));
 }

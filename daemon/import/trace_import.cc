@@ -70,14 +70,16 @@ class Import : public TraceSplitter::Handler {
   absl::Status OnCutOff(const TraceSplitter::CutOff& cut) override {
     using enum TraceSplitter::CutPlace;
     cut_ = cut;
-    const std::string_view place = cut.place == kInEvent         ? "in an event"
-                                   : cut.place == kBetweenEvents ? "between events"
-                                                                 : "after its events";
+    const std::string_view place = cut.place == kInEvent          ? "in an event"
+                                   : cut.place == kBetweenEvents  ? "between events"
+                                   : cut.place == kWithoutBracket ? kWithoutBracketPlace
+                                                                  : "after its events";
     not_understood_.Count(StrCat(kCutOffKind, place, ", at byte ", cut.offset));
     return absl::OkStatus();
   }
   bool lacks_events() const {
-    return cut_.has_value() && cut_->place != TraceSplitter::CutPlace::kAfterEvents;
+    using enum TraceSplitter::CutPlace;
+    return cut_.has_value() && (cut_->place == kInEvent || cut_->place == kBetweenEvents);
   }
   // Of a file that lacks events, where they are known to end.
   void SetKeptPart(const KeptPart& part) {

@@ -168,7 +168,7 @@ absl::Status TraceSplitter::ReadEvents() {
     if (c == ']') break;
     if (c == '\0' && begin_ == end_) {
       // Chrome's format lets an array end without its bracket.
-      return EndTooEarly(is_bare_array_ && !file_.is_cut_off() ? CutPlace::kAfterEvents
+      return EndTooEarly(is_bare_array_ && !file_.is_cut_off() ? CutPlace::kWithoutBracket
                                                                : CutPlace::kBetweenEvents);
     }
     if (c != '{') {

@@ -36,8 +36,9 @@ class TraceSplitter {
 
   enum class CutPlace {
     kInEvent,
-    kBetweenEvents,  // Of "traceEvents", whose closing bracket is missing.
-    kAfterEvents,    // No event is missing, unless the file is a bare array.
+    kBetweenEvents,   // Of "traceEvents", whose closing bracket is missing.
+    kWithoutBracket,  // Of a bare array, which may end without one: events may be missing.
+    kAfterEvents,     // No event is missing.
   };
   struct CutOff {
     CutPlace place = CutPlace::kInEvent;
