@@ -13,8 +13,8 @@
 // before the end belongs to the capture, whenever it ran.
 //
 // Threads: pure functions.
-// Memory:  16 bytes per call, and at most 12 per linked GPU activity and per call that is kept; each
-//          number is at most kMaxCalls. A vector that grows holds its calls twice.
+// Memory:  16 bytes per call, and at most 12 per linked GPU activity and per kept call; each number
+//          is at most kMaxCalls. A vector that grows holds its calls twice.
 #ifndef PROFD_DAEMON_IMPORT_KEPT_PART_H_
 #define PROFD_DAEMON_IMPORT_KEPT_PART_H_
 
