@@ -103,8 +103,10 @@ ARROWS = {
                       "daemon/report/memory", "daemon/report/ranks", "daemon/export/sink",
                       "daemon/export/trace", "daemon/export/chrome", "daemon/export/html",
                       "daemon/export/stacks", EVENTS],
+    # JSON as text, 64 bytes at a time.
+    "daemon/import/json": [],
     # The other way: rows of what others wrote, into the store's files.
-    "daemon/import": ["proto/wire", "daemon/base", "daemon/store/file", "daemon/report/index",
+    "daemon/import": ["daemon/import/json", "proto/wire", "daemon/base", "daemon/store/file", "daemon/report/index",
                       "daemon/report/findings", TYPES, EVENTS, PORTS],
     # Exports of Nsight Systems, by the same builder.
     "daemon/import/nsys": ["proto/wire", "daemon/base", "daemon/store/file", "daemon/report/index",

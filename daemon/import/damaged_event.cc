@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "daemon/import/json_skip.h"
+#include "daemon/import/json/skip.h"
 
 namespace profd::importer {
 namespace {

@@ -15,7 +15,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/import/exact_time.h"
-#include "daemon/import/json_skip.h"
+#include "daemon/import/json/skip.h"
 #include "daemon/report/index/source_kinds.h"
 #include "daemon/report/index/wide_streams.h"
 

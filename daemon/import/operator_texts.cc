@@ -1,7 +1,7 @@
 #include "daemon/import/operator_texts.h"
 
 #include "daemon/base/status_macros.h"
-#include "daemon/import/json_skip.h"
+#include "daemon/import/json/skip.h"
 
 namespace profd::importer {
 

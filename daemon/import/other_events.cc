@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/import/json_skip.h"
+#include "daemon/import/json/skip.h"
 
 namespace profd::importer {
 namespace {

@@ -11,7 +11,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/import/damaged_event.h"
-#include "daemon/import/json_skip.h"
+#include "daemon/import/json/skip.h"
 #include "daemon/import/trace_splitter.h"
 
 namespace profd::importer {

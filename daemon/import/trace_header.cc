@@ -9,7 +9,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
-#include "daemon/import/json_skip.h"
+#include "daemon/import/json/skip.h"
 #include "daemon/import/trace_event.h"
 
 namespace profd::importer {

@@ -7,8 +7,8 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/import/damaged_event.h"
 #include "daemon/import/foreign_format.h"
-#include "daemon/import/json_elements.h"
-#include "daemon/import/json_skip.h"
+#include "daemon/import/json/elements.h"
+#include "daemon/import/json/skip.h"
 
 namespace profd::importer {
 namespace {

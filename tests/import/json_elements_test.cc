@@ -1,13 +1,12 @@
 // How far whole elements reach, against a look at one value after the other.
-#include "daemon/import/json_elements.h"
-
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "daemon/base/str_cat.h"
-#include "daemon/import/json_skip.h"
+#include "daemon/import/json/elements.h"
+#include "daemon/import/json/skip.h"
 #include "gtest/gtest.h"
 
 namespace profd::importer {

@@ -8,7 +8,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/import/exact_time.h"
 #include "daemon/import/gpu_words.h"
-#include "daemon/import/json_skip.h"
+#include "daemon/import/json/skip.h"
 #include "daemon/import/not_understood.h"
 #include "daemon/import/range_nesting.h"
 #include "daemon/import/row_spool.h"

@@ -1,4 +1,4 @@
-#include "daemon/import/json_skip.h"
+#include "daemon/import/json/skip.h"
 
 #include <bit>
 #include <cstddef>

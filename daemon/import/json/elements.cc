@@ -1,4 +1,4 @@
-#include "daemon/import/json_elements.h"
+#include "daemon/import/json/elements.h"
 
 #include <algorithm>
 #include <cstddef>
