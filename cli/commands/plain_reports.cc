@@ -32,8 +32,8 @@ struct PlainReport {
   std::string_view summary;
   std::string_view description;
   int64_t rows_for_people = kRowsForPeople;
-  bool is_tree =
-      false;  // The first table's rows have a "depth", by which text indents their names.
+  // The rows of the first table have a "depth", by which text indents their names.
+  bool is_tree = false;
 };
 
 constexpr PlainReport kKernelsReport = {
@@ -89,8 +89,8 @@ constexpr PlainReport kModulesReport = {
         "module (optimizer, data loading, loss) is a row of its own, so that self times add up to "
         "the time of the steps. A module's time is from its first operator to its last one; Python "
         "before and after belongs to its caller. Captures do not count calls without an operator. "
-        "Needs "
-        "a capture with `trace --with modules` (or stacks,modules), or a trace of torch.profiler "
+        "Needs a capture with `trace --with modules` (or stacks,modules), or a trace of "
+        "torch.profiler "
         "with with_stack. --sort orders rows without regard to the tree. `profctl ops --group-by "
         "module` has the operators of each module.",
     .is_tree = true};

@@ -2,9 +2,8 @@
 // and operators above GPU work, as report/index/host_slices.h nests them. A frame is one text.
 //
 // Threads: one.
-// Memory:  that of HostSlices; 24 bytes per CUDA call; of threads with ranges that overlap, 16
-// bytes
-//          per slice; the text of each frame once.
+// Memory:  that of HostSlices; 24 bytes per CUDA call; 16 bytes per slice of threads with ranges
+//          that overlap; the text of each frame once.
 // Errors:  the reader's.
 #ifndef PROFD_DAEMON_EXPORT_STACKS_STACK_FRAMES_H_
 #define PROFD_DAEMON_EXPORT_STACKS_STACK_FRAMES_H_

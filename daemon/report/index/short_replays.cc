@@ -103,7 +103,7 @@ class ShortReplaySearch {
     replay->end_ns = std::max(replay->end_ns, EndOf(batch.start_ns[i], batch.duration_ns[i]));
   }
 
-  // Graphs without a number are told apart by what they begin with.
+  // Graphs without a number are distinguished by their first work.
   void FindCandidates() {
     std::map<std::tuple<uint16_t, uint32_t, uint32_t>, std::vector<size_t>> graphs;
     for (size_t i = 0; i < replays_.size(); ++i) {
@@ -160,8 +160,8 @@ class ShortReplaySearch {
     });
   }
 
-  // What it has is part of the whole, and what it lacks cannot be rounds of a loop alone, whose
-  // work is there more than once.
+  // All of its work is also in the whole replay, and some that the whole one does exactly once is
+  // missing: not rounds of a loop alone.
   bool LacksWork(const Candidate& candidate) {
     const Works& whole = works_[candidate.whole];
     const Works& part = works_[candidate.replay];

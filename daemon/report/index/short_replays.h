@@ -6,12 +6,15 @@
 //   kernels  ABCD       ABCD       AB D       ABCD     AB
 //                                    ^ lost            ^ the recording ended
 //
-// Not lost are the ends: the first and last replays of a graph, which the edges of the recording
-// cut. And what a graph may leave out: a replay counts only if most replays of its graph are equal,
-// what it has is part of what those have, and no two others differ from those in the same way (a
-// conditional node, or one that the program switched off). It must lack something that the others
-// have once: the rounds of a loop (a WHILE node) may be fewer, and what each does is there more
-// often. So loss among repeated work alone is not found.
+// The first and the last replay of a graph do not count: the edges of the recording cut them. Nor
+// does work that a graph may leave out. A replay counts as short only if
+//   most replays of its graph are equal, and all of its work is also in theirs;
+//   no two replays lack the same work (then the graph has a conditional node, or the program
+//   switched a node off);
+//   it lacks work that the others do exactly once. A loop (a WHILE node) may make fewer rounds, and
+//   does its work more often.
+// So a loss among repeated work alone is not found, and a conditional node that skips its work in
+// one replay only counts as a loss.
 //
 // Threads: any, one reader each. Errors: the reader's.
 // Memory:  64 bytes per launch of a graph; if some lack work, 16 per GPU row.

@@ -2,8 +2,7 @@
 //
 // Threads: any number, once built.
 // Memory:  40 bytes per stack, 40 per module, and while it is built 48 per stack that calls a
-// module;
-//          texts are made when asked for.
+//          module; texts are made when asked for.
 // Errors:  the reader's.
 #ifndef PROFD_DAEMON_REPORT_INDEX_STACK_TABLE_H_
 #define PROFD_DAEMON_REPORT_INDEX_STACK_TABLE_H_

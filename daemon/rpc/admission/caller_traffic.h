@@ -98,7 +98,8 @@ class CallerTraffic {
   mutable absl::Mutex mu_;
   absl::Duration next_look_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Budget> budgets_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, int64_t> unfinished_ ABSL_GUARDED_BY(mu_);  // Bytes; those who have some.
+  // Bytes of the callers that have some.
+  std::map<std::string, int64_t> unfinished_ ABSL_GUARDED_BY(mu_);
   int64_t all_unfinished_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
@@ -135,7 +136,7 @@ class CallerMeter final : public ReceiveObserver {
   FrameScanner scanner_ ABSL_GUARDED_BY(mu_);
   int64_t calls_before_settings_ ABSL_GUARDED_BY(mu_) = 0;
   bool settings_acknowledged_ ABSL_GUARDED_BY(mu_) = false;
-  int64_t unfinished_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // As told to traffic_.
+  int64_t unfinished_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // As reported to traffic_.
 };
 
 }  // namespace profd::rpc

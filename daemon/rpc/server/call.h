@@ -219,12 +219,14 @@ class Call : public std::enable_shared_from_this<Call> {
     if (absl::Status kept = Keep(); !kept.ok()) return OnRefused(kept);
     OnAdmitted();
   }
+  // Whether the RPC changes something.
   bool Changes() const { return IsGuarded() && *needs() != Verb::kList && *needs() != Verb::kRead; }
+  // Makes `kept` at least `bytes`; then it is never less. What is refused leaves it as it was.
   absl::Status Grow(quota::Reservation& kept, quota::Resource resource, size_t bytes) {
     const int64_t more = static_cast<int64_t>(bytes) - kept.amount();
     if (more <= 0) return absl::OkStatus();
     ASSIGN_OR_RETURN(quota::Reservation reserved, admission_.ReserveMemory(info_, resource, more));
-    if (kept.amount() > 0) {
+    if (kept.amount() > 0) {  // Two reservations cannot become one.
       reserved.Release();
       kept.Resize(static_cast<int64_t>(bytes));
     } else {

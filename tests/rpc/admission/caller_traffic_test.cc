@@ -108,7 +108,7 @@ TEST(FrameScannerTest, AMessageIsUnfinishedUntilItsLastByte) {
        kPart, 1},
       {"the call is reset", FrameWith(kData, part) + FrameWith(kReset, "1234")},
       {"another call is reset", FrameWith(kData, part) + FrameWith(kReset, "1234", 0, 3), kPart, 1},
-      {"padding is no part of it", FrameWith(kData, padded, /*flags=*/8), kPart, 1},
+      {"padding is not part of it", FrameWith(kData, padded, /*flags=*/8), kPart, 1},
       {"padding after its end",
        FrameWith(kData, "\x07" + whole + std::string(7, 'p'), /*flags=*/8)},
       {"more padding than there is", FrameWith(kData, "\xff" + part, /*flags=*/8)},
