@@ -128,6 +128,14 @@ int64_t Ledger::ShareOf(const Principal& who, Resource resource, const Standing&
   return std::max<int64_t>(0, share);
 }
 
+int64_t Ledger::MostFor(const Principal& who, const Limit& limit) {
+  if (who.is_operator) return limit.capacity;
+  int64_t most = limit.capacity - limit.reserve - limit.floor;
+  if (limit.per_principal > 0) most = std::min(most, limit.per_principal);
+  if (limit.per_account > 0) most = std::min(most, limit.per_account);
+  return most;
+}
+
 int64_t Ledger::RoomAboveFloor(const Limit& limit, int64_t free, int64_t of_account) {
   const int64_t left = std::min(free, limit.floor);
   const int64_t most = std::min((left + of_account + 1) / 2, (limit.floor + 1) / 2);
@@ -215,7 +223,11 @@ absl::Status Ledger::Refuse(const Principal& who, Resource resource, int64_t amo
               text(largest->amount));
   }
   if (standing.operators > 0) StrAppend(&message, "; root holds ", text(standing.operators));
-  StrAppend(&message, info.durable ? "; delete some and retry" : "; retry later");
+  if (amount > MostFor(who, limit)) {
+    StrAppend(&message, "; that is more than it can ever have here, so ask for less");
+  } else {
+    StrAppend(&message, info.durable ? "; delete some and retry" : "; retry later");
+  }
   return WithReason(absl::ResourceExhaustedError(message), kQuotaExceeded);
 }
 

@@ -186,6 +186,8 @@ class Ledger {
   // The most that it would be granted on top of what it has.
   int64_t RoomFor(const Principal& who, Resource resource, const Standing& standing) const
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  // The most that it would ever be granted at once, with nothing of the resource in use.
+  static int64_t MostFor(const Principal& who, const Limit& limit);
   // Of `free`, what an account that holds `of_account` may have by rule 5.
   static int64_t RoomAboveFloor(const Limit& limit, int64_t free, int64_t of_account);
   Standing Ask(const Principal& who, Resource resource, absl::Duration now)

@@ -247,6 +247,22 @@ TEST_F(LedgerTest, ARefusalNamesTheQuotaTheLimitAndTheHolder) {
                     HasSubstr("largest holder: uid 1002 with 448 MiB")));
 }
 
+TEST_F(LedgerTest, ARefusalOfMoreThanItCanEverHaveDoesNotAskToRetry) {
+  constexpr auto kAnswers = Resource::kAnswerMemory;
+  const auto is_final = AllOf(HasSubstr("so ask for less"), Not(HasSubstr("retry")));
+  ledger_.SetLimit(kAnswers, {.capacity = 100, .reserve = 20, .per_account = 65, .floor = 10});
+  EXPECT_THAT(RefusalOf(Uid(1000), 66, kAnswers), is_final);
+  EXPECT_THAT(RefusalOf(Uid(0), 101, kAnswers), is_final);
+  ASSERT_TRUE(Take(Uid(1000), 65, kAnswers));
+  EXPECT_THAT(RefusalOf(Uid(1000), 65, kAnswers), HasSubstr("; retry later"));
+  EXPECT_THAT(RefusalOf(Uid(0), 100, kAnswers), HasSubstr("; retry later"));
+  ledger_.SetLimit(kAnswers, {.capacity = 100, .reserve = 20, .floor = 10});
+  EXPECT_THAT(RefusalOf(Uid(1001), 71, kAnswers), is_final);
+  ledger_.SetLimit(kAnswers, {.capacity = 100, .per_principal = 30});
+  EXPECT_THAT(RefusalOf(Uid(1001), 31, kAnswers), is_final);
+  EXPECT_THAT(RefusalOf(Uid(1002), 101, Resource::kSchedules), Not(HasSubstr("delete some")));
+}
+
 TEST_F(LedgerTest, ARefusalNamesNoJobOfOthers) {
   ASSERT_TRUE(Take(Job(1002, "88123"), 80));
   EXPECT_THAT(RefusalOf(Uid(1000), 1), Not(HasSubstr("88123")));
