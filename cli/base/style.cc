@@ -10,6 +10,7 @@
 
 #include "cli/base/flags.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 
 namespace profd::cli {
 namespace {
@@ -178,6 +179,17 @@ std::string WrapText(std::string_view text, size_t width, size_t indent) {
     text.remove_prefix(space + 1);
   }
   return out;
+}
+
+size_t TextWidth(const Style& style) {
+  constexpr size_t kWidest = 100;
+  return style.width > 0 ? std::min<size_t>(static_cast<size_t>(style.width), kWidest) : kWidest;
+}
+
+std::string Paragraph(std::string_view untrusted, size_t indent, const Style& style) {
+  constexpr size_t kMostBytes = 4096;
+  return StrCat(std::string(indent, ' '),
+                WrapText(ForDisplay(untrusted, kMostBytes), TextWidth(style), indent), "\n");
 }
 
 }  // namespace profd::cli

@@ -47,6 +47,13 @@ std::string CutToWidth(std::string_view text, size_t width);
 // line of its own. Valid UTF-8 only.
 std::string WrapText(std::string_view text, size_t width, size_t indent);
 
+// Columns for sentences: those of the terminal, but at most 100.
+size_t TextWidth(const Style& style);
+
+// `untrusted`, which may hold names of the program, in lines of at most TextWidth(), each behind
+// `indent` blanks. Beyond 4,096 bytes it is cut.
+std::string Paragraph(std::string_view untrusted, size_t indent, const Style& style);
+
 }  // namespace profd::cli
 
 #endif  // PROFD_CLI_BASE_STYLE_H_

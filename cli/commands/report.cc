@@ -11,6 +11,7 @@
 #include "cli/captures/one_run.h"
 #include "cli/captures/output_file.h"
 #include "cli/captures/set_collectives.h"
+#include "cli/captures/slow_rank.h"
 #include "cli/commands/command.h"
 #include "cli/render/capture.h"
 #include "cli/render/findings.h"
@@ -136,9 +137,11 @@ void PrintFindings(Invocation& invocation, const CaptureSource& source,
   if (of != nullptr) {
     invocation.Print(RenderSetHeader(of->set, invocation.style()));
     const bool is_straggler = of->ranks.steps.verdict == report::StragglerVerdict::kStraggler;
+    // Of a straggler, its finding says it.
     invocation.Print(StrCat(
-        RenderStragglerVerdict(of->set, of->ranks.steps), "What follows is of ",
-        of->ranks.names[of->member],
+        RenderStragglerVerdict(of->set, of->ranks.steps),
+        is_straggler ? "" : RenderExcess(of->ranks.excess, invocation.style()),
+        "What follows is of ", of->ranks.names[of->member],
         is_straggler ? ", a straggler.\n" : ", which comes first in `profctl stragglers`.\n"));
   }
   // The verdict names the grade and the worst of its reasons. All of them: on request, and where
@@ -189,6 +192,7 @@ absl::StatusOr<int> ReportOnGroup(Invocation& invocation, CaptureSet& set,
         "the captures of the group have no steps or windows to compare; ask for one of them");
   }
   of.member = ranking.front().member;
+  of.ranks.excess = ExplainSlowRank(set, of.ranks.steps);
   absl::Status status;
   RETURN_IF_ERROR(set.ForEach([&](size_t member, CaptureSource& source) -> absl::Status {
     if (member == of.member) status = ReportOnMember(invocation, source, options, of);

@@ -4,6 +4,7 @@
 
 #include "cli/base/errors.h"
 #include "cli/captures/set_collectives.h"
+#include "cli/captures/slow_rank.h"
 #include "cli/render/group_reports.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -60,8 +61,11 @@ absl::StatusOr<int> ShowGroupSteps(Invocation& invocation, CaptureSet& set,
         StrCat("no step is in all of the captures (", StepsByMember(set, steps),
                "); capture the ranks together with `profctl trace --job`"));
   }
-  const ComparedSteps compared = {
+  ComparedSteps compared = {
       .steps = steps, .clocks = collectives->matched.clocks, .framework = collectives->framework};
+  if (command.explains_slow_rank && !flags.Has("csv")) {
+    compared.excess = ExplainSlowRank(set, steps);
+  }
   rows = command.rows(set, steps, compared.framework);
   RETURN_IF_ERROR(table::Apply(view, rows));
   if (invocation.json()) {

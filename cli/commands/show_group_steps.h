@@ -22,6 +22,7 @@ namespace profd::cli {
 // What differs between the two.
 struct GroupStepsCommand {
   bool needs_common_steps = false;  // FAILED_PRECONDITION if no step is in all captures.
+  bool explains_slow_rank = false;  // It also needs ComparedSteps::excess.
   // The column that --sort means; nullptr: that of the same name.
   std::string (*sort_key)(std::string_view key) = nullptr;
   table::Table (*rows)(const CaptureSet& set, const report::GroupSteps& steps,

@@ -19,6 +19,7 @@ absl::StatusOr<int> RunStragglers(Invocation& invocation) {
   }
   return ShowGroupSteps(invocation, set,
                         {.needs_common_steps = true,
+                         .explains_slow_rank = true,
                          .rows = &StragglersTable,
                          .write_json = &WriteStragglersJson,
                          .render = &RenderStragglers});
@@ -42,8 +43,11 @@ Command StragglersCommand() {
               "work than the other ranks step by step (by 10 % of a step; 20 % with fewer than 5 "
               "steps), and is the one that the others waited for. This needs at least 3 ranks and "
               "3 steps. Of two ranks, it says which one waits for the other. If the data does not "
-              "support a verdict, the verdict is withheld and the reason is given.\n\nRanks of "
-              "one host share a clock. Collectives whose times contradict each other are not "
+              "support a verdict, the verdict is withheld and the reason is given.\n\nOf the rank "
+              "that others wait for, it also says what it does more of, or more slowly, than up to "
+              "8 others: kernels, copies, waiting for data, operators, or time outside "
+              "them.\n\nRanks of one host share a clock. Collectives whose times contradict each "
+              "other are not "
               "compared, and are counted.\n\nA member that cannot be reached is named on stderr, "
               "and the exit code is 4.",
           .flags = {{.name = "sort",

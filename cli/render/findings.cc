@@ -19,20 +19,8 @@
 namespace profd::cli {
 namespace {
 
-constexpr size_t kMaxParagraphBytes =
-    4096;  // Of one paragraph, which may hold names of the program.
-constexpr size_t kWidestText = 100;
-constexpr size_t kFirstFindings = 3;  // For people; the rest on request.
-
-size_t TextWidth(const Style& style) {
-  return style.width > 0 ? std::min<size_t>(static_cast<size_t>(style.width), kWidestText)
-                         : kWidestText;
-}
-
-std::string Paragraph(std::string_view text, size_t indent, const Style& style) {
-  return StrCat(std::string(indent, ' '),
-                WrapText(ForDisplay(text, kMaxParagraphBytes), TextWidth(style), indent), "\n");
-}
+constexpr size_t kMaxLineBytes = 4096;  // It may hold names of the program.
+constexpr size_t kFirstFindings = 3;    // For people; the rest on request.
 
 Colour ColourOfSeverity(report::Severity severity) {
   switch (severity) {
@@ -129,8 +117,7 @@ std::string RenderSkipped(const report::FindingsReport& report, const Style& sty
   std::string text;
   for (const auto& [rules, needs] : lines) {
     const std::string line = StrCat(rules, " (needs ", needs, ")");
-    StrAppend(&text, "  ", WrapText(ForDisplay(line, kMaxParagraphBytes), TextWidth(style), 4),
-              "\n");
+    StrAppend(&text, "  ", WrapText(ForDisplay(line, kMaxLineBytes), TextWidth(style), 4), "\n");
   }
   return text;
 }

@@ -443,7 +443,13 @@ const ObjectDescription<StragglersAnswer>& StragglersObject() {
         {[](const Row& row) { return row.compared.steps.reason; },
          {.key = "reason", .doc = "Why the verdict is withheld, as a word; empty: it is not"}},
         {[](const Row& row) { return std::string(TextOf(row.compared.steps.reason)); },
-         {.key = "reason_text", .doc = "The same as a clause"}}};
+         {.key = "reason_text", .doc = "The same as a clause"}},
+        {[](const Row& row) { return row.compared.excess.text; },
+         {.key = "more_of",
+          .doc = "What the first rank does more of than the others, in a sentence; empty: it is "
+                 "unknown, or no rank is slow"}},
+        {[](const Row& row) { return row.compared.excess.advice; },
+         {.key = "advice", .doc = "Where to look; empty: it is unknown"}}};
     fields.insert(fields.end(), more.begin(), more.end());
     return ObjectDescription<Row>(
         Description<Row>(fields),

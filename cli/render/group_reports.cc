@@ -345,12 +345,18 @@ table::Table StragglersTable(const CaptureSet& set, const report::GroupSteps& st
   return StragglerColumns().ToTable("ranks", RankRowsOf(set, steps));
 }
 
+std::string RenderExcess(const report::RankExcess& excess, const Style& style) {
+  if (excess.text.empty()) return "";
+  const std::string advice = excess.advice.empty() ? "" : StrCat(" ", excess.advice);
+  return Paragraph(StrCat(excess.text, advice), 0, style);
+}
+
 std::string RenderStragglers(const CaptureSet& set, const ComparedSteps& compared,
                              const table::Table& rows, const Style& style) {
   const report::GroupSteps& steps = compared.steps;
   if (steps.ranking.empty()) return "No step was covered by any rank.\n";
-  return StrCat(RenderTable(rows, style), RenderStragglerVerdict(set, steps), LeftOutSteps(steps),
-                Caveats(compared));
+  return StrCat(RenderTable(rows, style), RenderStragglerVerdict(set, steps),
+                RenderExcess(compared.excess, style), LeftOutSteps(steps), Caveats(compared));
 }
 
 void WriteStragglersJson(const CaptureSet& set, const ComparedSteps& compared,

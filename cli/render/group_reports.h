@@ -9,6 +9,7 @@
 #include "daemon/base/json_writer.h"
 #include "daemon/base/table/object.h"
 #include "daemon/base/table/table.h"
+#include "daemon/report/findings/findings.h"
 #include "daemon/report/index/step_labels.h"
 #include "daemon/report/ranks/clock_alignment.h"
 #include "daemon/report/ranks/group_reports.h"
@@ -47,6 +48,7 @@ struct ComparedSteps {
   const report::GroupSteps& steps;
   const report::ClockAlignment& clocks;
   report::FrameworkSteps framework = {};
+  report::RankExcess excess = {};  // Of the rank that comes first in steps.ranking.
 };
 
 // The rows of `steps`, and of `stragglers`, of a group. Callers sort and limit them, and pass them
@@ -58,6 +60,8 @@ table::Table StragglersTable(const CaptureSet& set, const report::GroupSteps& st
 
 // Which rank slows the others, or why that is unknown. REQUIRES: a ranking that is not empty.
 std::string RenderStragglerVerdict(const CaptureSet& set, const report::GroupSteps& steps);
+// What the slow rank does more of, and where to look; empty: it is unknown.
+std::string RenderExcess(const report::RankExcess& excess, const Style& style);
 
 std::string RenderGroupSteps(const CaptureSet& set, const ComparedSteps& compared,
                              const table::Table& rows, const Style& style);

@@ -41,6 +41,7 @@ class Case:
     trace: str = '--steps 20'               # Flags of `profctl trace`.
     ranks: int = 0                          # Not 0: judged by `profctl stragglers`.
     slow: Tuple[int, ...] = ()              # The ranks that have the cause; empty: none.
+    more: str = ''                          # Part of what has to be said of the first of them.
     bytes: bool = False                     # The size is in bytes.
     share: bool = False                     # The size is a share, 0..1.
     number: bool = False                    # The size is a number.
@@ -54,7 +55,7 @@ class Case:
 
     @property
     def needs_torch(self):
-        return not self.program.startswith('gpu.py')
+        return not self.program.startswith(('gpu.py', 'gpu_ranks.py'))
 
 
 OUTSIDE = ('HOST_BOUND',)
@@ -243,16 +244,45 @@ CASES = (
     Case('8 ranks, balanced', 'ranks.py none --ranks 8', ranks=8),
     Case('3 ranks, late start', 'ranks.py late-start --ranks 3 --slow 1', ranks=3),
     Case('3 ranks, alternating', 'ranks.py alternating --ranks 3', ranks=3),
-    Case('2 ranks, 1 slow by compute', 'ranks.py compute --ranks 2 --slow 1', ranks=2, slow=(1,)),
-    Case('3 ranks, 1 slow by compute', 'ranks.py compute --ranks 3 --slow 1', ranks=3, slow=(1,)),
-    Case('3 ranks, 1 slow by data', 'ranks.py data --ranks 3 --slow 2', ranks=3, slow=(2,)),
-    Case('4 ranks, 1 slow by compute', 'ranks.py compute --ranks 4 --slow 2', ranks=4, slow=(2,)),
-    Case('4 ranks, 1 slow by data', 'ranks.py data --ranks 4 --slow 0', ranks=4, slow=(0,)),
-    Case('2 ranks, 0 slow by data', 'ranks.py data --ranks 2 --slow 0', ranks=2, slow=(0,)),
-    Case('3 ranks, 0 slow by compute', 'ranks.py compute --ranks 3 --slow 0', ranks=3, slow=(0,)),
-    Case('4 ranks, 3 slow by data', 'ranks.py data --ranks 4 --slow 3 --ms 60', ranks=4, slow=(3,)),
+    Case('2 ranks, 1 slow by compute', 'ranks.py compute --ranks 2 --slow 1', ranks=2, slow=(1,),
+         more='extra work'),
+    Case('3 ranks, 1 slow by compute', 'ranks.py compute --ranks 3 --slow 1', ranks=3, slow=(1,),
+         more='extra work'),
+    Case('3 ranks, 1 slow by data', 'ranks.py data --ranks 3 --slow 2', ranks=3, slow=(2,),
+         more='waits for its data loader'),
+    Case('4 ranks, 1 slow by compute', 'ranks.py compute --ranks 4 --slow 2', ranks=4, slow=(2,),
+         more='extra work'),
+    Case('4 ranks, 1 slow by data', 'ranks.py data --ranks 4 --slow 0', ranks=4, slow=(0,),
+         more='waits for its data loader'),
+    Case('2 ranks, 0 slow by data', 'ranks.py data --ranks 2 --slow 0', ranks=2, slow=(0,),
+         more='waits for its data loader'),
+    Case('3 ranks, 0 slow by compute', 'ranks.py compute --ranks 3 --slow 0', ranks=3, slow=(0,),
+         more='extra work'),
+    Case('4 ranks, 3 slow by data', 'ranks.py data --ranks 4 --slow 3 --ms 60', ranks=4, slow=(3,),
+         more='waits for its data loader'),
     Case('8 ranks, 2 slow by data', 'ranks.py data --ranks 8 --slow 2 --slow 5 --ms 60', ranks=8,
-         slow=(2, 5)),
+         slow=(2, 5), more='waits for its data loader'),
+    # ---- ranks with a GPU each, and NCCL ----
+    Case('2 GPU ranks, balanced', 'gpu_ranks.py none --ranks 2', ranks=2),
+    Case('4 GPU ranks, balanced', 'gpu_ranks.py none --ranks 4', ranks=4),
+    Case('4 GPU ranks, balanced, ahead', 'gpu_ranks.py none --ranks 4 --ahead', ranks=4),
+    Case('3 GPU ranks, alternating', 'gpu_ranks.py alternating --ranks 3', ranks=3),
+    Case('2 GPU ranks, 1 slow by compute', 'gpu_ranks.py compute --ranks 2 --slow 1', ranks=2,
+         slow=(1,), more='extra_kernel'),
+    Case('4 GPU ranks, 2 slow by compute', 'gpu_ranks.py compute --ranks 4 --slow 2', ranks=4,
+         slow=(2,), more='extra_kernel'),
+    Case('4 GPU ranks, 2 slow by compute, ahead', 'gpu_ranks.py compute --ranks 4 --slow 2 --ahead',
+         ranks=4, slow=(2,), more='extra_kernel'),
+    Case('4 GPU ranks, 3 slow by its clock', 'gpu_ranks.py clock --ranks 4 --slow 3', ranks=4,
+         slow=(3,), more='nearly all kernels take longer'),
+    Case('4 GPU ranks, 3 slow by its clock, ahead', 'gpu_ranks.py clock --ranks 4 --slow 3 --ahead',
+         ranks=4, slow=(3,), more='nearly all kernels take longer'),
+    Case('4 GPU ranks, 0 slow by data', 'gpu_ranks.py data --ranks 4 --slow 0', ranks=4, slow=(0,),
+         more='waits for its data loader'),
+    Case('3 GPU ranks, 1 slow by its host', 'gpu_ranks.py host --ranks 3 --slow 1', ranks=3,
+         slow=(1,), more='outside operators'),
+    Case('8 GPU ranks, 2 slow by compute', 'gpu_ranks.py compute --ranks 8 --slow 2 --slow 5',
+         ranks=8, slow=(2, 5), more='extra_kernel'),
 )
 
 # True of a program with autocast and small batches, which also pays for being recorded.

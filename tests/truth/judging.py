@@ -95,9 +95,9 @@ def judge_findings(report, expected, allowed, size, measured, around=()):
     return judgement
 
 
-def judge_ranks(stragglers, slow, measured):
+def judge_ranks(stragglers, slow, measured, more=''):
     """`slow`: the ranks that have the cause; empty for balanced ranks. `measured`: by rank, the time
-    of the cause per step in ns."""
+    of the cause per step in ns. `more`: part of what has to be said of the first one."""
     if stragglers['verdict'] == 'withheld':
         return Judgement(WITHHELD, 'withheld', detail=stragglers['reason'])
     if stragglers['verdict'] == 'pair':
@@ -113,6 +113,9 @@ def judge_ranks(stragglers, slow, measured):
         return judgement
     if sorted(named) != sorted(slow):
         judgement.outcome = MISSED
+        return judgement
+    if more not in stragglers['more_of']:
+        judgement.outcome, judgement.detail = MISSED, stragglers['more_of'] or 'not what it does more of'
         return judgement
     for row in stragglers['ranks']:
         if row['rank'] in slow:

@@ -21,12 +21,12 @@ def judge(of, expected=('A',), allowed=(), measured=100):
 
 
 def stragglers(verdict, *ranks):
-    return {'verdict': verdict, 'reason': 'within_noise', 'ranks': [
+    return {'verdict': verdict, 'reason': 'within_noise', 'more_of': 'it waits for its data', 'ranks': [
         {'rank': rank, 'straggler': slow, 'late_ns': late, 'more_own_ns': 2 * late} for rank, slow, late in ranks]}
 
 
-def judge_ranks(of, slow, measured):
-    return judging.judge_ranks(of, slow, measured).outcome
+def judge_ranks(of, slow, measured, more=''):
+    return judging.judge_ranks(of, slow, measured, more).outcome
 
 
 class FindingsTest(unittest.TestCase):
@@ -100,6 +100,11 @@ class RanksTest(unittest.TestCase):
         self.assertEqual(judge_ranks(named, (1, 2), {1: 30, 2: 30}), MISSED)
         self.assertEqual(judge_ranks(named, (1,), {1: 60}), WRONG_SIZE)
         self.assertEqual(judge_ranks(named, (), {}), FALSE_ALARM)
+
+    def test_what_the_slow_rank_does_more_of_has_to_be_said(self):
+        named = stragglers('straggler', (1, True, 30), (0, False, 0), (2, False, 0))
+        self.assertEqual(judge_ranks(named, (1,), {1: 30}, more='its data'), FOUND)
+        self.assertEqual(judge_ranks(named, (1,), {1: 30}, more='extra_kernel'), MISSED)
 
     def test_of_two_ranks_the_first_is_the_one_that_the_other_waits_for(self):
         pair = stragglers('pair', (0, False, 30), (1, False, 0))

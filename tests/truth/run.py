@@ -146,7 +146,7 @@ def run_case(daemon, case, load, verbose):
             stragglers = ask(daemon, 'stragglers', traced['group'])
             measured = {rank: judging.of_steps(causes[rank], capture, len(capture['steps']))
                         for rank, capture in ranks_of(traced)}
-            judgement = judging.judge_ranks(stragglers, case.slow, measured)
+            judgement = judging.judge_ranks(stragglers, case.slow, measured, case.more)
             if verbose:
                 print(json.dumps(stragglers, indent=1), measured)
             return judgement

@@ -158,10 +158,18 @@ struct FindingsReport {
   std::vector<PassedRule> passed;
 };
 
+// What the slow rank of a group does more of than the others (rank_excess.h).
+struct RankExcess {
+  std::string text;                // "Compared with 3 other ranks, the GPU of rank 2 ..."; empty: unknown.
+  std::string advice;              // "Check how ..."
+  std::vector<Evidence> evidence;  // Parts of a step, operators, and kernels; the most time first.
+};
+
 // The ranks that were captured together, for the rules that compare them.
 struct RankComparison {
   GroupSteps steps;
   std::vector<std::string> names;  // By member: "rank 3".
+  RankExcess excess;               // Of the member that comes first in steps.ranking.
 };
 
 // `ranks` are those of the capture's group, if the group was read.

@@ -81,6 +81,14 @@ RuleResult StragglerRank(const Facts& facts, const FindingThresholds& thresholds
              " more of, or more slowly. Check its share of the data or the model, its GPU's "
              "clock and temperature, and other load on its host. `profctl stragglers` shows all "
              "ranks.");
+  const RankExcess& excess = facts.ranks->excess;
+  if (!excess.text.empty() && slowest.member == steps.ranking.front().member) {
+    StrAppend(&finding.measured, " ", excess.text);
+    if (!excess.advice.empty()) finding.advice = excess.advice;
+    for (const Evidence& evidence : excess.evidence) {
+      if (finding.evidence.size() < kMostEvidence) finding.evidence.push_back(evidence);
+    }
+  }
   finding.confidence =
       slowest.step_count >= kStepsForConfidence ? Confidence::kHigh : Confidence::kMedium;
   finding.confidence_reason = StrCat(CountText(slowest.step_count, "step"), " of ",

@@ -1,6 +1,11 @@
 // The columns of the tables of this folder, and what the reports say below them.
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
+#include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/units.h"
 #include "daemon/report/gpu/copy_table.h"
@@ -14,6 +19,8 @@ namespace {
 using table::Column;
 using table::OverRanks;
 using table::Unit;
+
+constexpr std::string_view kKernelReport = "kernels";
 
 // ---- columns that several tables have ----
 
@@ -338,7 +345,7 @@ const table::Description<KernelRow>& KernelColumns() {
 }
 
 table::Report ToReport(const KernelTable& kernels) {
-  table::Report report = {.name = "kernels",
+  table::Report report = {.name = std::string(kKernelReport),
                           .totals = KernelTotals().ToTable("totals", std::span(&kernels, 1)),
                           .tables = {KernelColumns().ToTable("rows", kernels.rows)}};
   if (kernels.rows.empty() && kernels.graph_launch_count == 0 && kernels.launch_count > 0) {
@@ -371,6 +378,14 @@ table::Report ToReport(const KernelTable& kernels) {
                                   " no launch call in the capture"));
   }
   return report;
+}
+
+absl::StatusOr<KernelTable> KernelsFrom(const table::Report& report) {
+  if (report.name != kKernelReport) return table::DoNotFitTogether();
+  ASSIGN_OR_RETURN(std::vector<KernelTable> totals, KernelTotals().FromTable(report.totals));
+  if (totals.size() != 1) return table::DoNotFitTogether();
+  ASSIGN_OR_RETURN(totals.front().rows, table::RowsOf(report, "rows", KernelColumns()));
+  return std::move(totals.front());
 }
 
 // ---- copies ----
