@@ -9,6 +9,7 @@
 #include "daemon/base/budget.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/store/file/files.h"
 #include "daemon/store/file/reader.h"
 #include "daemon/store/file/schema.h"
 #include "daemon/store/file/sqlite_db.h"
@@ -26,6 +27,9 @@ absl::StatusOr<std::unique_ptr<Database>> OpenPart(const std::filesystem::path& 
   RETURN_IF_ERROR(CheckCaptureSchema(*db));
   return db;
 }
+
+// Whether the daemon died before the capture's first row: its writer makes the tables with it.
+bool IsEmpty(const std::filesystem::path& part) { return FileBytes(part).value_or(-1) == 0; }
 
 // What the chunks of a file amount to.
 struct Remains {
@@ -131,6 +135,7 @@ void MarkStoppedByDaemon(CaptureRecord& record, absl::Time now) {
 }
 
 bool MayHoldEvents(const std::filesystem::path& part) {
+  if (IsEmpty(part)) return false;
   const auto db = Database::Open(part, Database::Mode::kImmutableUntrusted);
   if (!db.ok()) return true;
   const absl::StatusOr<int64_t> chunks =
@@ -142,6 +147,9 @@ absl::StatusOr<SealedCapture> RecoverCaptureFile(const CapturePaths& paths,
                                                  const std::optional<CaptureRecord>& known,
                                                  absl::Time now,
                                                  absl::FunctionRef<absl::Status()> still_wanted) {
+  if (IsEmpty(paths.part)) {
+    return absl::NotFoundError(StrCat(paths.part.string(), " is empty"));
+  }
   ASSIGN_OR_RETURN(auto db, OpenPart(paths.part));
   ASSIGN_OR_RETURN(Remains remains, Examine(paths.part, still_wanted));
   if (remains.contents.sealed && remains.damaged_chunks.empty()) {

@@ -381,7 +381,7 @@ absl::StatusOr<int64_t> CaptureStore::UnfinishedBytes() const {
     ASSIGN_OR_RETURN(const std::vector<std::string> ids, ListIds(folder, suffix));
     for (const std::string& id : ids) {
       // Gone by now, if it was finished meanwhile.
-      bytes += FileBytes(folder / StrCat(id, suffix)).value_or(0);
+      bytes += FileOrDiskBytes(folder / StrCat(id, suffix)).value_or(0);
     }
   }
   return bytes;

@@ -174,13 +174,42 @@ TEST_F(StoreRecoveryTest, AnUnreadablePartIsSetAsideAndItsCaptureFails) {
   Reopen();  // It is not looked at again.
 }
 
-TEST_F(StoreRecoveryTest, AnEmptyPartIsNoCapture) {
-  CaptureRecord record = NewRecord(IdOf(1));
-  ASSERT_THAT(store_->InsertCapture(record), IsOk());
-  store_.reset();
-  std::ofstream(File(record.id, ".part")).close();
+TEST_F(StoreRecoveryTest, AFileWithoutARowIsNoCapture) {
+  const CaptureRecord armed = NewRecord(IdOf(1));
+  ASSERT_THAT(store_->InsertCapture(armed), IsOk());
+  { ASSERT_THAT(store_->CreateFile(armed), IsOk()); }
+  // As if the daemon had died before it wrote the catalog.
+  const CaptureRecord unknown = NewRecord(IdOf(2));
+  { ASSERT_THAT(store_->CreateFile(unknown), IsOk()); }
+  EXPECT_EQ(FileBytes(File(armed.id, ".part")).value_or(-1), 0);
+  EXPECT_EQ(FileBytes(File(unknown.id, ".part")).value_or(-1), 0);
   Reopen();
-  EXPECT_EQ(Get(record.id).state, CaptureState::kFailed);
+  const CaptureRecord found = Get(armed.id);
+  EXPECT_EQ(found.state, CaptureState::kFailed);
+  EXPECT_EQ(found.error_reason, "DAEMON_STOPPED");
+  EXPECT_THAT(found.error_message, HasSubstr("before any event was kept"));
+  EXPECT_THAT(store_->GetCapture(unknown.id), StatusIs(StatusCode::kNotFound));
+  for (const std::string& id : {armed.id, unknown.id}) {
+    EXPECT_FALSE(Exists(id, ".part"));
+    EXPECT_FALSE(Exists(id, ".damaged"));
+    EXPECT_FALSE(Exists(id, ".attempts"));
+  }
+}
+
+TEST_F(StoreRecoveryTest, ACaptureBeginsWhenItsFileWasCreatedNotWithItsFirstRow) {
+  const absl::Time created = clock_.Now();
+  const CaptureRecord record = NewRecord(IdOf(1));
+  ASSERT_THAT(store_->InsertCapture(record), IsOk());
+  {
+    auto sink = store_->CreateFile(record);
+    ASSERT_THAT(sink, IsOk());
+    clock_.Advance(absl::Minutes(5));
+    ASSERT_THAT(AppendTwoSteps(**sink), IsOk());
+  }
+  Reopen();
+  const CaptureRecord found = Get(record.id);
+  ASSERT_EQ(found.state, CaptureState::kPartial);
+  EXPECT_LT(absl::FromUnixNanos(found.start_unix_ns), created + absl::Minutes(1));
 }
 
 TEST_F(StoreRecoveryTest, AChunkThatDoesNotReadBackIsLeftOutAndCounted) {

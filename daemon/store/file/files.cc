@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "daemon/base/folder_of.h"
+#include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/watchdog.h"
@@ -48,15 +50,28 @@ absl::StatusOr<UniqueFd> OpenForReading(const std::filesystem::path& path) {
   return file;
 }
 
-absl::Status WriteNewFile(const std::filesystem::path& path, std::string_view bytes) {
+absl::Status ReserveNewFile(const std::filesystem::path& path, int64_t bytes) {
   const UniqueFd file(open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
+  if (!file.valid()) return FileStatus(path, errno);
+  int result;
+  do {
+    result = fallocate(file.get(), FALLOC_FL_KEEP_SIZE, 0, bytes);
+  } while (result != 0 && errno == EINTR);
+  if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return absl::OkStatus();
+  absl::Status status = FileStatus(path, errno);
+  RemoveFile(path).IgnoreError();
+  return status;
+}
+
+absl::Status FillFile(const std::filesystem::path& path, std::string_view bytes) {
+  const UniqueFd file(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!file.valid()) return FileStatus(path, errno);
   while (!bytes.empty()) {
     const ssize_t written = write(file.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       absl::Status status = FileStatus(path, errno);
-      RemoveFile(path).IgnoreError();
+      if (ftruncate(file.get(), 0) != 0) LogWarning(FileStatus(path, errno).ToString());
       return status;
     }
     bytes.remove_prefix(static_cast<size_t>(written));
@@ -68,6 +83,13 @@ absl::StatusOr<int64_t> FileBytes(const std::filesystem::path& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return FileStatus(path, errno);
   return info.st_size;
+}
+
+absl::StatusOr<int64_t> FileOrDiskBytes(const std::filesystem::path& path) {
+  constexpr int64_t kBlockBytes = 512;  // Of st_blocks, on any file system.
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return FileStatus(path, errno);
+  return std::max<int64_t>(info.st_size, info.st_blocks * kBlockBytes);
 }
 
 absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path) {

@@ -19,9 +19,14 @@ namespace profd::store {
 absl::Status FileStatus(const std::filesystem::path& path, int error);
 
 absl::StatusOr<UniqueFd> OpenForReading(const std::filesystem::path& path);
-// Makes a file that only its owner may read; it must not exist. After an error there is none.
-absl::Status WriteNewFile(const std::filesystem::path& path, std::string_view bytes);
+// Makes an empty file that only its owner may read, with disk space for `bytes` if the file system
+// can reserve it. The file must not exist. After an error there is none.
+absl::Status ReserveNewFile(const std::filesystem::path& path, int64_t bytes);
+// Writes `bytes` to a file that exists and is empty. After an error it is empty, too.
+absl::Status FillFile(const std::filesystem::path& path, std::string_view bytes);
 absl::StatusOr<int64_t> FileBytes(const std::filesystem::path& path);
+// The same, or what the file takes on the disk if that is more.
+absl::StatusOr<int64_t> FileOrDiskBytes(const std::filesystem::path& path);
 // Returns lower-case hex.
 absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path);
 

@@ -303,13 +303,18 @@ absl::StatusOr<std::unique_ptr<Database>> OpenNewFile(const std::filesystem::pat
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Database>> CreateCaptureDatabase(const std::filesystem::path& path) {
+absl::StatusOr<int64_t> ReserveCaptureDatabase(const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(const std::string_view empty_file, EmptyFile());
+  const auto bytes = static_cast<int64_t>(empty_file.size());
   // SQLite's journal takes the mode of the file, too.
-  RETURN_IF_ERROR(WriteNewFile(path, empty_file));
-  auto db = OpenNewFile(path);
-  if (!db.ok()) RemoveFile(path).IgnoreError();
-  return db;
+  RETURN_IF_ERROR(ReserveNewFile(path, bytes));
+  return bytes;
+}
+
+absl::StatusOr<std::unique_ptr<Database>> MakeCaptureDatabase(const std::filesystem::path& path) {
+  ASSIGN_OR_RETURN(const std::string_view empty_file, EmptyFile());
+  RETURN_IF_ERROR(FillFile(path, empty_file));
+  return OpenNewFile(path);
 }
 
 absl::Status AddInputTables(Database& db) {

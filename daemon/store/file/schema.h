@@ -38,8 +38,11 @@ inline constexpr size_t kMaxChunksPerFile = 1u << 20;
 inline constexpr size_t kMaxStepsPerFile = 64u << 20;
 inline constexpr size_t kMaxInputsAreaBytes = 256u << 20;  // Of inputs and scalars together.
 
-// Creates `path` (mode 0600; it must not exist) with the empty tables of version 1.
-absl::StatusOr<std::unique_ptr<Database>> CreateCaptureDatabase(const std::filesystem::path& path);
+// Creates `path` (mode 0600; it must not exist) without content, with disk space for the empty
+// tables. Returns the size of those.
+absl::StatusOr<int64_t> ReserveCaptureDatabase(const std::filesystem::path& path);
+// Writes the empty tables of version 1 to such a file, and opens it.
+absl::StatusOr<std::unique_ptr<Database>> MakeCaptureDatabase(const std::filesystem::path& path);
 // Upgrades it to version 2, with the tables of operators' inputs. Call within a transaction.
 absl::Status AddInputTables(Database& db);
 

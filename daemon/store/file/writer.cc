@@ -34,46 +34,47 @@ absl::Status BindName(Statement& statement, int parameter, std::string_view name
 absl::StatusOr<std::unique_ptr<CaptureFileWriter>> CaptureFileWriter::Create(
     const CaptureRecord& record, Clock& clock, Options options) {
   CapturePaths paths(options.directory, record.id);
-  ASSIGN_OR_RETURN(auto db, CreateCaptureDatabase(paths.part));
+  ASSIGN_OR_RETURN(const int64_t file_bytes, ReserveCaptureDatabase(paths.part));
   absl::StatusOr<SpaceReserve> reserve = SpaceReserve::Take(paths.reserve, kReserveBytes);
   if (!reserve.ok()) {
-    db.reset();
     RemoveFile(paths.part).IgnoreError();
     return reserve.status();
   }
   const int64_t max_bytes = options.max_bytes > 0
                                 ? std::min(options.max_bytes, record.spec.max_bytes)
                                 : record.spec.max_bytes;
-  std::unique_ptr<CaptureFileWriter> writer(new CaptureFileWriter(
-      std::move(db), *std::move(reserve), std::move(paths), max_bytes, clock, std::move(options)));
-  absl::Status status = writer->WriteFirstRecord(record);
-  if (!status.ok()) {
-    writer->Discard();
-    return status;
-  }
-  return writer;
+  return std::unique_ptr<CaptureFileWriter>(
+      new CaptureFileWriter(record, *std::move(reserve), std::move(paths), file_bytes, max_bytes,
+                            clock, std::move(options)));
 }
 
-// What recovery goes by, should the daemon die.
-absl::Status CaptureFileWriter::WriteFirstRecord(const CaptureRecord& record) {
-  RETURN_IF_ERROR(Begin());
-  RETURN_IF_ERROR(SetMetaText(*db_, kMetaRecord, EncodeRecord(record)));
-  RETURN_IF_ERROR(SetMeta(*db_, kMetaCreated, absl::ToUnixNanos(clock_.Now())));
-  return Commit();
-}
-
-CaptureFileWriter::CaptureFileWriter(std::unique_ptr<Database> db, SpaceReserve reserve,
-                                     CapturePaths paths, int64_t max_bytes, Clock& clock,
-                                     Options options)
+CaptureFileWriter::CaptureFileWriter(const CaptureRecord& record, SpaceReserve reserve,
+                                     CapturePaths paths, int64_t file_bytes, int64_t max_bytes,
+                                     Clock& clock, Options options)
     : paths_(std::move(paths)),
       max_bytes_(max_bytes),
       clock_(clock),
       options_(std::move(options)),
-      db_(std::move(db)),
-      reserve_(std::move(reserve)) {}
+      first_record_(EncodeRecord(record)),
+      created_unix_ns_(absl::ToUnixNanos(clock.Now())),
+      reserve_(std::move(reserve)),
+      file_bytes_(file_bytes) {}
+
+// The record is committed at once: it is what recovery goes by, should the daemon die.
+absl::Status CaptureFileWriter::OpenDatabase() {
+  if (db_ != nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(auto db, MakeCaptureDatabase(paths_.part));
+  Transaction transaction(*db);
+  RETURN_IF_ERROR(transaction.status());
+  RETURN_IF_ERROR(SetMetaText(*db, kMetaRecord, first_record_));
+  RETURN_IF_ERROR(SetMeta(*db, kMetaCreated, created_unix_ns_));
+  RETURN_IF_ERROR(transaction.Commit());
+  db_ = std::move(db);
+  return absl::OkStatus();
+}
 
 CaptureFileWriter::~CaptureFileWriter() {
-  if (db_ != nullptr && error_.ok()) WriteAll().IgnoreError();
+  if (!is_over_ && error_.ok()) WriteAll().IgnoreError();
 }
 
 absl::Status CaptureFileWriter::AddName(uint32_t id, std::string_view name) {
@@ -320,7 +321,9 @@ absl::Status CaptureFileWriter::WriteAll() {
 
 absl::Status CaptureFileWriter::Begin() {
   if (in_transaction_) return absl::OkStatus();
-  if (absl::Status status = db_->Exec("BEGIN IMMEDIATE"); !status.ok()) return Fail(status);
+  absl::Status status = OpenDatabase();
+  if (status.ok()) status = db_->Exec("BEGIN IMMEDIATE");
+  if (!status.ok()) return Fail(status);
   in_transaction_ = true;
   return absl::OkStatus();
 }
@@ -361,8 +364,9 @@ absl::Status CaptureFileWriter::Fail(absl::Status status) {
 }
 
 absl::Status CaptureFileWriter::Finish(CaptureRecord& record, int64_t start_ns) {
-  if (db_ == nullptr) return absl::FailedPreconditionError("the capture file is finished");
+  if (is_over_) return absl::FailedPreconditionError("the capture file is finished");
   reserve_.Release();
+  RETURN_IF_ERROR(OpenDatabase());
   if (absl::IsOutOfRange(error_)) error_ = absl::OkStatus();
   if (error_.ok() && WriteAll().ok()) Commit().IgnoreError();
   // The room that is left belongs to the record; what could not be written is counted.
@@ -374,6 +378,7 @@ absl::Status CaptureFileWriter::Finish(CaptureRecord& record, int64_t start_ns) 
       record.ended_by = absl::IsResourceExhausted(error_) ? EndedBy::kDiskFull : EndedBy::kStorage;
     }
   }
+  is_over_ = true;
   absl::StatusOr<SealedCapture> sealed = SealCaptureFile(
       std::move(db_), paths_, record, start_ns, std::move(steps_given_), options_.check_events);
   RETURN_IF_ERROR(sealed.status());
@@ -383,6 +388,7 @@ absl::Status CaptureFileWriter::Finish(CaptureRecord& record, int64_t start_ns) 
 }
 
 void CaptureFileWriter::Discard() {
+  is_over_ = true;
   db_.reset();
   reserve_.Release();
   std::filesystem::path journal = paths_.part;

@@ -3,6 +3,10 @@
 // written together, thread after thread, when the buffer is full, every few seconds, and at the
 // end.
 //
+// A capture that is being armed waits for Create(), so that only makes the names ID.part and
+// ID.reserve, with their disk space. The first row, or Finish(), makes the tables and writes the
+// capture's record. A daemon that dies before leaves an empty ID.part, which recovery removes.
+//
 // Threads:    one at a time.
 // Ownership:  `clock` must outlive it. Destroyed without Finish() or Discard() it leaves a .part
 //             that recovery can finish.
@@ -53,8 +57,8 @@ class CaptureFileWriter final : public CaptureFileSink {
     // Told what Finish() made, on its thread; may add to `left_out` of the record.
     std::function<void(SealedCapture&)> on_sealed;
   };
-  // Creates ID.part in the directory. RESOURCE_EXHAUSTED if there is no room, INTERNAL if it
-  // is there already.
+  // Creates an empty ID.part in the directory. RESOURCE_EXHAUSTED if there is no room, INTERNAL if
+  // it is there already.
   static absl::StatusOr<std::unique_ptr<CaptureFileWriter>> Create(const CaptureRecord& record,
                                                                    Clock& clock, Options options);
   ~CaptureFileWriter() override;
@@ -83,10 +87,11 @@ class CaptureFileWriter final : public CaptureFileSink {
     double bytes_per_row = 8;  // In the last chunk of this kind.
   };
 
-  CaptureFileWriter(std::unique_ptr<Database> db, SpaceReserve reserve, CapturePaths paths,
-                    int64_t max_bytes, Clock& clock, Options options);
+  CaptureFileWriter(const CaptureRecord& record, SpaceReserve reserve, CapturePaths paths,
+                    int64_t file_bytes, int64_t max_bytes, Clock& clock, Options options);
 
-  absl::Status WriteFirstRecord(const CaptureRecord& record);
+  // Makes the tables, if there are none yet, and writes the record.
+  absl::Status OpenDatabase();
   template <typename Row>
   absl::Status AppendOfKind(uint32_t thread, std::span<const Row> rows);
   template <typename Row>
@@ -122,7 +127,10 @@ class CaptureFileWriter final : public CaptureFileSink {
   const int64_t max_bytes_;
   Clock& clock_;
   const Options options_;
-  std::unique_ptr<Database> db_;  // Null after Finish() or Discard().
+  const std::string first_record_;  // Encoded, as of Create().
+  const int64_t created_unix_ns_;
+  std::unique_ptr<Database> db_;  // Null before OpenDatabase(), and once it is over.
+  bool is_over_ = false;          // Finish() or Discard() was called.
   SpaceReserve reserve_;
   absl::Status error_;
 

@@ -5,10 +5,13 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <random>
 
 #include "daemon/base/str_cat.h"
+#include "daemon/store/file/files.h"
 #include "daemon/store/file/reader.h"
 #include "daemon/store/file/writer.h"
 #include "tests/store/store_fixture.h"
@@ -340,6 +343,52 @@ TEST_F(CaptureFileLimitsTest, ADiskWithoutRoomRefusesTheCaptureAndKeepsNothingOf
   EXPECT_THAT(store_->CreateFile(NewRecord(IdOf(1))), StatusIs(StatusCode::kResourceExhausted));
   EXPECT_FALSE(Exists(IdOf(1), ".reserve"));
   EXPECT_FALSE(Exists(IdOf(1), ".part"));
+}
+
+TEST_F(CaptureFileLimitsTest, AFileIsPrivateAndHasItsDiskSpaceBeforeItsFirstRow) {
+  const mode_t before = umask(0);
+  auto sink = CreateSink(NewRecord(IdOf(1)));
+  umask(before);
+  struct stat info {};
+  ASSERT_EQ(stat(File(IdOf(1), ".part").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600u);
+  EXPECT_EQ(info.st_uid, geteuid());
+  EXPECT_EQ(info.st_size, 0);
+  const int64_t tables_bytes = sink->approx_bytes();
+  EXPECT_GT(tables_bytes, 0);
+  if (info.st_blocks == 0) GTEST_SKIP() << "this file system reserves no space beyond the end";
+  EXPECT_GE(info.st_blocks * 512, tables_bytes);
+  ASSERT_THAT(sink->AddName(1, "forward"), IsOk());
+  ASSERT_EQ(stat(File(IdOf(1), ".part").c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, tables_bytes);
+  sink->Discard();
+  EXPECT_FALSE(Exists(IdOf(1), ".part"));
+}
+
+TEST_F(CaptureFileLimitsTest, ADiskThatFillsUpBeforeTheFirstRowEndsTheCapture) {
+  const CaptureRecord begun = NewRecord(IdOf(1));
+  auto sink = CreateSink(begun);
+  {
+    const FileSizeLimit limit(100'000);
+    EXPECT_THAT(sink->AddName(1, "forward"), StatusIs(StatusCode::kResourceExhausted));
+    EXPECT_EQ(FileBytes(File(begun.id, ".part")).value_or(-1), 0);
+  }
+  EXPECT_THAT(sink->Append(0, Ranges(0, 1)), StatusIs(StatusCode::kResourceExhausted));
+  // The record still goes into the file, from the reserve.
+  CaptureRecord record = FinishedRecord(begun, {.start_ns = 0, .end_ns = 1});
+  record.event_count = 0;
+  EXPECT_THAT(sink->Finish(record, 0), IsOk());
+  EXPECT_EQ(CountRanges(ReadStored(begun.id)), 0);
+}
+
+TEST_F(CaptureFileLimitsTest, AFolderThatIsGoneBeforeTheFirstRowIsAnErrorOfTheSink) {
+  const CaptureRecord begun = NewRecord(IdOf(1));
+  auto sink = CreateSink(begun);
+  std::filesystem::remove_all(File(begun.id, ".part").parent_path());
+  EXPECT_THAT(sink->AddName(1, "forward"), StatusIs(StatusCode::kNotFound));
+  CaptureRecord record = FinishedRecord(begun, {.start_ns = 0, .end_ns = 1});
+  EXPECT_THAT(sink->Finish(record, 0), StatusIs(StatusCode::kNotFound));
+  sink->Discard();
 }
 
 TEST_F(CaptureFileLimitsTest, AFileThatIsThereAlreadyIsNotOverwritten) {
