@@ -40,6 +40,12 @@ absl::StatusOr<std::unique_ptr<CaptureMemory>> CaptureMemory::Create(uint64_t ca
   return memory;
 }
 
+void CaptureMemory::ClearTouched() {
+  memory_.Populate(0, first_bytes());
+  memory_.Populate(layout_.chunks_offset,
+                   std::min(layout_.total_bytes, layout_.chunks_offset + kTouchedChunkBytes));
+}
+
 uint64_t CaptureMemory::first_bytes() const {
   return std::min(layout_.chunks_offset, layout_.name_area_offset + kFirstNameBytes);
 }

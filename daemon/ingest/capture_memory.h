@@ -38,6 +38,12 @@ class CaptureMemory : public NameReader {
   static absl::StatusOr<std::unique_ptr<CaptureMemory>> Create(uint64_t capture_number,
                                                                uint64_t bytes);
 
+  // Clears what the target touches when it is armed, so that the target need not: 0.2 ms.
+  void ClearTouched();
+
+  // Gives a memory that was made ahead to a capture. Before the target has it.
+  void SetCaptureNumber(uint64_t capture_number) { header_->capture_number = capture_number; }
+
   // Allocates some of what is left, and puts the chunks on the free list: the first chunks, then
   // the names, then the other chunks. All of it takes about 0.25 ms per MiB, which is why Create()
   // leaves it. kNoMemory: what there is is all there will be.

@@ -104,7 +104,8 @@ wire::ArmTorchField TorchField(const TorchSpec& torch) {
 CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, TargetNumber target,
                                int64_t pid, std::unique_ptr<CaptureMemory> memory, TickClock& clock,
                                CaptureSink& sink, const Options& options,
-                               TargetPort::Observer& observer, DecodeWorker::Done done)
+                               TargetPort::Observer& observer, DecodeWorker::Wake wake,
+                               DecodeWorker::Done done)
     : id_(request.capture_id),
       gpu_(request.gpu),
       torch_(request.torch),
@@ -119,8 +120,8 @@ CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, Targe
       cpu_watch_(pid),
       period_(longest_period_),
       worker_(*memory_, clock, sink, Resolved(gpu_.mode), torch_,
-              std::min(options.queue_bytes, memory_->size_bytes()), options.settle, std::move(done),
-              options.watchdog) {
+              std::min(options.queue_bytes, memory_->size_bytes()), options.settle, std::move(wake),
+              std::move(done), options.watchdog) {
   progress_.window = -1;
 }
 
@@ -247,8 +248,7 @@ absl::Duration CaptureSession::Poll(absl::Duration now) {
   }
   if (state_ == State::kDraining) PumpFinalChunks();
   switch (state_) {
-    case State::kArming:
-      return target_is_armed_ ? kShortestPeriod : absl::InfiniteDuration();
+    case State::kArming:  // The worker wakes this thread when it has made the first chunks.
     case State::kArmed:
     case State::kFinishing:
       return absl::InfiniteDuration();

@@ -53,10 +53,12 @@ class CaptureSession {
     Watchdog* watchdog = nullptr;  // Of the worker's thread; nullptr: nobody watches.
   };
 
-  // `done` runs on the worker's thread, last. `pid`: of the target; 0: not known.
+  // `wake` makes the ingest thread call Poll(); `done` runs last; both run on the worker's thread.
+  // `pid`: of the target; 0: not known.
   CaptureSession(const ArmRequest& request, uint64_t number, TargetNumber target, int64_t pid,
                  std::unique_ptr<CaptureMemory> memory, TickClock& clock, CaptureSink& sink,
-                 const Options& options, TargetPort::Observer& observer, DecodeWorker::Done done);
+                 const Options& options, TargetPort::Observer& observer, DecodeWorker::Wake wake,
+                 DecodeWorker::Done done);
 
   const std::string& id() const { return id_; }
   uint64_t number() const { return number_; }

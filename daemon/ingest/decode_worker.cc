@@ -21,7 +21,7 @@ int64_t UnixNsOf(const ClockPair& epoch) {
 
 DecodeWorker::DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink& sink,
                            GpuMode gpu_mode, const TorchSpec& torch, uint64_t queue_bytes,
-                           absl::Duration settle, Done done, Watchdog* watchdog)
+                           absl::Duration settle, Wake wake, Done done, Watchdog* watchdog)
     : memory_(memory),
       clock_(clock),
       sink_(sink),
@@ -32,6 +32,8 @@ DecodeWorker::DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink&
       queue_(queue_bytes),
       epoch_(clock.Sample()),
       epoch_unix_ns_(UnixNsOf(epoch_)),
+      has_first_chunks_(memory.has_first_chunks()),
+      wake_(std::move(wake)),
       done_(std::move(done)),
       sequencer_(
           queue_.capacity() / 4, [this](ChunkCopy* copy) { Decode(copy); },
@@ -66,11 +68,13 @@ void DecodeWorker::Finish(const End& end) {
 
 // While the target maps what there is. False: there is no memory for more.
 bool DecodeWorker::FillFirstChunks() {
+  if (has_first_chunks()) return true;
   bool more = true;
   while (more && !abandoned_.load(std::memory_order_relaxed) && !memory_.has_first_chunks()) {
     more = memory_.FillFreeList() == CaptureMemory::Fill::kMore;
   }
   has_first_chunks_.store(true, std::memory_order_release);
+  std::move(wake_)();
   return more;
 }
 

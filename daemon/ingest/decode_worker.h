@@ -46,13 +46,15 @@ class DecodeWorker {
     bool target_holds_memory = false;  // It did not answer.
     CpuRecord cpu;
   };
+  using Wake = absl::AnyInvocable<void() &&>;
   using Done = absl::AnyInvocable<void(DrainResult, const End&) &&>;
 
   // `gpu_mode`: what of the GPU is recorded; not kAuto. `torch`: what of PyTorch is.
-  // `watchdog` watches the worker's thread and must outlive it; nullptr: nobody does.
+  // `wake` is called on the worker's thread when has_first_chunks() becomes true, unless it is from
+  // the start. `watchdog` watches the worker's thread and must outlive it; nullptr: nobody does.
   DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink& sink, GpuMode gpu_mode,
-               const TorchSpec& torch, uint64_t queue_bytes, absl::Duration settle, Done done,
-               Watchdog* watchdog = nullptr);
+               const TorchSpec& torch, uint64_t queue_bytes, absl::Duration settle, Wake wake,
+               Done done, Watchdog* watchdog = nullptr);
   // Without Finish(): drops what is queued and never calls `done`. Joins.
   ~DecodeWorker();
 
@@ -98,7 +100,7 @@ class DecodeWorker {
   const int64_t epoch_unix_ns_;
 
   std::atomic<bool> abandoned_{false};
-  std::atomic<bool> has_first_chunks_{false};
+  std::atomic<bool> has_first_chunks_;
   std::atomic<int64_t> stored_bytes_{0};
   std::atomic<bool> sink_failed_{false};
 
@@ -110,6 +112,7 @@ class DecodeWorker {
   absl::Status sink_status_ ABSL_GUARDED_BY(mu_);
 
   // The worker thread's.
+  Wake wake_;
   Done done_;
   ChunkSequencer sequencer_;
   std::optional<TickLine> line_;

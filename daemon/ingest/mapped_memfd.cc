@@ -10,6 +10,9 @@
 
 #include "daemon/base/str_cat.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -70,6 +73,12 @@ bool MappedMemfd::Allocate(uint64_t from, uint64_t to) {
     result = fallocate(fd_.get(), 0, static_cast<off_t>(from), static_cast<off_t>(to - from));
   } while (result != 0 && errno == EINTR);
   return result == 0;
+}
+
+void MappedMemfd::Populate(uint64_t from, uint64_t to) {
+  const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  from = from / page_bytes * page_bytes;
+  madvise(data_ + from, to - from, MADV_POPULATE_WRITE);
 }
 
 void MappedMemfd::Free() {

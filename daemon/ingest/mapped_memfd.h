@@ -30,6 +30,10 @@ class MappedMemfd {
   // touches them first. False: there are none to be had.
   bool Allocate(uint64_t from, uint64_t to);
 
+  // Writes zeros to the pages that have never been written, and maps all. Does nothing before
+  // Linux 5.14, or if there is no memory.
+  void Populate(uint64_t from, uint64_t to);
+
   // Gives all pages back, whoever has them mapped; they read as zeros from then on.
   void Free();
 

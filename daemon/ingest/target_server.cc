@@ -150,20 +150,21 @@ absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, C
     }
   }
   absl::StatusOr<std::unique_ptr<CaptureMemory>> memory =
-      CaptureMemory::Create(number, reserved.memory_bytes);
+      spare_memory_.Take(number, reserved.memory_bytes);
   if (!memory.ok()) return give_up(memory.status());
   auto done = [this, target, id = request.capture_id, pages = memory->get()](
                   DrainResult result, const DecodeWorker::End& end) {
     // First, so that whoever hears of it can arm the next.
     registry_.EndCapture(target, end.target_holds_memory);
     observer_->OnDrained(id, std::move(result));
-    // Takes milliseconds, which the ingest thread owes to others.
+    // Both take milliseconds, which the ingest thread owes to others.
     if (!end.target_holds_memory) pages->FreePages();
+    if (!stop_.load(std::memory_order_relaxed)) spare_memory_.Prepare();
     Post(FinishedCommand{id});
   };
-  auto session = std::make_unique<CaptureSession>(request, number, target, pid, *std::move(memory),
-                                                  *reserved.clock, sink, options_.capture,
-                                                  *observer_, std::move(done));
+  auto session = std::make_unique<CaptureSession>(
+      request, number, target, pid, *std::move(memory), *reserved.clock, sink, options_.capture,
+      *observer_, [this] { Wake(); }, std::move(done));
   if (!session->ok()) {
     return give_up(absl::ResourceExhaustedError("no memory left for the capture's buffers"));
   }

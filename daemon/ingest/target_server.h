@@ -10,7 +10,7 @@
 // (SO_PEERCRED, pidfd, /proc); that it ended, from its pidfd.
 //
 // Threads:   any; calls neither wait for a target nor for a disk, but Arm() makes the first
-//            pages of capture memory (1-2 ms).
+//            pages of capture memory if no spare is ready (0.3 ms).
 // Ownership: the observer must live from Start() until Shutdown() returned, the ledger longer than
 //            the server. It limits targets and capture memory.
 // Shutdown:  reads what live captures have published, tells the observer OnDrained, stops.
@@ -44,6 +44,7 @@
 #include "daemon/ingest/agent_socket.h"
 #include "daemon/ingest/capture_session.h"
 #include "daemon/ingest/connection.h"
+#include "daemon/ingest/spare_memory.h"
 #include "daemon/ingest/target_registry.h"
 #include "daemon/privilege/process_reader.h"
 #include "daemon/quota/ledger.h"
@@ -197,6 +198,7 @@ class TargetServer final : public TargetPort {
   const Options options_;
   Clock& clock_;
   TargetRegistry registry_;
+  SpareMemory spare_memory_;  // Made when the first target comes, and after each capture.
   Counters counters_;
   RateLimiter log_limiter_;
 

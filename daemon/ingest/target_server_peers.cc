@@ -376,7 +376,9 @@ bool TargetServer::Register(Peer& peer, const Frame& frame, const Hello& hello, 
                                 .reserved1 = 0,
                                 .target_number = static_cast<uint64_t>(peer.target)});
   observer_->OnTargetAdded(peer.target);
-  return peer.connection.Send(welcome.Finish(), page_fd.get());
+  const bool sent = peer.connection.Send(welcome.Finish(), page_fd.get());
+  spare_memory_.Prepare();
+  return sent;
 }
 
 bool TargetServer::IsTaken(const Peer& peer) {

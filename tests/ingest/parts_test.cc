@@ -19,6 +19,7 @@
 #include "daemon/ingest/decode/tick_clock.h"
 #include "daemon/ingest/frame_codec.h"
 #include "daemon/ingest/process_info.h"
+#include "daemon/ingest/spare_memory.h"
 #include "daemon/ingest/status_page_view.h"
 #include "daemon/ingest/window_book.h"
 #include "proto/wire/clock.h"
@@ -304,6 +305,75 @@ TEST_F(CaptureMemoryTest, AFreeListThatKeepsChangingIsGivenUpOn) {
 TEST(MemoryLayoutTest, OddSizesAreRefusedByTheSystemAtWorst) {
   EXPECT_THAT(CaptureMemory::Create(1, uint64_t{1} << 55),
               StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+class SpareMemoryTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kBytes = wire::kDefaultCaptureMemoryBytes;
+
+  std::unique_ptr<CaptureMemory> Take(uint64_t number, uint64_t bytes = kBytes) {
+    auto taken = spare_.Take(number, bytes);
+    EXPECT_THAT(taken, IsOk());
+    return *std::move(taken);
+  }
+  static struct stat FileOf(const CaptureMemory& memory) {
+    struct stat info {};
+    EXPECT_EQ(fstat(memory.fd(), &info), 0);
+    return info;
+  }
+
+  SpareMemory spare_;
+};
+
+TEST_F(SpareMemoryTest, ASpareHasWhatACaptureNeedsToBeArmed) {
+  spare_.Prepare();
+  ASSERT_TRUE(spare_.has_spare());
+  const auto taken = Take(7);
+  EXPECT_FALSE(spare_.has_spare());
+  EXPECT_TRUE(taken->has_first_chunks());
+  EXPECT_EQ(taken->untrusted_header().capture_number, 7u);
+  EXPECT_EQ(taken->untrusted_header().filled_bytes.load(), taken->first_bytes());
+  // What the target touches first has been cleared: until then mincore() does not count a page.
+  std::vector<unsigned char> resident(taken->first_bytes() / 4096);
+  void* theirs = mmap(nullptr, taken->size_bytes(), PROT_READ, MAP_SHARED, taken->fd(), 0);
+  ASSERT_NE(theirs, MAP_FAILED);
+  EXPECT_EQ(mincore(theirs, resident.size() * 4096, resident.data()), 0);
+  constexpr int kPopulateRead = 22;  // Linux 5.14.
+  const bool can_populate = madvise(theirs, 4096, kPopulateRead) == 0;
+  munmap(theirs, taken->size_bytes());
+  if (can_populate) {
+    EXPECT_THAT(resident, testing::Each(1));
+  }
+  const auto page_bytes = static_cast<uint64_t>(FileOf(*taken).st_blocks) * 512;
+  EXPECT_GE(page_bytes, uint64_t{4} << 20);
+  EXPECT_LE(page_bytes, SpareMemory::kSpareBytes);
+  while (taken->FillFreeList() == CaptureMemory::Fill::kMore) {
+  }
+  EXPECT_EQ(taken->untrusted_header().filled_bytes.load(), taken->size_bytes());
+}
+
+TEST_F(SpareMemoryTest, EachCaptureHasAMemoryOfItsOwn) {
+  spare_.Prepare();
+  spare_.Prepare();
+  const auto first = Take(1);
+  const auto second = Take(2);  // There is one spare, however often it is prepared.
+  EXPECT_FALSE(second->has_first_chunks());
+  EXPECT_EQ(second->untrusted_header().capture_number, 2u);
+  spare_.Prepare();
+  const auto third = Take(3);
+  EXPECT_TRUE(third->has_first_chunks());
+  EXPECT_NE(FileOf(*first).st_ino, FileOf(*second).st_ino);
+  EXPECT_NE(FileOf(*first).st_ino, FileOf(*third).st_ino);
+  EXPECT_EQ(third->untrusted_header().name_area_used.load(),
+            second->untrusted_header().name_area_used.load());
+}
+
+TEST_F(SpareMemoryTest, AnotherSizeIsMadeNewAndLeavesTheSpare) {
+  spare_.Prepare();
+  const auto small = Take(1, wire::kMinCaptureMemoryBytes);
+  EXPECT_EQ(small->size_bytes(), wire::kMinCaptureMemoryBytes);
+  EXPECT_TRUE(spare_.has_spare());
+  EXPECT_THAT(spare_.Take(2, uint64_t{1} << 55), StatusIs(absl::StatusCode::kResourceExhausted));
 }
 
 class WindowBookTest : public testing::Test {
