@@ -433,8 +433,7 @@ Next OnArm(const ReceivedFrame& frame) {
   }
   g_session = session;
   KeepStepNumbers(true);
-  session->Prefault(arm.prefault_bytes);
-  session->PrefaultFirstChunks();
+  session->PrefaultFirst(arm.prefault_bytes);
   g_fill_wait_ms = 1;
   g_hot.detour.fetch_and(~(kDetourNames | kDetourMarker), std::memory_order_relaxed);
   SetStepMarker(session, frame);

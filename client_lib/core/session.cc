@@ -11,6 +11,9 @@
 #include "client_lib/core/name_table.h"
 #include "client_lib/core/status_page.h"
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -48,9 +51,12 @@ bool FileIsAsExpected(int fd, uint64_t bytes) {
          lseek(fd, 0, SEEK_END) == static_cast<off_t>(bytes);
 }
 
-void Touch(std::byte* from, uint64_t bytes) {
-  if (direct::Advise(from, bytes, MADV_POPULATE_WRITE)) return;
-  // Kernels before 5.14. A read maps a page of shared memory for writing, too.
+// MADV_POPULATE_READ takes a third of the time of MADV_POPULATE_WRITE for pages that the daemon has
+// written before, because it maps 16 of them at once, but half as much again for others. A read
+// maps a page of shared memory for writing, too.
+void Touch(std::byte* from, uint64_t bytes, int advice) {
+  if (direct::Advise(from, bytes, advice)) return;
+  // Kernels before 5.14.
   for (uint64_t at = 0; at < bytes; at += kPrefaultStepBytes) {
     static_cast<void>(__atomic_load_n(reinterpret_cast<char*>(from + at), __ATOMIC_RELAXED));
   }
@@ -152,13 +158,15 @@ void Session::Prefault(uint64_t until_bytes) {
   if (until_bytes <= prefaulted_bytes) return;
   const uint64_t from = prefaulted_bytes / kPageBytes * kPageBytes;
   prefaulted_bytes = until_bytes;
-  Touch(memory + from, until_bytes - from);
+  Touch(memory + from, until_bytes - from, MADV_POPULATE_WRITE);
 }
 
-void Session::PrefaultFirstChunks() {
+void Session::PrefaultFirst(uint64_t until_bytes) {
+  prefaulted_bytes = until_bytes < layout.total_bytes ? until_bytes : layout.total_bytes;
+  Touch(memory, prefaulted_bytes, MADV_POPULATE_READ);
   const uint64_t from = layout.chunks_offset / kPageBytes * kPageBytes;
   const uint64_t bytes = layout.total_bytes - from;
-  Touch(memory + from, bytes < kFirstChunkBytes ? bytes : kFirstChunkBytes);
+  Touch(memory + from, bytes < kFirstChunkBytes ? bytes : kFirstChunkBytes, MADV_POPULATE_READ);
 }
 
 uint64_t Session::FilledBytes() const {

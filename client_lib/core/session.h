@@ -75,8 +75,9 @@ struct Session {
 
   // Touches pages of the mapping up to `until_bytes`.
   void Prefault(uint64_t until_bytes);
-  // Touches those of the chunks that are taken first.
-  void PrefaultFirstChunks();
+  // Touches what a spare memory of the daemon has pages for when the target is armed: up to
+  // `until_bytes`, and the chunks that are taken first. Before Prefault().
+  void PrefaultFirst(uint64_t until_bytes);
   // Up to where the daemon has made pages.
   uint64_t FilledBytes() const;
 
