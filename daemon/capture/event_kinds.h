@@ -492,9 +492,9 @@ struct BlockFields {
 using BlockRow = BlockFields<RowField>;
 using BlockBatch = BatchOf<BlockFields>;
 
-// A Python stack: its innermost frame, and the stack of the caller. Equal stacks of a capture are
-// one. Rows count from 1, in the order of the file, and callers come first; in a hostile file
-// `caller` may be any number.
+// A Python stack: its innermost frame, and the stack of the caller. Equal stacks are one, except
+// for calls of a module in a row, which use two in turns. Rows count from 1, in the order of the
+// file, and callers come first; in a hostile file `caller` may be any number.
 template <template <typename> class F>
 struct StackFields {
   static constexpr RowKind kKind = RowKind::kStack;
