@@ -254,6 +254,16 @@ constexpr void ForEachColumnPair(A& a, B& b, F&& f) {
   (std::make_index_sequence<std::tuple_size_v<decltype(of_a)>>());
 }
 
+// Row `i` of a batch of all columns.
+template <typename Row>
+constexpr Row RowAt(const BatchOfRow<Row>& batch, size_t i) {
+  Row row;
+  ForEachColumnPair(batch, row, [i](const auto& from, const auto& to) {
+    to.values = static_cast<std::remove_cvref_t<decltype(to.values)>>(from.values[i]);
+  });
+  return row;
+}
+
 }  // namespace profd
 
 #endif  // PROFD_DAEMON_CAPTURE_EVENT_FIELDS_H_

@@ -3,7 +3,8 @@
 //
 // How do I add a kind?  A number in RowKind, a template of fields, its Row and Batch, and a line
 // in EventTypes. Ingest then appends rows (CaptureSink::Append), the store writes and reads them,
-// and reports read them (CaptureReader::ForEach).
+// and reports read them (CaptureReader::ForEach). All work of the GPU is of one kind of row. A kind
+// of GPU work is a number in GpuRowKind and a line in kGpuKinds.
 //
 // How do I add a column?  At the end, with column::Added(), if 0 means that nothing is known;
 // readers of earlier versions ignore it. Otherwise as a new kind with all its columns, because
@@ -19,8 +20,10 @@
 #define PROFD_DAEMON_CAPTURE_EVENT_KINDS_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "daemon/capture/event_fields.h"
@@ -214,6 +217,35 @@ enum class GpuRowKind : uint8_t {  // Kept in files: never change or reuse a num
   kGraphLaunch = 4,  // A whole graph whose nodes were not recorded.
 };
 
+// How reports, exports, and imports of our own exports treat a kind of GPU work.
+struct GpuKind {
+  GpuRowKind kind;
+  std::string_view name;        // In CSV.
+  std::string_view category;    // In Chrome and Perfetto traces. Viewers know Kineto's words only.
+  std::string_view title;       // The name of its events. Empty: each row has its own.
+  bool is_memory_work = false;  // It copies or fills memory, and `bytes` is how much.
+};
+// In the order of their numbers, which count from 1. All GPU work makes its device busy.
+inline constexpr auto kGpuKinds = std::to_array<GpuKind>({
+    {GpuRowKind::kKernel, "kernel", "kernel", ""},
+    {GpuRowKind::kMemcpy, "memcpy", "gpu_memcpy", "", /*is_memory_work=*/true},
+    {GpuRowKind::kMemset, "memset", "gpu_memset", "", /*is_memory_work=*/true},
+    {GpuRowKind::kGraphLaunch, "graph_launch", "kernel", "CUDA graph"},
+});
+
+static_assert([] {
+  for (size_t i = 0; i < kGpuKinds.size(); ++i) {
+    if (static_cast<size_t>(kGpuKinds[i].kind) != i + 1) return false;
+  }
+  return true;
+}());
+
+// The description of a row's kind: neither the writer nor the reader lets others through.
+constexpr const GpuKind& GpuKindOf(GpuRowKind kind) {
+  return kGpuKinds[static_cast<size_t>(kind) - 1];
+}
+constexpr bool IsMemoryWork(GpuRowKind kind) { return GpuKindOf(kind).is_memory_work; }
+
 inline constexpr uint8_t kGpuOrphan = 1 << 0;          // Its launch is not in the capture.
 inline constexpr uint8_t kGpuStraddlesStart = 1 << 1;  // Began before its window.
 inline constexpr uint8_t kGpuStraddlesEnd = 1 << 2;    // Ended after it.
@@ -255,7 +287,7 @@ struct GpuFields {
   F<uint32_t> name;         // Kernels: as recorded, mangled as a rule. Others: 0.
   F<uint32_t> graph_id;     // 0: not of a graph
   F<uint64_t> graph_node_id;
-  F<uint64_t> bytes;  // Copies and memsets.
+  F<uint64_t> bytes;  // Of memory work.
   // Copies: CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind. Memsets: destination only.
   F<uint8_t> copy_kind;
   F<uint8_t> source_kind;
@@ -279,8 +311,9 @@ struct GpuFields {
     return std::tuple(
         // Leads count back from the start.
         Time<kGpuTime, kGpuLaunch>(self.start_ns), Duration<kGpuTime>(self.duration_ns),
-        Within<1, 4, kGpuWhat>(self.kind), Flags<kKnownGpuFlags, kGpuWhat>(self.flags),
-        Name<kGpuWhat>(self.name), Offset<kGpuWhat>(self.bytes),  //
+        Within<1, kGpuKinds.size(), kGpuWhat>(self.kind),
+        Flags<kKnownGpuFlags, kGpuWhat>(self.flags), Name<kGpuWhat>(self.name),
+        Offset<kGpuWhat>(self.bytes),  //
         Offset<kGpuWhere>(self.device), Offset<kGpuWhere>(self.context),
         Offset<kGpuWhere>(self.stream),  //
         Delta<kGpuCause>(self.correlation), Offset<kGpuCause>(self.graph_id),

@@ -243,7 +243,7 @@ class CsvWriter {
 
   void WriteWork(const GpuBatch& batch, size_t i) {
     const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
-    Begin(KindOf(kind), batch.start_ns[i]);
+    Begin(GpuKindOf(kind).name, batch.start_ns[i]);
     Set(Column::kDuration, batch.duration_ns[i]);
     Set(Column::kDevice, batch.device[i]);
     Set(Column::kContext, batch.context[i]);
@@ -251,13 +251,9 @@ class CsvWriter {
     Set(Column::kCorrelation, batch.correlation[i]);
     if (kind == GpuRowKind::kKernel) {
       SetName(batch.name[i]);
-    } else if (kind == GpuRowKind::kMemcpy) {
-      Cell(Column::kName) = CsvCell(
-          report::CopyName(batch.copy_kind[i], batch.source_kind[i], batch.destination_kind[i]));
-    } else if (kind == GpuRowKind::kMemset) {
-      Cell(Column::kName) = CsvCell(report::MemsetName(batch.destination_kind[i]));
-    }
-    if (kind == GpuRowKind::kMemcpy || kind == GpuRowKind::kMemset) {
+    } else if (IsMemoryWork(kind)) {
+      Cell(Column::kName) = CsvCell(report::WorkName(kind, batch.copy_kind[i], batch.source_kind[i],
+                                                     batch.destination_kind[i]));
       Set(Column::kBytes, batch.bytes[i]);
     }
     End();
@@ -278,20 +274,6 @@ class CsvWriter {
     if (category == static_cast<uint8_t>(wire::RangeCategory::kOperator)) return "operator";
     if (category == static_cast<uint8_t>(wire::RangeCategory::kPython)) return "python_function";
     return "range";
-  }
-
-  static std::string_view KindOf(GpuRowKind kind) {
-    switch (kind) {
-      case GpuRowKind::kKernel:
-        return "kernel";
-      case GpuRowKind::kMemcpy:
-        return "memcpy";
-      case GpuRowKind::kMemset:
-        return "memset";
-      case GpuRowKind::kGraphLaunch:
-        return "graph_launch";
-    }
-    return "";
   }
 
   static constexpr size_t kMostArgumentBytes = size_t{18} << 10;

@@ -87,6 +87,15 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
     return absl::OkStatus();
   }
   const int64_t stream = event.Get(Number::kStream, ParseInteger(event.tid).value_or(0));
+  const bool is_kernel = kind == GpuRowKind::kKernel;
+  // Our own exports have kinds of work that other traces have no category for.
+  const auto has_title = [&](const GpuKind& own) {
+    return own.title == event.name && own.category == GpuKindOf(kind).category;
+  };
+  if (is_ours_) {
+    const auto own = std::ranges::find_if(kGpuKinds, has_title);
+    if (own != kGpuKinds.end()) kind = own->kind;
+  }
   // What is left out is zero.
   GpuRow row = {.start_ns = span->start_ns,
                 .duration_ns = span->duration_ns,
@@ -106,9 +115,7 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
   if (!event.Get(Text::kBegan).empty()) row.flags |= kGpuStraddlesStart;
   if (!event.Get(Text::kEnded).empty()) row.flags |= kGpuStraddlesEnd;
   if (!event.Get(Text::kLaunchedByDevice).empty()) row.flags |= kGpuDeviceLaunched;
-  if (kind == GpuRowKind::kKernel && is_ours_ && event.name == "CUDA graph") {
-    row.kind = GpuRowKind::kGraphLaunch;
-  } else if (kind == GpuRowKind::kKernel) {
+  if (kind == GpuRowKind::kKernel) {
     ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
     // 0: the trace does not tell, as for the nodes of a graph on ROCm.
     row.grid = SidesOrUnknown(event.Get(Text::kGrid));
@@ -122,10 +129,9 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
     row.copy_kind = kinds.copy;
     row.source_kind = kinds.source;
     row.destination_kind = kinds.destination;
-  } else {
+  } else if (kind == GpuRowKind::kMemset) {
     row.destination_kind = MemsetKindOf(event.name);
   }
-  const bool is_kernel = kind == GpuRowKind::kKernel;
   RETURN_IF_ERROR(
       arguments_.Add(event, is_kernel ? RestoredArguments::kKernel : RestoredArguments::kTransfer,
                      kArgumentOfGpu, 0, gpu_row_count_));

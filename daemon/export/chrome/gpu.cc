@@ -178,7 +178,7 @@ absl::Status ChromeGpu::WriteWork() {
   return reader_.ForEach<GpuRow>(kGpuAllColumns, {}, [&](const GpuBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) {
       ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(WorkKey(batch, i), ordinal));
-      WriteWorkRow(RowAt(batch, i), track, ordinal, source_.Of(kArgumentOfGpu, 0, ordinal));
+      WriteWorkRow(RowAt<GpuRow>(batch, i), track, ordinal, source_.Of(kArgumentOfGpu, 0, ordinal));
       ++ordinal;
     }
     return out_.status();
@@ -211,16 +211,10 @@ void ChromeGpu::WriteWorkRow(const GpuRow& work, uint32_t track, uint32_t ordina
   at = PutUnless(at, source, RowArgument::kContext, R"(,"context":)", work.context);
   at = PutUnless(at, source, RowArgument::kStream, R"(,"stream":)", work.stream);
   at = PutUnless(at, source, RowArgument::kCorrelation, R"(,"correlation":)", work.correlation);
-  switch (work.kind) {
-    case GpuRowKind::kKernel:
-      at = PutKernelArguments(at, work, source);
-      break;
-    case GpuRowKind::kMemcpy:
-    case GpuRowKind::kMemset:
-      at = PutTransferArguments(at, work, source);
-      break;
-    case GpuRowKind::kGraphLaunch:
-      break;
+  if (work.kind == GpuRowKind::kKernel) {
+    at = PutKernelArguments(at, work, source);
+  } else if (IsMemoryWork(work.kind)) {
+    at = PutTransferArguments(at, work, source);
   }
   if (work.graph_id != 0) at = PutArgument(at, R"(,"graph id":)", work.graph_id);
   if (work.graph_node_id != 0) at = PutArgument(at, R"(,"graph node id":)", work.graph_node_id);
@@ -283,7 +277,7 @@ std::string_view ChromeGpu::WorkPrefix(const GpuRow& work) {
                             : transfer_prefixes_[{work.kind, work.copy_kind, work.source_kind,
                                                   work.destination_kind}];
   if (prefix.empty())
-    prefix = Prefix(WorkCategory(work.kind), WorkName(work, reader_.names(), demangler_));
+    prefix = Prefix(GpuKindOf(work.kind).category, WorkName(work, reader_.names(), demangler_));
   return prefix;
 }
 

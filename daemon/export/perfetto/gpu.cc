@@ -324,7 +324,7 @@ absl::Status PerfettoGpu::ReadWindow(const GpuPlan::Window& window) {
       ASSIGN_OR_RETURN(const uint32_t track, plan_.TrackOf(WorkKey(batch, i), ordinal));
       slices_.push_back(
           {start_ns, start_ns + batch.duration_ns[i], track, static_cast<uint32_t>(rows_.size())});
-      rows_.push_back(RowAt(batch, i));
+      rows_.push_back(RowAt<GpuRow>(batch, i));
     }
     return absl::OkStatus();
   };
@@ -340,28 +340,22 @@ void PerfettoGpu::BeginAnnotation(const GpuAnnotation& annotation) {
 }
 
 void PerfettoGpu::BeginWork(const Slice& slice, const GpuRow& work) {
-  Begin(slice, IidOf(kCategories, WorkCategory(work.kind)), NameOf(work),
+  Begin(slice, IidOf(kCategories, GpuKindOf(work.kind).category), NameOf(work),
         [&](ProtoMessage& event) { DescribeWork(work, event); });
 }
 
 void PerfettoGpu::DescribeWork(const GpuRow& work, ProtoMessage& event) {
   Arguments arguments(event);
   arguments.Number("correlation", work.correlation);
-  switch (work.kind) {
-    case GpuRowKind::kKernel:
-      DescribeKernel(work, event);
-      break;
-    case GpuRowKind::kMemcpy:
-    case GpuRowKind::kMemset:
-      arguments.Number("bytes", work.bytes);
-      if (work.duration_ns > 0) arguments.Figure("memory bandwidth (GB/s)", BandwidthOf(work));
-      if (work.source_device != kNoGpuDevice && work.destination_device != kNoGpuDevice) {
-        arguments.Number("fromDevice", work.source_device)
-            .Number("toDevice", work.destination_device);
-      }
-      break;
-    case GpuRowKind::kGraphLaunch:
-      break;
+  if (work.kind == GpuRowKind::kKernel) {
+    DescribeKernel(work, event);
+  } else if (IsMemoryWork(work.kind)) {
+    arguments.Number("bytes", work.bytes);
+    if (work.duration_ns > 0) arguments.Figure("memory bandwidth (GB/s)", BandwidthOf(work));
+    if (work.source_device != kNoGpuDevice && work.destination_device != kNoGpuDevice) {
+      arguments.Number("fromDevice", work.source_device)
+          .Number("toDevice", work.destination_device);
+    }
   }
   if (work.graph_id != 0) {
     arguments.Number("graph id", work.graph_id).Number("graph node id", work.graph_node_id);

@@ -80,23 +80,16 @@ uint32_t StackFrames::FrameOfRow(uint32_t row) {
 }
 
 uint32_t StackFrames::FrameOfWork(const GpuBatch& batch, size_t i) {
-  switch (static_cast<GpuRowKind>(batch.kind[i])) {
-    case GpuRowKind::kKernel: {
-      uint32_t& frame = by_kernel_[batch.name[i]];
-      if (frame == 0) {
-        frame = FrameOfText(TraceName(demangler_.Demangle(reader_.names()[batch.name[i]])));
-      }
-      return frame;
-    }
-    case GpuRowKind::kMemcpy:
-      return FrameOfText(
-          report::CopyName(batch.copy_kind[i], batch.source_kind[i], batch.destination_kind[i]));
-    case GpuRowKind::kMemset:
-      return FrameOfText(report::MemsetName(batch.destination_kind[i]));
-    case GpuRowKind::kGraphLaunch:
-      return FrameOfText("CUDA graph");
+  const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+  if (kind != GpuRowKind::kKernel) {
+    return FrameOfText(report::WorkName(kind, batch.copy_kind[i], batch.source_kind[i],
+                                        batch.destination_kind[i]));
   }
-  return FrameOfText("(unknown)");
+  uint32_t& frame = by_kernel_[batch.name[i]];
+  if (frame == 0) {
+    frame = FrameOfText(TraceName(demangler_.Demangle(reader_.names()[batch.name[i]])));
+  }
+  return frame;
 }
 
 std::vector<std::vector<uint32_t>> StackFrames::RowsOfThreads() const {

@@ -17,67 +17,17 @@ double Product(const std::array<uint32_t, 3>& size) {
 
 }  // namespace
 
-std::string_view WorkCategory(GpuRowKind kind) {
-  switch (kind) {
-    case GpuRowKind::kMemcpy:
-      return "gpu_memcpy";
-    case GpuRowKind::kMemset:
-      return "gpu_memset";
-    case GpuRowKind::kKernel:
-    case GpuRowKind::kGraphLaunch:
-      break;
-  }
-  return "kernel";
-}
-
 std::string WorkName(const GpuRow& row, std::span<const std::string> names,
                      report::Demangler& demangler) {
-  switch (row.kind) {
-    case GpuRowKind::kKernel:
-      break;
-    case GpuRowKind::kMemcpy:
-      return report::CopyName(row.copy_kind, row.source_kind, row.destination_kind);
-    case GpuRowKind::kMemset:
-      return report::MemsetName(row.destination_kind);
-    case GpuRowKind::kGraphLaunch:
-      return "CUDA graph";
-  }
-  return demangler.Demangle(names[row.name]);
+  return row.kind == GpuRowKind::kKernel
+             ? demangler.Demangle(names[row.name])
+             : report::WorkName(row.kind, row.copy_kind, row.source_kind, row.destination_kind);
 }
 
 std::string AnnotationName(const GpuAnnotation& annotation, const GpuLinks& links,
                            std::span<const std::string> names) {
   if (!annotation.is_step) return names[annotation.name];
   return StrCat("ProfilerStep#", links.steps()[annotation.name].index);
-}
-
-GpuRow RowAt(const GpuBatch& batch, size_t i) {
-  return {.start_ns = batch.start_ns[i],
-          .duration_ns = batch.duration_ns[i],
-          .kind = static_cast<GpuRowKind>(batch.kind[i]),
-          .flags = batch.flags[i],
-          .device = batch.device[i],
-          .context = batch.context[i],
-          .stream = batch.stream[i],
-          .correlation = batch.correlation[i],
-          .name = batch.name[i],
-          .graph_id = batch.graph_id[i],
-          .graph_node_id = batch.graph_node_id[i],
-          .bytes = batch.bytes[i],
-          .copy_kind = batch.copy_kind[i],
-          .source_kind = batch.source_kind[i],
-          .destination_kind = batch.destination_kind[i],
-          .source_device = batch.source_device[i],
-          .destination_device = batch.destination_device[i],
-          .queued_ns = batch.queued_ns[i],
-          .submitted_ns = batch.submitted_ns[i],
-          .grid = {batch.grid[0][i], batch.grid[1][i], batch.grid[2][i]},
-          .block = {batch.block[0][i], batch.block[1][i], batch.block[2][i]},
-          .cluster = {batch.cluster[0][i], batch.cluster[1][i], batch.cluster[2][i]},
-          .registers_per_thread = batch.registers_per_thread[i],
-          .static_shared_bytes = batch.static_shared_bytes[i],
-          .dynamic_shared_bytes = batch.dynamic_shared_bytes[i],
-          .local_bytes_per_thread = batch.local_bytes_per_thread[i]};
 }
 
 const GpuDevice* FindDevice(const CaptureRecord& record, uint16_t number) {

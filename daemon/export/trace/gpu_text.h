@@ -17,10 +17,6 @@
 
 namespace profd::exporter {
 
-// "kernel", "gpu_memcpy", "gpu_memset". A whole graph counts as a kernel: it is what keeps the
-// GPU busy, and loaders know no better word.
-std::string_view WorkCategory(GpuRowKind kind);
-
 // "Memcpy HtoD (Pageable -> Device)"; kernels demangled. Not yet fit for viewers: TraceName().
 std::string WorkName(const GpuRow& row, std::span<const std::string> names,
                      report::Demangler& demangler);
@@ -29,14 +25,11 @@ std::string WorkName(const GpuRow& row, std::span<const std::string> names,
 std::string AnnotationName(const GpuAnnotation& annotation, const GpuLinks& links,
                            std::span<const std::string> names);
 
-// A row of the batch, all of whose columns were asked for.
-GpuRow RowAt(const GpuBatch& batch, size_t i);
-
 inline uint64_t SharedBytes(const GpuRow& kernel) {
   return uint64_t{kernel.static_shared_bytes} + kernel.dynamic_shared_bytes;
 }
 
-// Of a copy or memset that took time, GB/s.
+// Of memory work that took time, GB/s.
 inline double BandwidthOf(const GpuRow& transfer) {
   return static_cast<double>(transfer.bytes) / static_cast<double>(transfer.duration_ns);
 }

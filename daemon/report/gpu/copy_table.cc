@@ -37,9 +37,7 @@ uint64_t GroupKey(uint32_t name) {
 std::string NameOf(uint64_t key, std::span<const std::string> names, Demangler& demangler) {
   const auto kind = static_cast<GpuRowKind>(key >> 32);
   if (kind == GpuRowKind::kKernel) return demangler.Demangle(names[key & 0xFFFFFFFF]);
-  const auto destination = static_cast<uint32_t>(key & 0xFF);
-  if (kind == GpuRowKind::kMemset) return MemsetName(destination);
-  return CopyName(key >> 16 & 0xFF, key >> 8 & 0xFF, destination);
+  return WorkName(kind, key >> 16 & 0xFF, key >> 8 & 0xFF, key & 0xFF);
 }
 
 struct CopySums {
@@ -110,9 +108,7 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
           const GpuAttribution::Call* call = attribution.Find(batch.correlation[i]);
           const bool is_copy_kernel =
               kind == GpuRowKind::kKernel && copy_kernels.Has(batch.name[i], call);
-          if (kind != GpuRowKind::kMemcpy && kind != GpuRowKind::kMemset && !is_copy_kernel) {
-            continue;
-          }
+          if (!IsMemoryWork(kind) && !is_copy_kernel) continue;
           spans.push_back({batch.start_ns[i], batch.start_ns[i] + batch.duration_ns[i],
                            devices.Of(batch.device[i])});
           if (call != nullptr && attribution.IsBeforeWindow(*call)) {
@@ -122,10 +118,8 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
           }
           const uint32_t group =
               is_copy_kernel ? groups.Of(GroupKey(first_ids[batch.name[i]]))
-              : kind == GpuRowKind::kMemset
-                  ? groups.Of(GroupKey(kind, 0, 0, batch.destination_kind[i]))
-                  : groups.Of(GroupKey(kind, batch.copy_kind[i], batch.source_kind[i],
-                                       batch.destination_kind[i]));
+                             : groups.Of(GroupKey(kind, batch.copy_kind[i], batch.source_kind[i],
+                                                  batch.destination_kind[i]));
           if (group == sums.size()) sums.emplace_back();
           CopySums& sum = sums[group];
           sum.bytes += batch.bytes[i];

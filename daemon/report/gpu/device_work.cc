@@ -29,7 +29,7 @@ class WorkOfRows {
       : communication_(names, &IsCommunicationKernel), copies_(names) {}
 
   Work Of(GpuRowKind kind, uint32_t name, const GpuAttribution::Call* call) {
-    if (kind == GpuRowKind::kMemcpy || kind == GpuRowKind::kMemset) return Work::kCopy;
+    if (IsMemoryWork(kind)) return Work::kCopy;
     if (kind != GpuRowKind::kKernel) return Work::kCompute;
     if (copies_.Has(name, call)) return Work::kCopy;
     return communication_.Of(name) ? Work::kCommunication : Work::kCompute;

@@ -191,6 +191,14 @@ std::string MemsetName(uint32_t memory_kind) {
   return StrCat("Memset (", MemoryKindName(memory_kind), ")");
 }
 
+std::string WorkName(GpuRowKind kind, uint32_t copy_kind, uint32_t source_kind,
+                     uint32_t destination_kind) {
+  const std::string_view title = GpuKindOf(kind).title;
+  if (!title.empty()) return std::string(title);
+  return kind == GpuRowKind::kMemset ? MemsetName(destination_kind)
+                                     : CopyName(copy_kind, source_kind, destination_kind);
+}
+
 std::string SyncName(uint32_t kind) {
   if (kind == wire::kSyncHostFunction) return "Host Function";
   if (kind == wire::kSyncGraphHostNode) return "Graph Host Node";

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/capture/event_kinds.h"
+
 namespace profd::report {
 
 // CUpti_ActivityMemcpyKind: "HtoD"; "Kind 42".
@@ -22,6 +24,9 @@ std::string MemoryKindName(uint32_t kind);
 std::string CopyName(uint32_t copy_kind, uint32_t source_kind, uint32_t destination_kind);
 // "Memset (Device)"
 std::string MemsetName(uint32_t memory_kind);
+// The name of GPU work that is not a kernel: one of the above, or "CUDA graph".
+std::string WorkName(GpuRowKind kind, uint32_t copy_kind, uint32_t source_kind,
+                     uint32_t destination_kind);
 
 // CUpti_ActivitySynchronizationType: "Stream Sync"; "Sync 42". And those of wire/sync_kinds.h:
 // "Host Function".

@@ -270,17 +270,10 @@ class TorchTableBuilder {
   }
 
   std::string NameOfWork(const GpuBatch& batch, size_t i) {
-    switch (static_cast<GpuRowKind>(batch.kind[i])) {
-      case GpuRowKind::kKernel:
-        break;
-      case GpuRowKind::kMemcpy:
-        return CopyName(batch.copy_kind[i], batch.source_kind[i], batch.destination_kind[i]);
-      case GpuRowKind::kMemset:
-        return MemsetName(batch.destination_kind[i]);
-      case GpuRowKind::kGraphLaunch:
-        return "CUDA graph";
-    }
-    return demangler_.Demangle(reader_.names()[batch.name[i]]);
+    const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+    return kind == GpuRowKind::kKernel ? demangler_.Demangle(reader_.names()[batch.name[i]])
+                                       : WorkName(kind, batch.copy_kind[i], batch.source_kind[i],
+                                                  batch.destination_kind[i]);
   }
 
   void AddGpuAnnotations() {

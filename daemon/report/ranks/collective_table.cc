@@ -285,7 +285,7 @@ class CollectiveSummary {
     return reader_.ForEach<GpuRow>(kGpuTime | kGpuWhat | kGpuCause, {}, [&](const GpuBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
-        if (kind == GpuRowKind::kMemcpy || kind == GpuRowKind::kMemset) continue;
+        if (IsMemoryWork(kind)) continue;
         auto& known = is_communication[batch.name[i]];
         if (!known.has_value()) known = IsCommunicationKernel(reader_.names()[batch.name[i]]);
         const bool is_compute = kind == GpuRowKind::kGraphLaunch || !*known;

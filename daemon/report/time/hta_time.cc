@@ -49,9 +49,7 @@ class WorkByNames {
   explicit WorkByNames(std::span<const std::string> names) : names_(names), known_(names.size()) {}
 
   Work Of(const Activity& activity) {
-    if (activity.kind == GpuRowKind::kMemcpy || activity.kind == GpuRowKind::kMemset) {
-      return Work::kCopy;
-    }
+    if (IsMemoryWork(activity.kind)) return Work::kCopy;
     if (activity.kind != GpuRowKind::kKernel) return Work::kCompute;
     std::optional<Work>& known = known_[activity.name];
     if (!known.has_value()) known = WorkByName(demangler_.Demangle(names_[activity.name]));

@@ -217,18 +217,9 @@ absl::Status IntroducePattern(const StepPattern& pattern, uint32_t threads, Capt
 namespace {
 
 template <typename Row>
-Row RowOf(const BatchOfRow<Row>& batch, size_t index) {
-  Row row;
-  ForEachColumnPair(batch, row, [index](const auto& from, const auto& to) {
-    to.values = static_cast<std::remove_cvref_t<decltype(to.values)>>(from.values[index]);
-  });
-  return row;
-}
-
-template <typename Row>
 absl::Status ReadKind(CaptureReader& reader, std::vector<Row>& rows) {
   return reader.ForEach<Row>([&rows](const BatchOfRow<Row>& batch) {
-    for (size_t i = 0; i < batch.size; ++i) rows.push_back(RowOf<Row>(batch, i));
+    for (size_t i = 0; i < batch.size; ++i) rows.push_back(RowAt<Row>(batch, i));
     return absl::OkStatus();
   });
 }
@@ -237,7 +228,7 @@ absl::Status ReadKind(CaptureReader& reader, std::vector<std::vector<Row>>& by_t
   return reader.ForEach<Row>([&by_thread](const BatchOfRow<Row>& batch) {
     if (by_thread.size() <= batch.thread) by_thread.resize(batch.thread + size_t{1});
     for (size_t i = 0; i < batch.size; ++i) {
-      by_thread[batch.thread].push_back(RowOf<Row>(batch, i));
+      by_thread[batch.thread].push_back(RowAt<Row>(batch, i));
     }
     return absl::OkStatus();
   });

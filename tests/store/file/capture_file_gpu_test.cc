@@ -139,7 +139,7 @@ TEST_F(CaptureFileGpuTest, RowsThatNoFileCanHoldAreRefused) {
       changed([](GpuRow& row) { row.duration_ns = -1; }),
       changed([](GpuRow& row) { row.duration_ns = kMostNs; }),
       changed([](GpuRow& row) { row.kind = GpuRowKind{0}; }),
-      changed([](GpuRow& row) { row.kind = GpuRowKind{5}; }),
+      changed([](GpuRow& row) { row.kind = GpuRowKind{kGpuKinds.size() + 1}; }),
       changed([](GpuRow& row) { row.flags = 0x80; }),
       changed([](GpuRow& row) { row.queued_ns = kNoGpuTime + 1; }),
       changed([](GpuRow& row) { row.submitted_ns = kMostNs + 1; }),
@@ -326,7 +326,8 @@ TEST_F(CaptureFileGpuHostileTest, LiesInGpuRowsAreDataLoss) {
     void (*tell)(EventTable<GpuRow>&);
   } lies[] = {
       {"kind 0", [](EventTable<GpuRow>& table) { table.columns.kind[0] = 0; }},
-      {"kind 5", [](EventTable<GpuRow>& table) { table.columns.kind[0] = 5; }},
+      {"a kind to come",
+       [](EventTable<GpuRow>& table) { table.columns.kind[0] = kGpuKinds.size() + 1; }},
       {"a name that is not there", [](EventTable<GpuRow>& table) { table.columns.name[0] = 3; }},
       {"a negative duration", [](EventTable<GpuRow>& table) { table.columns.duration_ns[0] = -1; }},
       {"an end behind all time",
