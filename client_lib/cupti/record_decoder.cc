@@ -13,21 +13,27 @@ using wire::EventKind;
 
 #define PROFD_ALWAYS_INLINE __attribute__((always_inline)) inline
 
-// The smallest record of each kind that we can read: CUPTI 11.2's, or the first there was.
-constexpr struct {
-  cupti::Kind kind;
-  uint16_t bytes;
-} kSmallestRecords[] = {
-    {cupti::kKindMemcpy, 72},          {cupti::kKindMemset, 72},
-    {cupti::kKindKernel, 160},         {cupti::kKindConcurrentKernel, 160},
-    {cupti::kKindDriver, 40},          {cupti::kKindRuntime, 40},
-    {cupti::kKindDevice, 144},         {cupti::kKindContext, 16},
-    {cupti::kKindOverhead, 40},        {cupti::kKindMemcpyPeer, 80},
-    {cupti::kKindCudaEvent, 24},       {cupti::kKindStream, 24},
-    {cupti::kKindSynchronization, 40}, {cupti::kKindMemory, 112},
-    {cupti::kKindMemoryPool, 64},      {cupti::kKindGraphTrace, 48},
-    {cupti::kKindGraphHostNode, 56},   {cupti::kKindHostLaunch, 48},
-};
+// The records that are read: their kind, their layout, and the size of the smallest that we can
+// read, which is CUPTI 11.2's or the first there was.
+#define PROFD_RECORDS(X)                             \
+  X(kKindRuntime, ApiRecord, 40)                     \
+  X(kKindDriver, ApiRecord, 40)                      \
+  X(kKindConcurrentKernel, KernelRecord, 160)        \
+  X(kKindKernel, KernelRecord, 160)                  \
+  X(kKindMemcpy, MemcpyRecord, 72)                   \
+  X(kKindMemcpyPeer, MemcpyPeerRecord, 80)           \
+  X(kKindMemset, MemsetRecord, 72)                   \
+  X(kKindSynchronization, SynchronizationRecord, 40) \
+  X(kKindCudaEvent, CudaEventRecord, 24)             \
+  X(kKindGraphTrace, GraphTraceRecord, 48)           \
+  X(kKindHostLaunch, HostLaunchRecord, 48)           \
+  X(kKindGraphHostNode, GraphHostNodeRecord, 56)     \
+  X(kKindOverhead, OverheadRecord, 40)               \
+  X(kKindMemory, MemoryRecord, 112)                  \
+  X(kKindMemoryPool, MemoryPoolRecord, 64)           \
+  X(kKindDevice, DeviceRecord, 144)                  \
+  X(kKindContext, ContextRecord, 16)                 \
+  X(kKindStream, StreamRecord, 24)
 
 // Whether a record of `bytes` has the field that ends at `end`.
 #define PROFD_HAS(bytes, Record, field) ((bytes) >= offsetof(Record, field) + sizeof(Record::field))
@@ -35,10 +41,15 @@ constexpr struct {
 }  // namespace
 
 bool CanDecode(cupti::Kind kind, uint16_t bytes) {
-  for (const auto& smallest : kSmallestRecords) {
-    if (smallest.kind == kind) return bytes >= smallest.bytes;
+  switch (kind) {
+#define PROFD_CAN_DECODE(name, Record, smallest) \
+  case cupti::name:                              \
+    return bytes >= smallest;
+    PROFD_RECORDS(PROFD_CAN_DECODE)
+#undef PROFD_CAN_DECODE
+    default:
+      return false;
   }
-  return false;
 }
 
 void RecordDecoder::Begin(const Setup& setup) {
@@ -90,51 +101,6 @@ uint64_t CountRecords(const uint16_t* record_bytes, const std::byte* buffer, uin
     ++count;
   }
   return at == bytes ? count : count + 1;
-}
-
-void RecordDecoder::DecodeOne(const std::byte* record, uint32_t bytes, EventSink* sink) {
-  const auto kind = reinterpret_cast<const cupti::Activity*>(record)->kind;
-  switch (kind) {
-    case cupti::kKindRuntime:
-    case cupti::kKindDriver:
-      return DecodeApi(*reinterpret_cast<const cupti::ApiRecord*>(record), sink);
-    case cupti::kKindConcurrentKernel:
-    case cupti::kKindKernel:
-      return DecodeKernel(*reinterpret_cast<const cupti::KernelRecord*>(record), bytes, sink);
-    case cupti::kKindMemcpy:
-      return DecodeMemcpy(*reinterpret_cast<const cupti::MemcpyRecord*>(record), bytes, sink);
-    case cupti::kKindMemcpyPeer:
-      return DecodeMemcpyPeer(*reinterpret_cast<const cupti::MemcpyPeerRecord*>(record), bytes,
-                              sink);
-    case cupti::kKindMemset:
-      return DecodeMemset(*reinterpret_cast<const cupti::MemsetRecord*>(record), bytes, sink);
-    case cupti::kKindSynchronization:
-      return DecodeSync(*reinterpret_cast<const cupti::SynchronizationRecord*>(record), sink);
-    case cupti::kKindCudaEvent:
-      return DecodeCudaEvent(*reinterpret_cast<const cupti::CudaEventRecord*>(record), bytes, sink);
-    case cupti::kKindGraphTrace:
-      return DecodeGraph(*reinterpret_cast<const cupti::GraphTraceRecord*>(record), sink);
-    case cupti::kKindHostLaunch:
-      return DecodeHostFunction(*reinterpret_cast<const cupti::HostLaunchRecord*>(record),
-                                wire::kSyncHostFunction, sink);
-    case cupti::kKindGraphHostNode:
-      return DecodeHostFunction(*reinterpret_cast<const cupti::GraphHostNodeRecord*>(record),
-                                wire::kSyncGraphHostNode, sink);
-    case cupti::kKindOverhead:
-      return DecodeOverhead(*reinterpret_cast<const cupti::OverheadRecord*>(record), bytes, sink);
-    case cupti::kKindMemory:
-      return DecodeMemory(*reinterpret_cast<const cupti::MemoryRecord*>(record), sink);
-    case cupti::kKindMemoryPool:
-      return DecodePool(*reinterpret_cast<const cupti::MemoryPoolRecord*>(record), bytes, sink);
-    case cupti::kKindDevice:
-      return DecodeDevice(*reinterpret_cast<const cupti::DeviceRecord*>(record), bytes, sink);
-    case cupti::kKindContext:
-      return DecodeContext(*reinterpret_cast<const cupti::ContextRecord*>(record), sink);
-    case cupti::kKindStream:
-      return DecodeStream(*reinterpret_cast<const cupti::StreamRecord*>(record), sink);
-    default:
-      break;
-  }
 }
 
 // The event's place, its header written and the rest whatever was there before; the caller
@@ -331,7 +297,8 @@ PROFD_NOINLINE void RecordDecoder::WriteEarlyLaunch(const cupti::ApiRecord& reco
   event->result = static_cast<int32_t>(record.return_value);
 }
 
-void RecordDecoder::DecodeKernel(const cupti::KernelRecord& record, uint32_t bytes,
+template <>
+void RecordDecoder::DecodeRecord(const cupti::KernelRecord& record, uint32_t bytes,
                                  EventSink* sink) {
   has_nodes_ |= record.graph_node_id != 0;
   Span span;
@@ -389,7 +356,8 @@ PROFD_NOINLINE void RecordDecoder::WriteUnnamedNode(const cupti::KernelRecord& r
   event->reserved1 = 0;
 }
 
-void RecordDecoder::DecodeMemcpy(const cupti::MemcpyRecord& record, uint32_t bytes,
+template <>
+void RecordDecoder::DecodeRecord(const cupti::MemcpyRecord& record, uint32_t bytes,
                                  EventSink* sink) {
   Span span;
   if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
@@ -413,8 +381,9 @@ void RecordDecoder::DecodeMemcpy(const cupti::MemcpyRecord& record, uint32_t byt
   event->destination_device = wire::kNoDevice;
 }
 
-void RecordDecoder::DecodeMemcpyPeer(const cupti::MemcpyPeerRecord& record, uint32_t bytes,
-                                     EventSink* sink) {
+template <>
+void RecordDecoder::DecodeRecord(const cupti::MemcpyPeerRecord& record, uint32_t bytes,
+                                 EventSink* sink) {
   Span span;
   if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
   if ((record.flags & cupti::kFlagMemcpyAsync) != 0) span.flags |= wire::kGpuFlagAsync;
@@ -434,7 +403,8 @@ void RecordDecoder::DecodeMemcpyPeer(const cupti::MemcpyPeerRecord& record, uint
   event->destination_device = record.destination_device;
 }
 
-void RecordDecoder::DecodeMemset(const cupti::MemsetRecord& record, uint32_t bytes,
+template <>
+void RecordDecoder::DecodeRecord(const cupti::MemsetRecord& record, uint32_t bytes,
                                  EventSink* sink) {
   Span span;
   if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
@@ -462,7 +432,9 @@ PROFD_ALWAYS_INLINE const RecordDecoder::ApiName& RecordDecoder::ApiNameOf(
   return name;
 }
 
-void RecordDecoder::DecodeApi(const cupti::ApiRecord& record, EventSink* sink) {
+template <>
+void RecordDecoder::DecodeRecord(const cupti::ApiRecord& record, uint32_t /*bytes*/,
+                                 EventSink* sink) {
   if (!ApiNameOf(record, sink).is_kept) {
     ++counts_[wire::kGpuFilteredApi];
     return;
@@ -539,7 +511,9 @@ void RecordDecoder::WriteApi(const cupti::ApiRecord& record, EventSink* sink) {
   event->result = static_cast<int32_t>(record.return_value);
 }
 
-void RecordDecoder::DecodeSync(const cupti::SynchronizationRecord& record, EventSink* sink) {
+template <>
+void RecordDecoder::DecodeRecord(const cupti::SynchronizationRecord& record, uint32_t /*bytes*/,
+                                 EventSink* sink) {
   if (!HoldWait(record)) WriteSync(record, sink);
 }
 
@@ -601,8 +575,21 @@ void RecordDecoder::DecodeHostFunction(const Record& record, uint32_t sync_kind,
   event->reserved = 0;
 }
 
-void RecordDecoder::DecodeCudaEvent(const cupti::CudaEventRecord& record, uint32_t bytes,
-                                    EventSink* sink) {
+template <>
+void RecordDecoder::DecodeRecord(const cupti::HostLaunchRecord& record, uint32_t /*bytes*/,
+                                 EventSink* sink) {
+  DecodeHostFunction(record, wire::kSyncHostFunction, sink);
+}
+
+template <>
+void RecordDecoder::DecodeRecord(const cupti::GraphHostNodeRecord& record, uint32_t /*bytes*/,
+                                 EventSink* sink) {
+  DecodeHostFunction(record, wire::kSyncGraphHostNode, sink);
+}
+
+template <>
+void RecordDecoder::DecodeRecord(const cupti::CudaEventRecord& record, uint32_t bytes,
+                                 EventSink* sink) {
   // It carries no time, so the window cannot tell; it goes with the call that recorded it.
   auto* event = NewEvent<wire::CudaEventEvent>(sink, EventKind::kCudaEvent, 0, 0);
   if (event == nullptr) return;
@@ -613,7 +600,9 @@ void RecordDecoder::DecodeCudaEvent(const cupti::CudaEventRecord& record, uint32
   event->reserved = 0;
 }
 
-void RecordDecoder::DecodeGraph(const cupti::GraphTraceRecord& record, EventSink* sink) {
+template <>
+void RecordDecoder::DecodeRecord(const cupti::GraphTraceRecord& record, uint32_t /*bytes*/,
+                                 EventSink* sink) {
   Span span;
   if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
   auto* event = NewEvent<wire::GraphLaunchEvent>(sink, EventKind::kGraphLaunch, span.flags, 0);
@@ -625,8 +614,9 @@ void RecordDecoder::DecodeGraph(const cupti::GraphTraceRecord& record, EventSink
   event->reserved = 0;
 }
 
-void RecordDecoder::DecodeOverhead(const cupti::OverheadRecord& record, uint32_t bytes,
-                                   EventSink* sink) {
+template <>
+void RecordDecoder::DecodeRecord(const cupti::OverheadRecord& record, uint32_t bytes,
+                                 EventSink* sink) {
   if (PROFD_HAS(bytes, cupti::OverheadRecord, data) && record.data != nullptr) free(record.data);
   Span span;
   if (!TakeSpan(record.start_ns, record.end_ns, &span)) return;
@@ -643,7 +633,9 @@ void RecordDecoder::DecodeOverhead(const cupti::OverheadRecord& record, uint32_t
       PROFD_HAS(bytes, cupti::OverheadRecord, correlation) ? record.correlation : 0;
 }
 
-void RecordDecoder::DecodeMemory(const cupti::MemoryRecord& record, EventSink* sink) {
+template <>
+void RecordDecoder::DecodeRecord(const cupti::MemoryRecord& record, uint32_t /*bytes*/,
+                                 EventSink* sink) {
   if (record.time_ns == 0) {
     ++counts_[wire::kGpuUntimed];
     return;
@@ -666,8 +658,9 @@ void RecordDecoder::DecodeMemory(const cupti::MemoryRecord& record, EventSink* s
   event->reserved = 0;
 }
 
-void RecordDecoder::DecodePool(const cupti::MemoryPoolRecord& record, uint32_t bytes,
-                               EventSink* sink) {
+template <>
+void RecordDecoder::DecodeRecord(const cupti::MemoryPoolRecord& record, uint32_t bytes,
+                                 EventSink* sink) {
   if (record.time_ns == 0) {
     ++counts_[wire::kGpuUntimed];
     return;
@@ -691,7 +684,8 @@ void RecordDecoder::DecodePool(const cupti::MemoryPoolRecord& record, uint32_t b
   event->reserved = 0;
 }
 
-void RecordDecoder::DecodeDevice(const cupti::DeviceRecord& record, uint32_t bytes,
+template <>
+void RecordDecoder::DecodeRecord(const cupti::DeviceRecord& record, uint32_t bytes,
                                  EventSink* sink) {
   char name[256];
   ptrdiff_t length = -1;
@@ -732,20 +726,37 @@ bool RecordDecoder::WriteDevice(const wire::DeviceEvent& device, EventSink* sink
   return true;
 }
 
-void RecordDecoder::DecodeContext(const cupti::ContextRecord& record, EventSink* sink) {
+template <>
+void RecordDecoder::DecodeRecord(const cupti::ContextRecord& record, uint32_t /*bytes*/,
+                                 EventSink* sink) {
   auto* event = NewEvent<wire::ContextEvent>(sink, EventKind::kContext, 0, 0);
   if (event == nullptr) return;
   event->context = record.context;
   event->device = record.device;
 }
 
-void RecordDecoder::DecodeStream(const cupti::StreamRecord& record, EventSink* sink) {
+template <>
+void RecordDecoder::DecodeRecord(const cupti::StreamRecord& record, uint32_t /*bytes*/,
+                                 EventSink* sink) {
   auto* event = NewEvent<wire::StreamEvent>(sink, EventKind::kStream, 0, 0);
   if (event == nullptr) return;
   event->context = record.context;
   event->stream = record.stream;
   event->priority = static_cast<int32_t>(record.priority);
   event->flags = record.flags;
+}
+
+// `record` has the size of its kind in this CUPTI, at least the smallest of PROFD_RECORDS.
+void RecordDecoder::DecodeOne(const std::byte* record, uint32_t bytes, EventSink* sink) {
+  switch (reinterpret_cast<const cupti::Activity*>(record)->kind) {
+#define PROFD_DECODE(name, Record, smallest) \
+  case cupti::name:                          \
+    return DecodeRecord(*reinterpret_cast<const cupti::Record*>(record), bytes, sink);
+    PROFD_RECORDS(PROFD_DECODE)
+#undef PROFD_DECODE
+    default:
+      break;
+  }
 }
 
 uint32_t RecordDecoder::KernelNameId(const char* text, EventSink* sink) {

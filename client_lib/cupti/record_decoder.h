@@ -211,28 +211,17 @@ class RecordDecoder {
   bool IsCapturing(uint32_t thread) const;
   bool IsInTime(uint64_t end_ticks);
   void DecodeOne(const std::byte* record, uint32_t bytes, EventSink* sink);
-  void DecodeKernel(const cupti::KernelRecord& record, uint32_t bytes, EventSink* sink);
+  // One for each type of PROFD_RECORDS, in the .cc file. `bytes`: how much of the record there is.
+  template <typename Record>
+  void DecodeRecord(const Record& record, uint32_t bytes, EventSink* sink);
   void WriteUnnamedNode(const cupti::KernelRecord& record, const Span& span, EventSink* sink);
-  void DecodeMemcpy(const cupti::MemcpyRecord& record, uint32_t bytes, EventSink* sink);
-  void DecodeMemcpyPeer(const cupti::MemcpyPeerRecord& record, uint32_t bytes, EventSink* sink);
-  void DecodeMemset(const cupti::MemsetRecord& record, uint32_t bytes, EventSink* sink);
-  void DecodeApi(const cupti::ApiRecord& record, EventSink* sink);
   void HoldDriverCall(const cupti::ApiRecord& record, EventSink* sink);
   void WriteApi(const cupti::ApiRecord& record, EventSink* sink);
-  void DecodeSync(const cupti::SynchronizationRecord& record, EventSink* sink);
   bool HoldWait(const cupti::SynchronizationRecord& record);
   void WriteHeldWait(uint32_t correlation, EventSink* sink);
   void WriteSync(const cupti::SynchronizationRecord& record, EventSink* sink);
   template <typename Record>
   void DecodeHostFunction(const Record& record, uint32_t sync_kind, EventSink* sink);
-  void DecodeCudaEvent(const cupti::CudaEventRecord& record, uint32_t bytes, EventSink* sink);
-  void DecodeGraph(const cupti::GraphTraceRecord& record, EventSink* sink);
-  void DecodeOverhead(const cupti::OverheadRecord& record, uint32_t bytes, EventSink* sink);
-  void DecodeMemory(const cupti::MemoryRecord& record, EventSink* sink);
-  void DecodePool(const cupti::MemoryPoolRecord& record, uint32_t bytes, EventSink* sink);
-  void DecodeDevice(const cupti::DeviceRecord& record, uint32_t bytes, EventSink* sink);
-  void DecodeContext(const cupti::ContextRecord& record, EventSink* sink);
-  void DecodeStream(const cupti::StreamRecord& record, EventSink* sink);
 
   // A page of the process as it was when a batch first asked for it.
   struct PageCopy {

@@ -70,6 +70,7 @@ enum class EventKind : uint8_t {
   kStackFrame = 36,   // StackFrameEvent
   kModule = 37,       // ModuleEvent
 };
+inline constexpr EventKind kLastGpuKind = EventKind::kGpuStatus;
 
 // EventHeader.flags. Bits not named are ignored by readers and zero from writers.
 inline constexpr uint8_t kEventFlagFree = 1 << 0;       // MemoryEvent: a free, not an allocation.

@@ -18,39 +18,6 @@ using wire::EventKind;
 constexpr uint32_t kFirstBadDevice = kNoGpuDevice;
 constexpr char kMemoryThreadName[] = "CUDA memory";
 
-size_t SizeOf(EventKind kind) {
-  switch (kind) {
-    case EventKind::kApiCall:
-      return sizeof(wire::ApiCallEvent);
-    case EventKind::kKernel:
-      return sizeof(wire::KernelEvent);
-    case EventKind::kMemcpy:
-      return sizeof(wire::MemcpyEvent);
-    case EventKind::kMemset:
-      return sizeof(wire::MemsetEvent);
-    case EventKind::kGraphLaunch:
-      return sizeof(wire::GraphLaunchEvent);
-    case EventKind::kSync:
-      return sizeof(wire::SyncEvent);
-    case EventKind::kOverhead:
-      return sizeof(wire::OverheadEvent);
-    case EventKind::kCudaEvent:
-      return sizeof(wire::CudaEventEvent);
-    case EventKind::kDeviceMemory:
-      return sizeof(wire::DeviceMemoryEvent);
-    case EventKind::kDevice:
-      return sizeof(wire::DeviceEvent);
-    case EventKind::kContext:
-      return sizeof(wire::ContextEvent);
-    case EventKind::kStream:
-      return sizeof(wire::StreamEvent);
-    case EventKind::kGpuStatus:
-      return sizeof(wire::GpuStatusEvent);
-    default:
-      return std::numeric_limits<size_t>::max();
-  }
-}
-
 // A copy's other end. False: no device can have that number.
 bool TakePeer(uint32_t device, uint16_t& peer) {
   if (device != wire::kNoDevice && device >= kFirstBadDevice) return false;
@@ -70,47 +37,10 @@ void GpuDecoder::EnterChunk(uint32_t os_thread, uint64_t latest_ticks) {
   latest_ticks_ = latest_ticks;
 }
 
-bool GpuDecoder::Decode(const wire::EventHeader& header, const std::byte* record) {
-  const auto kind = static_cast<EventKind>(header.kind);
-  if (header.size_bytes < SizeOf(kind)) return false;
-  switch (kind) {
-    case EventKind::kApiCall:
-      return DecodeApiCall(header, record);
-    case EventKind::kKernel:
-      return DecodeKernel(header.flags, record);
-    case EventKind::kMemcpy:
-      return DecodeMemcpy(header.flags, record);
-    case EventKind::kMemset:
-      return DecodeMemset(header.flags, record);
-    case EventKind::kGraphLaunch:
-      return DecodeGraphLaunch(header.flags, record);
-    case EventKind::kSync:
-      return DecodeSync(record);
-    case EventKind::kOverhead:
-      return DecodeOverhead(header.thread, record);
-    case EventKind::kCudaEvent:
-      return DecodeCudaEvent(record);
-    case EventKind::kDeviceMemory:
-      return DecodeMemory(header.flags, record);
-    case EventKind::kDevice:
-      return DecodeDevice(record);
-    case EventKind::kContext:
-      return DecodeContext(record);
-    case EventKind::kStream:
-      inventory_.AddStream(LoadUnaligned<wire::StreamEvent>(record));
-      return true;
-    case EventKind::kGpuStatus:
-      inventory_.SetStatus(LoadUnaligned<wire::GpuStatusEvent>(record));
-      return true;
-    default:
-      return false;
-  }
-}
-
 // ---- one kind each ----
 
-bool GpuDecoder::DecodeApiCall(const wire::EventHeader& header, const std::byte* record) {
-  const auto event = LoadUnaligned<wire::ApiCallEvent>(record);
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& header, const wire::ApiCallEvent& event) {
   Span span;
   const uint32_t name = context_.names.Find(event.name_id);
   if (name == NameTable::kNoName || !TakeSpan(event.start_ticks, event.duration_ticks, span)) {
@@ -168,11 +98,11 @@ std::optional<GpuRow> GpuDecoder::NewRow(const Event& event, GpuRowKind kind, ui
   return row;
 }
 
-bool GpuDecoder::DecodeKernel(uint8_t flags, const std::byte* record) {
-  const auto event = LoadUnaligned<wire::KernelEvent>(record);
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& header, const wire::KernelEvent& event) {
   const uint32_t name = context_.names.Find(event.name_id);
   Span span;
-  std::optional<GpuRow> row = NewRow(event, GpuRowKind::kKernel, flags, span);
+  std::optional<GpuRow> row = NewRow(event, GpuRowKind::kKernel, header.flags, span);
   if (name == NameTable::kNoName || !row.has_value()) return false;
   row->name = name;
   row->graph_node_id = event.graph_node_id;
@@ -185,14 +115,14 @@ bool GpuDecoder::DecodeKernel(uint8_t flags, const std::byte* record) {
   row->static_shared_bytes = event.static_shared_bytes;
   row->dynamic_shared_bytes = event.dynamic_shared_bytes;
   row->local_bytes_per_thread = event.local_bytes_per_thread;
-  Place(*row, span, (flags & wire::kGpuFlagUnfinished) != 0);
+  Place(*row, span, (header.flags & wire::kGpuFlagUnfinished) != 0);
   return true;
 }
 
-bool GpuDecoder::DecodeMemcpy(uint8_t flags, const std::byte* record) {
-  const auto event = LoadUnaligned<wire::MemcpyEvent>(record);
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& header, const wire::MemcpyEvent& event) {
   Span span;
-  std::optional<GpuRow> row = NewRow(event, GpuRowKind::kMemcpy, flags, span);
+  std::optional<GpuRow> row = NewRow(event, GpuRowKind::kMemcpy, header.flags, span);
   if (!row.has_value() || !TakePeer(event.source_device, row->source_device) ||
       !TakePeer(event.destination_device, row->destination_device)) {
     return false;
@@ -202,35 +132,35 @@ bool GpuDecoder::DecodeMemcpy(uint8_t flags, const std::byte* record) {
   row->copy_kind = event.copy_kind;
   row->source_kind = event.source_kind;
   row->destination_kind = event.destination_kind;
-  Place(*row, span, (flags & wire::kGpuFlagUnfinished) != 0);
+  Place(*row, span, (header.flags & wire::kGpuFlagUnfinished) != 0);
   return true;
 }
 
-bool GpuDecoder::DecodeMemset(uint8_t flags, const std::byte* record) {
-  const auto event = LoadUnaligned<wire::MemsetEvent>(record);
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& header, const wire::MemsetEvent& event) {
   Span span;
-  std::optional<GpuRow> row = NewRow(event, GpuRowKind::kMemset, flags, span);
+  std::optional<GpuRow> row = NewRow(event, GpuRowKind::kMemset, header.flags, span);
   if (!row.has_value()) return false;
   row->graph_node_id = event.graph_node_id;
   row->bytes = event.bytes;
   // Kinds to come that are too large for us count as unknown.
   row->destination_kind =
       event.memory_kind <= UINT8_MAX ? static_cast<uint8_t>(event.memory_kind) : uint8_t{0};
-  Place(*row, span, (flags & wire::kGpuFlagUnfinished) != 0);
+  Place(*row, span, (header.flags & wire::kGpuFlagUnfinished) != 0);
   return true;
 }
 
-bool GpuDecoder::DecodeGraphLaunch(uint8_t flags, const std::byte* record) {
-  const auto event = LoadUnaligned<wire::GraphLaunchEvent>(record);
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& header, const wire::GraphLaunchEvent& event) {
   Span span;
-  const std::optional<GpuRow> row = NewRow(event, GpuRowKind::kGraphLaunch, flags, span);
+  const std::optional<GpuRow> row = NewRow(event, GpuRowKind::kGraphLaunch, header.flags, span);
   if (!row.has_value()) return false;
-  Place(*row, span, (flags & wire::kGpuFlagUnfinished) != 0);
+  Place(*row, span, (header.flags & wire::kGpuFlagUnfinished) != 0);
   return true;
 }
 
-bool GpuDecoder::DecodeSync(const std::byte* record) {
-  const auto event = LoadUnaligned<wire::SyncEvent>(record);
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& /*header*/, const wire::SyncEvent& event) {
   Span span;
   if (!TakeSpan(event.start_ticks, event.duration_ticks, span)) return false;
   if (!Keep(span)) return true;
@@ -249,8 +179,8 @@ bool GpuDecoder::DecodeSync(const std::byte* record) {
   return true;
 }
 
-bool GpuDecoder::DecodeOverhead(uint32_t os_thread, const std::byte* record) {
-  const auto event = LoadUnaligned<wire::OverheadEvent>(record);
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& header, const wire::OverheadEvent& event) {
   Span span;
   if (!TakeSpan(event.start_ticks, event.duration_ticks, span)) return false;
   if (!Keep(span)) return true;
@@ -259,13 +189,14 @@ bool GpuDecoder::DecodeOverhead(uint32_t os_thread, const std::byte* record) {
   overheads_.push_back({.start_ns = start_ns,
                         .duration_ns = context_.line.ToNs(span.end) - start_ns,
                         .kind = event.overhead_kind,
-                        .os_thread = os_thread,
+                        .os_thread = header.thread,
                         .correlation = event.correlation});
   return true;
 }
 
-bool GpuDecoder::DecodeCudaEvent(const std::byte* record) {
-  const auto event = LoadUnaligned<wire::CudaEventEvent>(record);
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& /*header*/,
+                             const wire::CudaEventEvent& event) {
   // CUPTI before 12.8 does not name the device.
   if (event.place.device >= kFirstBadDevice && event.place.device != wire::kNoDevice) return false;
   cuda_events_.push_back({.correlation = event.place.correlation,
@@ -275,10 +206,11 @@ bool GpuDecoder::DecodeCudaEvent(const std::byte* record) {
   return true;
 }
 
-bool GpuDecoder::DecodeMemory(uint8_t flags, const std::byte* record) {
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& header,
+                             const wire::DeviceMemoryEvent& event) {
   constexpr auto kMaxBytes = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   constexpr auto kMaxDevice = static_cast<uint32_t>(std::numeric_limits<int16_t>::max());
-  const auto event = LoadUnaligned<wire::DeviceMemoryEvent>(record);
   Span span;
   if (event.bytes > kMaxBytes || event.utilized_bytes > kMaxBytes || event.device > kMaxDevice ||
       !TakeSpan(event.time_ticks, 0, span)) {
@@ -290,7 +222,7 @@ bool GpuDecoder::DecodeMemory(uint8_t flags, const std::byte* record) {
     return true;
   }
   // A pool allocates nothing by itself: it tells how large it is and how much is in use.
-  const bool is_pool = (flags & wire::kGpuFlagPool) != 0;
+  const bool is_pool = (header.flags & wire::kGpuFlagPool) != 0;
   const auto type = is_pool ? wire::DeviceType::kCudaPool : wire::DeviceType::kCudaDriver;
   allocations_.push_back({.row = {.time_ns = context_.line.ToNs(span.start),
                                   .address = event.address,
@@ -300,14 +232,14 @@ bool GpuDecoder::DecodeMemory(uint8_t flags, const std::byte* record) {
                                   .device_type = static_cast<uint8_t>(type),
                                   .device_index = static_cast<int16_t>(event.device),
                                   .category = 0,
-                                  .is_free = (flags & wire::kEventFlagFree) != 0},
+                                  .is_free = (header.flags & wire::kEventFlagFree) != 0},
                           .pool_bytes = static_cast<int64_t>(event.bytes),
                           .pool_used_bytes = static_cast<int64_t>(event.utilized_bytes)});
   return true;
 }
 
-bool GpuDecoder::DecodeDevice(const std::byte* record) {
-  const auto event = LoadUnaligned<wire::DeviceEvent>(record);
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& /*header*/, const wire::DeviceEvent& event) {
   std::string name;
   if (event.device >= kFirstBadDevice || !context_.names.reader().ReadName(event.name_id, name)) {
     return false;
@@ -316,11 +248,62 @@ bool GpuDecoder::DecodeDevice(const std::byte* record) {
   return true;
 }
 
-bool GpuDecoder::DecodeContext(const std::byte* record) {
-  const auto event = LoadUnaligned<wire::ContextEvent>(record);
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& /*header*/, const wire::ContextEvent& event) {
   if (event.device >= kFirstBadDevice) return false;
   inventory_.AddContext(event.context, event.device);
   return true;
+}
+
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& /*header*/, const wire::StreamEvent& event) {
+  inventory_.AddStream(event);
+  return true;
+}
+
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& /*header*/,
+                             const wire::GpuStatusEvent& event) {
+  inventory_.SetStatus(event);
+  return true;
+}
+
+template <typename Event>
+bool GpuDecoder::DecodeAs(const wire::EventHeader& header, const std::byte* record) {
+  return header.size_bytes >= sizeof(Event) && DecodeEvent(header, LoadUnaligned<Event>(record));
+}
+
+bool GpuDecoder::Decode(const wire::EventHeader& header, const std::byte* record) {
+  switch (static_cast<EventKind>(header.kind)) {
+    case EventKind::kApiCall:
+      return DecodeAs<wire::ApiCallEvent>(header, record);
+    case EventKind::kKernel:
+      return DecodeAs<wire::KernelEvent>(header, record);
+    case EventKind::kMemcpy:
+      return DecodeAs<wire::MemcpyEvent>(header, record);
+    case EventKind::kMemset:
+      return DecodeAs<wire::MemsetEvent>(header, record);
+    case EventKind::kGraphLaunch:
+      return DecodeAs<wire::GraphLaunchEvent>(header, record);
+    case EventKind::kSync:
+      return DecodeAs<wire::SyncEvent>(header, record);
+    case EventKind::kOverhead:
+      return DecodeAs<wire::OverheadEvent>(header, record);
+    case EventKind::kCudaEvent:
+      return DecodeAs<wire::CudaEventEvent>(header, record);
+    case EventKind::kDeviceMemory:
+      return DecodeAs<wire::DeviceMemoryEvent>(header, record);
+    case EventKind::kDevice:
+      return DecodeAs<wire::DeviceEvent>(header, record);
+    case EventKind::kContext:
+      return DecodeAs<wire::ContextEvent>(header, record);
+    case EventKind::kStream:
+      return DecodeAs<wire::StreamEvent>(header, record);
+    case EventKind::kGpuStatus:
+      return DecodeAs<wire::GpuStatusEvent>(header, record);
+    default:
+      return false;
+  }
 }
 
 // ---- times and windows ----

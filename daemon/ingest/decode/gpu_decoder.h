@@ -59,7 +59,7 @@ class GpuDecoder {
 
   static bool IsGpuKind(uint8_t kind) {
     return kind >= static_cast<uint8_t>(wire::EventKind::kApiCall) &&
-           kind <= static_cast<uint8_t>(wire::EventKind::kGpuStatus);
+           kind <= static_cast<uint8_t>(wire::kLastGpuKind);
   }
 
   // Nothing in the chunk to come happened later.
@@ -99,17 +99,12 @@ class GpuDecoder {
     int64_t pool_used_bytes;
   };
 
-  bool DecodeApiCall(const wire::EventHeader& header, const std::byte* record);
-  bool DecodeKernel(uint8_t flags, const std::byte* record);
-  bool DecodeMemcpy(uint8_t flags, const std::byte* record);
-  bool DecodeMemset(uint8_t flags, const std::byte* record);
-  bool DecodeGraphLaunch(uint8_t flags, const std::byte* record);
-  bool DecodeSync(const std::byte* record);
-  bool DecodeOverhead(uint32_t os_thread, const std::byte* record);
-  bool DecodeCudaEvent(const std::byte* record);
-  bool DecodeMemory(uint8_t flags, const std::byte* record);
-  bool DecodeDevice(const std::byte* record);
-  bool DecodeContext(const std::byte* record);
+  // Both return false for an invalid event. DecodeEvent() has one specialization for each type that
+  // Decode() knows.
+  template <typename Event>
+  bool DecodeAs(const wire::EventHeader& header, const std::byte* record);
+  template <typename Event>
+  bool DecodeEvent(const wire::EventHeader& header, const Event& event);
 
   bool TakeSpan(uint64_t start_ticks, uint64_t duration_ticks, Span& span) const;
   // A row with what all kinds have in common; nullopt: it is invalid.
