@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include <algorithm>
+
 #include "client_lib/core/hot_state.h"
 
 namespace profd::client {
@@ -96,7 +98,10 @@ void GpuClock::BuildSegment(uint32_t index) {
 }
 
 uint64_t GpuClock::From(const ClockSample& sample, uint64_t cupti_ns) const {
-  const auto ticks = static_cast<double>(Difference(cupti_ns, sample.cupti_ns)) * ticks_per_ns_;
+  // A record may carry any time: what a conversion to int64 leaves undefined is cut off.
+  constexpr double kMost = 9.2e18;
+  const double ticks = std::clamp(
+      static_cast<double>(Difference(cupti_ns, sample.cupti_ns)) * ticks_per_ns_, -kMost, kMost);
   return sample.ticks + static_cast<uint64_t>(static_cast<int64_t>(ticks));
 }
 
