@@ -173,7 +173,7 @@ absl::StatusOr<Reservation> Ledger::Reserve(const Principal& who, Resource resou
   const absl::Duration now = clock_.Monotonic();
   const Standing standing = Ask(who, resource, now);
   if (amount > RoomFor(who, resource, standing)) {
-    return Refuse(who, resource, amount, standing, now);
+    return Refuse(who, resource, amount, AmountOf::kRequest, standing, now);
   }
   Add(EntryOf(who, resource), resource, amount, now);
   if (InfoOf(resource).window != absl::ZeroDuration()) return Reservation();
@@ -185,13 +185,13 @@ absl::Status Ledger::Check(const Principal& who, Resource resource, int64_t amou
   const absl::Duration now = clock_.Monotonic();
   const Standing standing = Ask(who, resource, now);
   if (amount <= RoomFor(who, resource, standing)) return absl::OkStatus();
-  return Refuse(who, resource, amount, standing, now);
+  return Refuse(who, resource, amount, AmountOf::kRequest, standing, now);
 }
 
 absl::Status Ledger::Refusal(const Principal& who, Resource resource, int64_t amount) {
   absl::MutexLock lock(&mu_);
   const absl::Duration now = clock_.Monotonic();
-  return Refuse(who, resource, amount, Ask(who, resource, now), now);
+  return Refuse(who, resource, amount, AmountOf::kExcess, Ask(who, resource, now), now);
 }
 
 int64_t Ledger::Available(const Principal& who, Resource resource) {
@@ -200,16 +200,19 @@ int64_t Ledger::Available(const Principal& who, Resource resource) {
   return RoomFor(who, resource, Ask(who, resource, now));
 }
 
-absl::Status Ledger::Refuse(const Principal& who, Resource resource, int64_t amount,
+absl::Status Ledger::Refuse(const Principal& who, Resource resource, int64_t amount, AmountOf use,
                             const Standing& standing, absl::Duration now) {
   ++BookOf(resource).refused_count;
   const ResourceInfo& info = InfoOf(resource);
   const Limit& limit = limits_.of(resource);
   const auto text = [resource](int64_t of) { return FormatAmount(resource, of); };
   const int64_t share = ShareOf(who, resource, standing);
+  const int64_t most = MostFor(who, limit);
+  const bool is_too_much = use == AmountOf::kRequest && amount > most && most > 0;
   std::string message = StrCat(
       "quota '", info.title, "' of ", NameFor(who, who), " is exceeded: it asks for ", text(amount),
-      ", has ", text(standing.of_principal), ", and may have ", text(share), "; in use are ",
+      is_too_much ? StrCat(" (at most ", text(most), " can ever be had)") : std::string(), ", has ",
+      text(standing.of_principal), ", and may have ", text(share), "; in use are ",
       text(standing.operators + standing.others), " of ", text(limit.capacity));
   if (!who.is_operator && limit.reserve > 0) {
     StrAppend(&message, " (", text(limit.reserve), " reserved for root)");
@@ -223,8 +226,8 @@ absl::Status Ledger::Refuse(const Principal& who, Resource resource, int64_t amo
               text(largest->amount));
   }
   if (standing.operators > 0) StrAppend(&message, "; root holds ", text(standing.operators));
-  if (amount > MostFor(who, limit)) {
-    StrAppend(&message, "; that is more than it can ever have here, so ask for less");
+  if (is_too_much) {
+    StrAppend(&message, "; ask for less");
   } else {
     StrAppend(&message, info.durable ? "; delete some and retry" : "; retry later");
   }

@@ -194,7 +194,9 @@ class Ledger {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<Holding> LargestLocked(Resource resource, absl::Duration now) const
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
-  absl::Status Refuse(const Principal& who, Resource resource, int64_t amount,
+  // kExcess: by how much all uses are too large, whatever was asked for.
+  enum class AmountOf { kRequest, kExcess };
+  absl::Status Refuse(const Principal& who, Resource resource, int64_t amount, AmountOf use,
                       const Standing& standing, absl::Duration now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

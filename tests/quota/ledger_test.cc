@@ -249,7 +249,8 @@ TEST_F(LedgerTest, ARefusalNamesTheQuotaTheLimitAndTheHolder) {
 
 TEST_F(LedgerTest, ARefusalOfMoreThanItCanEverHaveDoesNotAskToRetry) {
   constexpr auto kAnswers = Resource::kAnswerMemory;
-  const auto is_final = AllOf(HasSubstr("so ask for less"), Not(HasSubstr("retry")));
+  const auto is_final =
+      AllOf(HasSubstr("can ever be had)"), HasSubstr("; ask for less"), Not(HasSubstr("retry")));
   ledger_.SetLimit(kAnswers, {.capacity = 100, .reserve = 20, .per_account = 65, .floor = 10});
   EXPECT_THAT(RefusalOf(Uid(1000), 66, kAnswers), is_final);
   EXPECT_THAT(RefusalOf(Uid(0), 101, kAnswers), is_final);
@@ -260,7 +261,12 @@ TEST_F(LedgerTest, ARefusalOfMoreThanItCanEverHaveDoesNotAskToRetry) {
   EXPECT_THAT(RefusalOf(Uid(1001), 71, kAnswers), is_final);
   ledger_.SetLimit(kAnswers, {.capacity = 100, .per_principal = 30});
   EXPECT_THAT(RefusalOf(Uid(1001), 31, kAnswers), is_final);
-  EXPECT_THAT(RefusalOf(Uid(1002), 101, Resource::kSchedules), Not(HasSubstr("delete some")));
+  EXPECT_THAT(
+      RefusalOf(Uid(1002), 101, Resource::kSchedules),
+      AllOf(HasSubstr("asks for 101 (at most 80 can ever be had)"), Not(HasSubstr("delete some"))));
+  // Of this one the amount says by how much the store is too large.
+  EXPECT_THAT(std::string(ledger_.Refusal(Uid(1002), Resource::kSchedules, 101).message()),
+              AllOf(HasSubstr("delete some and retry"), Not(HasSubstr("ask for less"))));
 }
 
 TEST_F(LedgerTest, ARefusalNamesNoJobOfOthers) {
