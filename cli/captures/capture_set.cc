@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -116,36 +117,15 @@ class CaptureSet::Impl {
   }
 
   absl::Status ForEach(absl::FunctionRef<absl::Status(size_t, CaptureSource&)> fn) {
-    std::vector<absl::Status> statuses(members.size());
-    std::map<std::pair<size_t, size_t>, std::vector<size_t>> of_node;
-    for (size_t i = 0; i < members.size(); ++i) {
-      if (!members[i].missing.empty()) continue;
-      if (places_[i].source != nullptr) {
-        statuses[i] = fn(i, *places_[i].source);
-      } else {
-        of_node[{places_[i].fleet, places_[i].fleet_member}].push_back(i);
-      }
-    }
-    for (size_t fleet = 0; fleet < fleets_.size(); ++fleet) {
-      fleets_[fleet].Run(
-          absl::FromChrono(kReportDeadline),
-          [&](size_t fleet_member, DaemonClient& daemon) {
-            const auto mine = of_node.find({fleet, fleet_member});
-            if (mine == of_node.end()) return absl::OkStatus();
-            for (const size_t i : mine->second) {
-              const std::unique_ptr<CaptureSource> source =
-                  NewDaemonSource(daemon, members[i].view);
-              statuses[i] = fn(i, *source);
-            }
-            return absl::OkStatus();
-          },
-          [&](size_t fleet_member, const absl::Status& status) {
-            const auto mine = of_node.find({fleet, fleet_member});
-            if (status.ok() || mine == of_node.end()) return;
-            for (const size_t i : mine->second) statuses[i] = status;
-          });
-    }
-    return MarkFailed(statuses);
+    std::vector<size_t> all(members.size());
+    std::iota(all.begin(), all.end(), 0);
+    return MarkFailed(Call(all, fn));
+  }
+
+  absl::Status ForSome(std::span<const size_t> chosen,
+                       absl::FunctionRef<absl::Status(size_t, CaptureSource&)> fn) {
+    for (const absl::Status& status : Call(chosen, fn)) RETURN_IF_ERROR(status);
+    return absl::OkStatus();
   }
 
   void Abort() {
@@ -157,6 +137,42 @@ class CaptureSet::Impl {
   }
 
  private:
+  // By member; OK for those that are not chosen or missing.
+  std::vector<absl::Status> Call(std::span<const size_t> chosen,
+                                 absl::FunctionRef<absl::Status(size_t, CaptureSource&)> fn) {
+    std::vector<absl::Status> statuses(members.size());
+    std::map<size_t, std::map<size_t, std::vector<size_t>>> of_fleets;  // By fleet and its member.
+    for (const size_t i : chosen) {
+      if (!members[i].missing.empty()) continue;
+      if (places_[i].source != nullptr) {
+        statuses[i] = fn(i, *places_[i].source);
+      } else {
+        of_fleets[places_[i].fleet][places_[i].fleet_member].push_back(i);
+      }
+    }
+    for (const auto& [fleet, of_nodes] : of_fleets) {
+      const auto& nodes = of_nodes;
+      std::vector<size_t> asked;
+      asked.reserve(nodes.size());
+      for (const auto& [node, mine] : nodes) asked.push_back(node);
+      fleets_[fleet].RunOn(
+          asked, absl::FromChrono(kReportDeadline),
+          [&](size_t node, DaemonClient& daemon) {
+            for (const size_t i : nodes.at(node)) {
+              const std::unique_ptr<CaptureSource> source =
+                  NewDaemonSource(daemon, members[i].view);
+              statuses[i] = fn(i, *source);
+            }
+            return absl::OkStatus();
+          },
+          [&](size_t node, const absl::Status& status) {
+            if (status.ok()) return;
+            for (const size_t i : nodes.at(node)) statuses[i] = status;
+          });
+    }
+    return statuses;
+  }
+
   struct Place {
     std::unique_ptr<CaptureSource> source;  // nullptr: of a fleet, or missing.
     size_t fleet = 0;
@@ -534,6 +550,10 @@ size_t CaptureSet::present_count() const {
 
 absl::Status CaptureSet::ForEach(absl::FunctionRef<absl::Status(size_t, CaptureSource&)> fn) {
   return impl_->ForEach(fn);
+}
+absl::Status CaptureSet::ForSome(std::span<const size_t> chosen,
+                                 absl::FunctionRef<absl::Status(size_t, CaptureSource&)> fn) {
+  return impl_->ForSome(chosen, fn);
 }
 void CaptureSet::Abort() { impl_->Abort(); }
 

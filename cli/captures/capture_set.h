@@ -63,6 +63,9 @@ class CaptureSet {
   // Calls `fn` for every member that is not missing, of different nodes at once. One for which it
   // fails is missing from then on. An error if none is left: the first one's.
   absl::Status ForEach(absl::FunctionRef<absl::Status(size_t member, CaptureSource& source)> fn);
+  // The same for the `chosen` of them. The first error is returned; no member is missing for that.
+  absl::Status ForSome(std::span<const size_t> chosen,
+                       absl::FunctionRef<absl::Status(size_t member, CaptureSource& source)> fn);
 
   void Abort();
 

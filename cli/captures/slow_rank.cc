@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +14,6 @@
 #include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/base/text.h"
 #include "daemon/report/findings/rank_excess.h"
 
 namespace profd::cli {
@@ -63,45 +61,36 @@ absl::StatusOr<report::RankFigures> FiguresOf(CaptureSource& source) {
 
 }  // namespace
 
-report::RankExcess ExplainSlowRank(CaptureSet& set, const report::GroupSteps& steps) {
+absl::StatusOr<report::RankExcess> ExplainSlowRank(CaptureSet& set,
+                                                   const report::GroupSteps& steps) {
   const bool is_pair = steps.verdict == report::StragglerVerdict::kPair;
-  if (!is_pair && steps.verdict != report::StragglerVerdict::kStraggler) return {};
+  if (!is_pair && steps.verdict != report::StragglerVerdict::kStraggler) {
+    return report::RankExcess();
+  }
   const report::RankScore& slow = steps.ranking.front();
   std::vector<const report::RankScore*> usual = UsualRanks(steps);
-  if (usual.empty()) return {};
+  if (usual.empty()) return report::RankExcess();
   const int64_t more_ns = slow.own_ns - MedianOwnWork(usual);
   usual.resize(std::min(usual.size(), kMostOthers));
 
+  std::vector<size_t> chosen = {slow.member};
+  for (const report::RankScore* rank : usual) chosen.push_back(rank->member);
   absl::Mutex mutex;  // Nodes answer at the same time.
-  std::optional<report::RankFigures> of_slow;
-  std::map<size_t, report::RankFigures>
-      of_others;  // In an order that does not depend on who is fast.
-  absl::Status failed;
-  const auto read = [&](size_t member, CaptureSource& source) {
-    const bool is_usual = std::ranges::any_of(
-        usual, [member](const report::RankScore* rank) { return rank->member == member; });
-    if (member != slow.member && !is_usual) return absl::OkStatus();
-    absl::StatusOr<report::RankFigures> figures = FiguresOf(source);
-    const absl::MutexLock lock(&mutex);
-    if (!figures.ok()) {
-      failed = figures.status();
-    } else if (member == slow.member) {
-      of_slow = *std::move(figures);
-    } else {
-      of_others.emplace(member, *std::move(figures));
-    }
-    return absl::OkStatus();  // The member is as good as before for all that does not need this.
-  };
-  if (const absl::Status status = set.ForEach(read); !status.ok()) failed = status;
-  if (!of_slow.has_value() || of_others.empty()) {
-    if (failed.ok()) return {};
-    return {.text = StrCat("What it does more of is unknown: ",
-                           ForDisplay(std::string(failed.message()), 200), ".")};
-  }
+  std::map<size_t, report::RankFigures> of_members;
+  const absl::Status status =
+      set.ForSome(chosen, [&](size_t member, CaptureSource& source) -> absl::Status {
+        ASSIGN_OR_RETURN(report::RankFigures figures, FiguresOf(source));
+        const absl::MutexLock lock(&mutex);
+        of_members.emplace(member, std::move(figures));
+        return absl::OkStatus();
+      });
+  if (absl::IsCancelled(status)) return status;
+  auto of_slow = of_members.extract(slow.member);
+  if (of_slow.empty() || of_members.empty()) return status;
   std::vector<report::RankFigures> others;
-  others.reserve(of_others.size());
-  for (auto& [member, figures] : of_others) others.push_back(std::move(figures));
-  return report::ExplainRank(NameOf(set.members()[slow.member]), *of_slow, others, more_ns);
+  others.reserve(of_members.size());
+  for (auto& [member, figures] : of_members) others.push_back(std::move(figures));
+  return report::ExplainRank(NameOf(set.members()[slow.member]), of_slow.mapped(), others, more_ns);
 }
 
 }  // namespace profd::cli

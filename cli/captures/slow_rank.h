@@ -1,8 +1,9 @@
-// What the slow rank of a group does more of than the others: from reports of the slow rank's
-// capture and of those of a few others, made where the captures are.
+// Why the slow rank of a group is slow: what it does more of than others, from reports on its
+// capture and on those of a few others, made where the captures are.
 #ifndef PROFD_CLI_CAPTURES_SLOW_RANK_H_
 #define PROFD_CLI_CAPTURES_SLOW_RANK_H_
 
+#include "absl/status/statusor.h"
 #include "cli/captures/capture_set.h"
 #include "daemon/report/findings/findings.h"
 #include "daemon/report/ranks/group_reports.h"
@@ -10,9 +11,12 @@
 namespace profd::cli {
 
 // Of the rank that comes first in steps.ranking, if it is a straggler or slower than its only
-// partner; else, and where nothing is found, the text is empty. Where reports cannot be had, the
-// text says so: this is never an error. At most 9 captures are asked, whatever the group's size.
-report::RankExcess ExplainSlowRank(CaptureSet& set, const report::GroupSteps& steps);
+// partner; else, and where nothing is found, the text is empty. At most 9 captures are asked,
+// whatever the group's size; others that cannot be asked are left out. An error says why the slow
+// rank, or all others, cannot be asked; CANCELLED: the user interrupted. No member is missing for
+// that.
+absl::StatusOr<report::RankExcess> ExplainSlowRank(CaptureSet& set,
+                                                   const report::GroupSteps& steps);
 
 }  // namespace profd::cli
 

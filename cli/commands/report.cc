@@ -11,8 +11,8 @@
 #include "cli/captures/one_run.h"
 #include "cli/captures/output_file.h"
 #include "cli/captures/set_collectives.h"
-#include "cli/captures/slow_rank.h"
 #include "cli/commands/command.h"
+#include "cli/commands/show_group_steps.h"
 #include "cli/render/capture.h"
 #include "cli/render/findings.h"
 #include "cli/render/group_reports.h"
@@ -127,7 +127,10 @@ void PrintFindings(Invocation& invocation, const CaptureSource& source,
   view.quality = findings.quality.grade;  // The events were looked at, too.
   if (invocation.json()) {
     ReportedMember reported;
-    if (of != nullptr) reported = {.set = &of->set, .member = static_cast<int64_t>(of->member)};
+    if (of != nullptr) {
+      reported = {
+          .set = &of->set, .member = static_cast<int64_t>(of->member), .excess = of->ranks.excess};
+    }
     JsonWriter json;
     WriteFindingsJson(view, LimitEvidence(findings, shown.evidence_rows),
                       of == nullptr ? nullptr : &reported, json);
@@ -137,11 +140,13 @@ void PrintFindings(Invocation& invocation, const CaptureSource& source,
   if (of != nullptr) {
     invocation.Print(RenderSetHeader(of->set, invocation.style()));
     const bool is_straggler = of->ranks.steps.verdict == report::StragglerVerdict::kStraggler;
-    // Of a straggler, its finding says it.
+    // Where the first finding is on this, it says why the rank is slow.
+    const bool says_why =
+        !findings.findings.empty() && findings.findings.front().rule == "STRAGGLER_RANK";
     invocation.Print(StrCat(
         RenderStragglerVerdict(of->set, of->ranks.steps),
-        is_straggler ? "" : RenderExcess(of->ranks.excess, invocation.style()),
-        "What follows is of ", of->ranks.names[of->member],
+        says_why ? "" : RenderExcess(of->ranks.excess, invocation.style()), "What follows is of ",
+        of->ranks.names[of->member],
         is_straggler ? ", a straggler.\n" : ", which comes first in `profctl stragglers`.\n"));
   }
   // The verdict names the grade and the worst of its reasons. All of them: on request, and where
@@ -192,7 +197,7 @@ absl::StatusOr<int> ReportOnGroup(Invocation& invocation, CaptureSet& set,
         "the captures of the group have no steps or windows to compare; ask for one of them");
   }
   of.member = ranking.front().member;
-  of.ranks.excess = ExplainSlowRank(set, of.ranks.steps);
+  ASSIGN_OR_RETURN(of.ranks.excess, ExplainOrNote(invocation, set, of.ranks.steps));
   absl::Status status;
   RETURN_IF_ERROR(set.ForEach([&](size_t member, CaptureSource& source) -> absl::Status {
     if (member == of.member) status = ReportOnMember(invocation, source, options, of);

@@ -40,6 +40,15 @@ absl::Status AsUsage(const absl::Status& status) {
 
 }  // namespace
 
+absl::StatusOr<report::RankExcess> ExplainOrNote(Invocation& invocation, CaptureSet& set,
+                                                 const report::GroupSteps& steps) {
+  absl::StatusOr<report::RankExcess> excess = ExplainSlowRank(set, steps);
+  if (excess.ok() || absl::IsCancelled(excess.status())) return excess;
+  invocation.Note(StrCat("Why the rank is slow is unknown: ",
+                         ForDisplay(FromAbsl(excess.status().message()), 300), "\n"));
+  return report::RankExcess();
+}
+
 absl::StatusOr<int> ShowGroupSteps(Invocation& invocation, CaptureSet& set,
                                    const GroupStepsCommand& command) {
   const ParsedFlags& flags = invocation.flags();
@@ -64,7 +73,7 @@ absl::StatusOr<int> ShowGroupSteps(Invocation& invocation, CaptureSet& set,
   ComparedSteps compared = {
       .steps = steps, .clocks = collectives->matched.clocks, .framework = collectives->framework};
   if (command.explains_slow_rank && !flags.Has("csv")) {
-    compared.excess = ExplainSlowRank(set, steps);
+    ASSIGN_OR_RETURN(compared.excess, ExplainOrNote(invocation, set, steps));
   }
   rows = command.rows(set, steps, compared.framework);
   RETURN_IF_ERROR(table::Apply(view, rows));

@@ -33,6 +33,11 @@ struct GroupStepsCommand {
                         const table::Table& rows, const Style& style);
 };
 
+// ExplainSlowRank(); where that cannot be had, stderr says why and the text is empty. CANCELLED:
+// the user interrupted.
+absl::StatusOr<report::RankExcess> ExplainOrNote(Invocation& invocation, CaptureSet& set,
+                                                 const report::GroupSteps& steps);
+
 // Shows the rows as --sort, --limit, --csv, and --json say. The exit code: 4 where members are
 // missing, which stderr names.
 absl::StatusOr<int> ShowGroupSteps(Invocation& invocation, CaptureSet& set,

@@ -154,8 +154,13 @@ std::string RenderRest(const report::FindingsReport& report, size_t shown, const
 const table::ObjectDescription<ReportedMember>& ReportedMemberObject() {
   static const table::ObjectDescription<ReportedMember> object(
       {{&ReportedMember::member,
-        {.key = "reported_member",
-         .doc = "Position in members of the one that the report is on"}}});
+        {.key = "reported_member", .doc = "Position in members of the one that the report is on"}},
+       {table::Path<&ReportedMember::excess, &report::RankExcess::text>(),
+        {.key = "more_of",
+         .doc = "What it does more of than others, in a sentence; empty: it is unknown, or the "
+                "rank is not slow"}},
+       {table::Path<&ReportedMember::excess, &report::RankExcess::advice>(),
+        {.key = "more_of_advice", .doc = "Where to look; empty: it is unknown"}}});
   return object;
 }
 

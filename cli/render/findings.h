@@ -24,6 +24,7 @@ std::string RenderFindings(const report::FindingsReport& report, const FindingsV
 struct ReportedMember {
   const CaptureSet* set = nullptr;
   int64_t member = 0;
+  report::RankExcess excess = {};
 };
 // All of it. `view` has the grade of the report. `of`: nullptr: the capture was asked for by
 // itself.

@@ -446,10 +446,11 @@ const ObjectDescription<StragglersAnswer>& StragglersObject() {
          {.key = "reason_text", .doc = "The same as a clause"}},
         {[](const Row& row) { return row.compared.excess.text; },
          {.key = "more_of",
-          .doc = "What the first rank does more of than the others, in a sentence; empty: it is "
-                 "unknown, or no rank is slow"}},
+          .doc =
+              "What the first rank does more of than others, in a sentence; empty: it is unknown, "
+              "or no rank is slow"}},
         {[](const Row& row) { return row.compared.excess.advice; },
-         {.key = "advice", .doc = "Where to look; empty: it is unknown"}}};
+         {.key = "more_of_advice", .doc = "Where to look; empty: it is unknown"}}};
     fields.insert(fields.end(), more.begin(), more.end());
     return ObjectDescription<Row>(
         Description<Row>(fields),

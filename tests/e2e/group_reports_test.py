@@ -90,6 +90,10 @@ class GroupReportsTest(ClusterTest):
         self.assertEqual(first['rank'], SLOW_RANK)
         self.assertEqual(stragglers['verdict'], 'straggler')
         self.assertEqual(first['last_count'], 4)
+        self.assertRegex(stragglers['more_of'], f'^Compared with 3 other ranks, rank {SLOW_RANK} .*backward')
+        self.assertTrue(stragglers['more_of_advice'])
+        report = self.report('report', self.group)
+        self.assertEqual(report['more_of'], stragglers['more_of'])
         self.assertGreater(first['caused_wait_ns'], 3 * self.slow_ns / 2)
         for row in stragglers['ranks']:
             self.assertEqual(row['step_count'], 4)

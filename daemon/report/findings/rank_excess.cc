@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -10,13 +12,14 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "absl/strings/substitute.h"
 #include "daemon/base/median.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/report/findings/host.h"
 #include "daemon/report/findings/rules.h"
+#include "daemon/report/index/autograd_names.h"
 #include "daemon/report/index/collective_names.h"
+#include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
 namespace {
@@ -26,13 +29,15 @@ constexpr double kLeastShare = 0.1;
 // A second part is told, too, from this on.
 constexpr double kLeastShareOfSecond = 0.25;
 constexpr double kMostly = 0.5;
-constexpr size_t kMostNames = 3;
-constexpr size_t kMostNameBytes = 80;  // In a sentence.
-// Numbers of calls in a step that differ by less are the same: a window may cut a step.
-constexpr double kSameCalls = 0.1;
-// Nearly all of the time, in names that take about as much longer as all of them together.
+// Names with fewer calls are of few steps: they do not make the median step longer.
+constexpr double kFewestCalls = 0.5;
+// Nor does one whose difference is so many times what is to be explained.
+constexpr double kTooMuch = 1.5;
+// Nearly all of the time, in names that changed about as much as all of them together.
 constexpr double kNearlyAll = 0.8;
 constexpr size_t kFewestNamesForAll = 3;
+constexpr size_t kMostNames = 3;
+constexpr size_t kMostNameBytes = 80;  // In a sentence.
 
 // ---- names: operators or kernels ----
 
@@ -60,12 +65,20 @@ Uses KernelsOf(const RankFigures& of) {
   return uses;
 }
 
-// Without those that wait for other ranks or for data: these are parts of their own.
+bool IsFrameworkOperator(std::string_view name) {
+  return name.find("::") != std::string_view::npos || MayBeAutogradNode(name);
+}
+
+// Without those that wait for other ranks or for data: these are parts of their own. Ranges of the
+// program's own count only where nothing else does, as in HostSplit.
 Uses OperatorsOf(const RankFigures& of) {
+  const bool has_operators = std::ranges::any_of(
+      of.ops.rows, [](const OpProfileRow& row) { return IsFrameworkOperator(row.name); });
   Uses uses;
   for (const OpProfileRow& row : of.ops.rows) {
     if (row.name.starts_with("ProfilerStep#") || row.name.starts_with("enumerate(DataLoader)#") ||
-        CollectiveOfRange(row.name).has_value()) {
+        CollectiveOfRange(row.name).has_value() ||
+        (has_operators && !IsFrameworkOperator(row.name))) {
       continue;
     }
     Use& use = uses[row.name];
@@ -77,25 +90,63 @@ Uses OperatorsOf(const RankFigures& of) {
 
 struct NameDifference {
   std::string name;
-  Use use;    // Of the slow rank.
-  Use usual;  // Of the others.
+  Use use;                 // Of the slow rank.
+  Use usual;               // Median of the others; with `instead_of`, of that name.
+  size_t users = 0;        // Of the others, that have it.
+  std::string instead_of;  // What the others run, and this rank does not; empty: nothing.
 
   double more_ns() const { return use.ns - usual.ns; }
-  bool HasSameCalls() const {
-    return std::abs(use.calls - usual.calls) <= kSameCalls * usual.calls;
-  }
 };
 
-std::vector<NameDifference> Differences(const Uses& slow, const std::vector<Uses>& others) {
+struct NameDifferences {
+  std::vector<NameDifference> rows;
+  double usual_ns = 0;      // Of all names.
+  double cut_share = 0;     // Numbers of calls that differ by no more are the same: a step was cut.
+  size_t others_count = 0;  // Ranks.
+
+  bool HasSameCalls(double calls, double usual) const {
+    return std::abs(calls - usual) <= cut_share * usual;
+  }
+  bool HasSameCalls(const NameDifference& row) const {
+    return HasSameCalls(row.use.calls, row.usual.calls);
+  }
+  // What more calls add, and what longer calls add: together more_ns().
+  double MoreByCalls(const NameDifference& row) const {
+    if (HasSameCalls(row)) return 0;
+    return row.usual.calls > 0 ? (row.use.calls - row.usual.calls) * row.usual.NsOfCall()
+                               : row.more_ns();
+  }
+  double MoreByLength(const NameDifference& row) const { return row.more_ns() - MoreByCalls(row); }
+};
+
+// Takes out of `missing` the name that has as many calls as `row` and a time closest to its own.
+void PairWith(std::vector<NameDifference>& missing, const NameDifferences& in,
+              NameDifference& row) {
+  auto closest = missing.end();
+  for (auto it = missing.begin(); it != missing.end(); ++it) {
+    if (!in.HasSameCalls(row.use.calls, it->usual.calls)) continue;
+    if (closest == missing.end() ||
+        std::abs(it->usual.ns - row.use.ns) < std::abs(closest->usual.ns - row.use.ns)) {
+      closest = it;
+    }
+  }
+  if (closest == missing.end()) return;
+  row.instead_of = std::move(closest->name);
+  row.usual = closest->usual;
+  missing.erase(closest);
+}
+
+NameDifferences Compare(const Uses& slow, const std::vector<Uses>& others, double steps) {
+  NameDifferences differences = {.cut_share = std::min(0.1, 1 / steps),
+                                 .others_count = others.size()};
   std::map<std::string, std::vector<Use>, std::less<>> by_name;
   for (const auto& [name, use] : slow) by_name[name];
   for (const Uses& uses : others) {
     for (const auto& [name, use] : uses) by_name[name].push_back(use);
   }
-  std::vector<NameDifference> differences;
+  std::vector<NameDifference> missing;
   for (auto& [name, uses] : by_name) {
-    NameDifference& difference = differences.emplace_back();
-    difference.name = name;
+    NameDifference difference = {.name = name, .users = uses.size()};
     if (const auto found = slow.find(name); found != slow.end()) difference.use = found->second;
     uses.resize(others.size());  // Ranks that do not run it.
     std::vector<double> ns;
@@ -105,37 +156,49 @@ std::vector<NameDifference> Differences(const Uses& slow, const std::vector<Uses
       calls.push_back(use.calls);
     }
     difference.usual = {.ns = ExactMedian(ns), .calls = ExactMedian(calls)};
+    differences.usual_ns += difference.usual.ns;
+    if (std::max(difference.use.calls, difference.usual.calls) < kFewestCalls) continue;
+    (difference.use.calls == 0 ? missing : differences.rows).push_back(std::move(difference));
   }
+  for (NameDifference& row : differences.rows) {
+    if (row.users == 0) PairWith(missing, differences, row);
+  }
+  // What only the others run makes this rank's work less.
+  std::ranges::move(missing, std::back_inserter(differences.rows));
   return differences;
 }
 
 std::string Time(double ns) { return TimeText(std::llround(ns)); }
 
-// "20", "0.5"
+// "20 calls", "0.5 calls"
 std::string Calls(double calls) {
   const double whole = std::round(calls);
-  if (std::abs(calls - whole) <= kSameCalls) return absl::StrFormat("%.0f", whole);
-  return absl::StrFormat("%.1f", calls);
+  if (std::abs(calls - whole) > 0.05 || whole == 0) return absl::StrFormat("%.2g calls", calls);
+  return absl::StrFormat(whole == 1 ? "%.0f call" : "%.0f calls", whole);
 }
 
-// "takes 6 ms in 1 call, and is not called elsewhere"
-std::string TextOf(const NameDifference& difference) {
-  const Use& use = difference.use;
-  const Use& usual = difference.usual;
-  if (usual.calls == 0) {
-    return StrCat("takes ", Time(use.ns), " in ", Calls(use.calls),
-                  Calls(use.calls) == "1" ? " call" : " calls", ", and is not called elsewhere");
+// "takes 6 ms in 1 call; no other rank calls it"
+std::string TextOf(const NameDifference& row, const NameDifferences& in) {
+  const std::string takes = StrCat("takes ", Time(row.use.ns));
+  if (!row.instead_of.empty()) {
+    return StrCat(takes, " in ", Calls(row.use.calls), "; the others run ",
+                  ForDisplay(row.instead_of, kMostNameBytes), " instead, for ", Time(row.usual.ns));
   }
-  if (difference.HasSameCalls()) {
-    return StrCat("takes ", Time(use.ns), " instead of ", Time(usual.ns), " in as many calls");
+  if (row.usual.calls == 0) {
+    return StrCat(takes, " in ", Calls(row.use.calls), "; ",
+                  row.users == 0 ? "none" : StrCat(row.users), " of ", in.others_count,
+                  in.others_count == 1 ? " other calls it" : " others call it");
   }
-  return StrCat("takes ", Time(use.ns), " instead of ", Time(usual.ns), " in ", Calls(use.calls),
-                " calls instead of ", Calls(usual.calls));
+  if (in.HasSameCalls(row)) {
+    return StrCat(takes, " instead of ", Time(row.usual.ns), ", in as many calls");
+  }
+  return StrCat(takes, " in ", Calls(row.use.calls), " instead of ", Time(row.usual.ns), " in ",
+                Calls(row.usual.calls));
 }
 
 // What names have in common, the answer to "why does this part take longer?"
 struct NamesExplained {
-  std::string text;  // Empty: no name explains it.
+  std::string text;  // Empty: names do not explain it.
   std::string advice;
   std::vector<const NameDifference*> named;
 };
@@ -144,106 +207,108 @@ struct NamesExplained {
 struct Words {
   std::string_view names;  // "kernels"
   std::string_view more;   // Advice where there are more calls, likewise below.
+  std::string_view other;
   std::string_view longer;
   std::string_view all_longer;
 };
 
+constexpr std::string_view kDivision =
+    "Check how the model and the data are divided among the ranks: this rank has more to do.";
 constexpr Words kKernelWords = {
     .names = "kernels",
-    .more =
-        "Check how the model and the data are divided among the ranks: this rank launches work "
-        "that the others do not.",
+    .more = kDivision,
+    .other =
+        "Let all ranks use the same kernels: libraries that choose by trial "
+        "(torch.backends.cudnn.benchmark, autotuning) may choose differently on each rank.",
     .longer =
-        "Compare the inputs of the ranks (`profctl ops CAPTURE --by-inputs`): longer "
+        "Compare the inputs of the ranks (`profctl ops CAPTURE --group-by input_shape`): longer "
         "sequences or larger batches make the same kernels longer. If they are alike, "
         "compare the GPUs (`nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE`).",
     .all_longer =
         "Compare this GPU's clocks, temperature, and power limit with those of another "
         "rank (`nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE`), and see whether another "
-        "process uses it. If those are alike, its inputs are larger."};
+        "process uses it. If those are alike, compare the inputs of the ranks."};
 constexpr Words kOperatorWords = {
     .names = "operators",
-    .more =
-        "Check how the model and the data are divided among the ranks: this rank runs operators "
-        "that the others do not.",
+    .more = kDivision,
+    .other = kDivision,
     .longer =
-        "Compare the inputs of the ranks (`profctl ops CAPTURE --by-inputs`), and what else "
-        "runs on this rank's host.",
+        "Compare the inputs of the ranks (`profctl ops CAPTURE --group-by input_shape`), and what "
+        "else runs on this rank's host.",
     .all_longer =
         "Look at this rank's host: other processes, the CPUs that the rank may use "
-        "(`taskset -p PID`), and their clock. If that is alike, its inputs are larger."};
-constexpr std::string_view kOtherKernels =
-    "Let all ranks use the same kernels: libraries that choose by trial "
-    "(torch.backends.cudnn.benchmark, autotuning) may choose differently on each rank.";
+        "(`taskset -p PID`), and their clock. If those are alike, compare the inputs of "
+        "the ranks."};
 
-NamesExplained ExplainNames(const std::vector<NameDifference>& differences, double part_ns,
-                            const Words& words) {
-  std::vector<const NameDifference*> more;
-  std::vector<const NameDifference*> longer;
-  const NameDifference* missing = nullptr;  // What the others run most of that this rank does not.
-  double more_ns = 0;
-  double longer_ns = 0;
-  Use same;   // All names with as many calls.
-  Use usual;  // The same of the others.
-  for (const NameDifference& difference : differences) {
-    if (difference.HasSameCalls()) {
-      same.ns += difference.use.ns;
-      usual.ns += difference.usual.ns;
-    } else if (difference.use.calls == 0 &&
-               (missing == nullptr || difference.usual.ns > missing->usual.ns)) {
-      missing = &difference;
-    }
-    if (difference.more_ns() <= 0) continue;
-    (difference.HasSameCalls() ? longer : more).push_back(&difference);
-    (difference.HasSameCalls() ? longer_ns : more_ns) += difference.more_ns();
-  }
-  const auto by_time = [](const NameDifference* a, const NameDifference* b) {
-    return a->more_ns() > b->more_ns();
-  };
-  std::ranges::stable_sort(more, by_time);
-  std::ranges::stable_sort(longer, by_time);
-  NamesExplained explained;
-  const auto name_those = [&](const std::vector<const NameDifference*>& those) {
-    for (const NameDifference* difference : those) {
-      if (explained.named.size() == kMostNames || difference->more_ns() < kLeastShare * part_ns)
-        break;
-      explained.named.push_back(difference);
-    }
-  };
-  if (std::max(more_ns, longer_ns) < kLeastShare * part_ns) return explained;
-  if (more_ns >= longer_ns) {
-    name_those(more);
-    if (explained.named.empty()) return explained;
-    const NameDifference& first = *explained.named.front();
-    explained.text = StrCat(ForDisplay(first.name, kMostNameBytes), " ", TextOf(first));
-    explained.advice = words.more;
-    if (first.usual.calls == 0 && missing != nullptr &&
-        missing->usual.ns >= kLeastShare * first.use.ns) {
-      explained.text = StrCat(ForDisplay(first.name, kMostNameBytes), " takes ", Time(first.use.ns),
-                              " where other ranks run ", ForDisplay(missing->name, kMostNameBytes),
-                              " for ", Time(missing->usual.ns));
-      if (&words == &kKernelWords) explained.advice = kOtherKernels;
-    }
-    return explained;
-  }
-  name_those(longer);
-  // As much longer as all together, or nearly.
-  const double ratio = usual.ns > 0 ? same.ns / usual.ns : 0;
+// Whether names with nearly all of the time changed by about as much as all of them together, or
+// more: `ratio_of` is 1 for one that did not change.
+template <typename RatioOf>
+bool IsOfNearlyAll(const NameDifferences& differences, double ratio, RatioOf ratio_of) {
   double alike_ns = 0;
   size_t alike = 0;
-  for (const NameDifference* difference : longer) {
-    if (difference->use.ns < difference->usual.ns * (1 + (ratio - 1) / 2)) continue;
-    alike_ns += difference->usual.ns;
+  for (const NameDifference& row : differences.rows) {
+    if (row.usual.ns <= 0 || ratio_of(row) < 1 + (ratio - 1) / 2) continue;
+    alike_ns += row.usual.ns;
     ++alike;
   }
-  if (alike >= kFewestNamesForAll && alike_ns >= kNearlyAll * usual.ns) {
-    explained.text = StrCat("nearly all ", words.names, " take longer, by ", PercentText(ratio - 1),
-                            " together, in as many calls");
+  return ratio > 1 && alike >= kFewestNamesForAll && alike_ns >= kNearlyAll * differences.usual_ns;
+}
+
+NamesExplained ExplainNames(const NameDifferences& differences, double part_ns,
+                            const Words& words) {
+  // Why a name takes longer: it is called more often, its calls are longer, or it is another one.
+  enum Cause { kCalls, kLength, kOther };
+  std::array<double, 3> sums{};
+  std::array<std::vector<const NameDifference*>, 3> rows;
+  for (const NameDifference& row : differences.rows) {
+    if (row.more_ns() > kTooMuch * part_ns) continue;
+    const double by_calls = differences.MoreByCalls(row);
+    const double by_length = differences.MoreByLength(row);
+    if (row.instead_of.empty()) {
+      sums[kCalls] += by_calls;
+      sums[kLength] += by_length;
+    } else {
+      sums[kOther] += row.more_ns();
+    }
+    if (row.more_ns() < kLeastShare * part_ns) continue;
+    rows.at(row.instead_of.empty() ? (by_calls > by_length ? kCalls : kLength) : kOther)
+        .push_back(&row);
+  }
+  const auto largest = static_cast<size_t>(std::ranges::max_element(sums) - sums.begin());
+  NamesExplained explained;
+  if (sums.at(largest) < kMostly * part_ns) return explained;
+  explained.named = std::move(rows.at(largest));
+  std::ranges::stable_sort(explained.named, [](const NameDifference* a, const NameDifference* b) {
+    return a->more_ns() > b->more_ns();
+  });
+  if (explained.named.size() > kMostNames) explained.named.resize(kMostNames);
+  const double ratio = differences.usual_ns > 0 ? 1 + sums.at(largest) / differences.usual_ns : 0;
+  const auto calls_ratio = [&](const NameDifference& row) {
+    return differences.HasSameCalls(row) ? 1 : row.use.calls / row.usual.calls;
+  };
+  const auto length_ratio = [](const NameDifference& row) {
+    return row.use.NsOfCall() / row.usual.NsOfCall();
+  };
+  if (largest == kLength && IsOfNearlyAll(differences, ratio, length_ratio)) {
+    explained.text = StrCat("calls of nearly all ", words.names, " take longer, by ",
+                            PercentText(ratio - 1), " together");
     explained.advice = words.all_longer;
-  } else if (!explained.named.empty()) {
-    const NameDifference& first = *explained.named.front();
-    explained.text = StrCat(ForDisplay(first.name, kMostNameBytes), " ", TextOf(first));
-    explained.advice = words.longer;
+    return explained;
+  }
+  if (explained.named.empty()) {
+    if (largest != kCalls || !IsOfNearlyAll(differences, ratio, calls_ratio)) return explained;
+    explained.text = StrCat("nearly all ", words.names, " are called more often, by ",
+                            PercentText(ratio - 1), " together");
+    explained.advice = words.more;
+    return explained;
+  }
+  const NameDifference& first = *explained.named.front();
+  explained.text = StrCat(ForDisplay(first.name, kMostNameBytes), " ", TextOf(first, differences));
+  explained.advice = largest == kCalls    ? words.more
+                     : largest == kLength ? words.longer
+                                          : words.other;
+  if (largest == kCalls && IsOfNearlyAll(differences, ratio, calls_ratio)) {
+    explained.text = StrCat("nearly all ", words.names, " are called more often; ", explained.text);
   }
   return explained;
 }
@@ -254,36 +319,36 @@ enum class RankPartKind { kCompute, kCopies, kDataLoader, kCompilation, kOperato
 
 struct RankPart {
   RankPartKind kind;
-  std::string_view name;  // Of the evidence.
-  std::string_view text;  // $0: the rank's name, $1: the time.
+  std::string_view name;    // Of the evidence.
+  std::string_view before;  // The sentence is: name of the rank, this, the time, and
+  std::string_view after;   // this.
   std::string_view advice;
   int64_t (*time_ns)(const TimeStep&);
 };
 
 constexpr std::array<RankPart, 2> kGpuParts = {{
-    {RankPartKind::kCompute, "computing on the GPU", "the GPU of $0 computes for $1 a step more",
-     "", [](const TimeStep& step) { return step.device.compute_ns; }},
-    {RankPartKind::kCopies, "copies that nothing hides",
-     "copies of $0 that nothing hides take $1 a step more",
+    {RankPartKind::kCompute, "computing on the GPU", "spends ", " more per step in GPU compute", "",
+     [](const TimeStep& step) { return step.device.compute_ns; }},
+    {RankPartKind::kCopies, "exposed copies", "spends ", " more per step in exposed copies",
      "Look at what this rank copies that the others do not (`profctl copies CAPTURE`), and at how "
      "its GPU is connected (`nvidia-smi topo -m`).",
      [](const TimeStep& step) { return step.device.exposed_copy_ns; }},
 }};
 constexpr std::array<RankPart, 4> kHostParts = {{
-    {RankPartKind::kDataLoader, "waiting for the data loader",
-     "$0 waits for its data loader for $1 a step more",
+    {RankPartKind::kDataLoader, "waiting for the data loader", "waits ",
+     " longer per step for its data loader",
      "Look at how this rank gets its data: the disk or the network of its node, its loader's "
      "workers and their CPUs, and the size of its samples.",
      [](const TimeStep& step) { return step.host.data_loader_ns; }},
-    {RankPartKind::kCompilation, "compilation by torch.compile", "$0 compiles for $1 a step more",
+    {RankPartKind::kCompilation, "compilation by torch.compile", "compiles for ", " more per step",
      "Look at what this rank compiles in its steps (`profctl compile CAPTURE`): inputs whose "
-     "shapes differ from those of the other ranks are compiled anew.",
+     "shapes differ from those of the other ranks are compiled again.",
      [](const TimeStep& step) { return step.host.compile_ns; }},
-    {RankPartKind::kOperators, "operators on the host",
-     "operators of $0 take $1 a step more on the host", "",
+    {RankPartKind::kOperators, "operators on the host", "spends ",
+     " more per step in operators on its host", "",
      [](const TimeStep& step) { return step.host.operators_ns; }},
-    {RankPartKind::kOutside, "host time outside operators",
-     "the host of $0 spends $1 a step more outside operators",
+    {RankPartKind::kOutside, "host time outside operators", "spends ",
+     " more per step outside operators on its host",
      "Look at what this rank alone does between operators, such as logging, evaluation, or "
      "checkpoints, and at what else runs on its host.",
      [](const TimeStep& step) { return step.host.outside_ns; }},
@@ -305,22 +370,19 @@ class Comparison {
   RankExcess Explain() {
     const auto has_device = [](const RankFigures& of) { return of.time.has_device; };
     const auto has_host = [](const RankFigures& of) { return of.time.host_needs.empty(); };
-    double host_ns = more_ns_;
-    if (has_device(slow_) && std::ranges::all_of(others_, has_device)) {
+    const bool of_gpu = has_device(slow_) && std::ranges::all_of(others_, has_device);
+    if (of_gpu) {
       for (const RankPart& part : kGpuParts) Add(part, Difference(part.time_ns));
-      // The host's parts make a rank with a GPU slow by as much as they leave it idle.
-      host_ns = Difference([](const TimeStep& step) { return step.device.idle_ns; });
     }
-    if (has_host(slow_) && std::ranges::all_of(others_, has_host)) {
-      for (const RankPart& part : kHostParts)
-        Add(part, std::min(host_ns, Difference(part.time_ns)));
-    }
-    std::ranges::stable_sort(found_, [](const Found& a, const Found& b) { return a.ns > b.ns; });
+    if (has_host(slow_) && std::ranges::all_of(others_, has_host)) AddHostParts(of_gpu);
+    std::ranges::stable_sort(
+        found_, [](const Found& a, const Found& b) { return a.counted_ns > b.counted_ns; });
     if (found_.empty()) return {};
     RankExcess excess;
-    excess.text = StrCat("Compared with ", CountText(std::ssize(others_), "other rank"), ", ");
+    excess.text =
+        StrCat("Compared with ", CountText(std::ssize(others_), "other rank"), ", ", name_, " ");
     for (size_t i = 0; i < found_.size(); ++i) {
-      if (i > 1 || (i == 1 && found_[i].ns < kLeastShareOfSecond * more_ns_)) break;
+      if (i > 1 || (i == 1 && found_[i].counted_ns < kLeastShareOfSecond * more_ns_)) break;
       excess.text += i == 0 ? "" : ", and ";
       Tell(found_[i], excess);
     }
@@ -331,7 +393,8 @@ class Comparison {
  private:
   struct Found {
     const RankPart* part;
-    double ns;  // More than the others.
+    double ns;          // More than the others.
+    double counted_ns;  // Of that, what makes the rank slow.
   };
 
   double Difference(int64_t (*time_ns)(const TimeStep&)) const {
@@ -341,20 +404,42 @@ class Comparison {
     return MedianOfSteps(slow_, time_ns) - ExactMedian(usual);
   }
 
-  void Add(const RankPart& part, double ns) {
-    if (ns > 0 && ns >= kLeastShare * more_ns_) found_.push_back({.part = &part, .ns = ns});
+  void Add(const RankPart& part, double ns) { Add(part, ns, ns); }
+  void Add(const RankPart& part, double ns, double counted_ns) {
+    if (counted_ns <= 0 || counted_ns < kLeastShare * more_ns_) return;
+    found_.push_back({.part = &part, .ns = ns, .counted_ns = counted_ns});
+  }
+
+  // The host makes a rank with a GPU slow by as much as it leaves that idle: the longest part
+  // counts first, and no idle time counts twice.
+  void AddHostParts(bool of_gpu) {
+    std::vector<std::pair<double, const RankPart*>> parts;
+    for (const RankPart& part : kHostParts) parts.emplace_back(Difference(part.time_ns), &part);
+    std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.first > b.first; });
+    double left_ns =
+        of_gpu ? Difference([](const TimeStep& step) { return step.device.idle_ns; }) : more_ns_;
+    for (const auto& [ns, part] : parts) {
+      const double counted_ns = of_gpu ? std::min(ns, left_ns) : ns;
+      Add(*part, ns, counted_ns);
+      left_ns -= std::max(0.0, counted_ns);
+    }
   }
 
   void Tell(const Found& found, RankExcess& excess) const {
-    absl::SubstituteAndAppend(&excess.text, ToAbsl(found.part->text), ToAbsl(name_),
-                              Time(found.ns));
-    AddEvidence(EvidenceKind::kStep, std::string(found.part->name), found.ns, "", excess);
-    std::string advice(found.part->advice);
-    if (found.part->kind == RankPartKind::kCompute) {
+    const RankPart& part = *found.part;
+    StrAppend(&excess.text, part.before, Time(found.ns), part.after);
+    std::string detail;
+    if (found.counted_ns < found.ns) {
+      detail = StrCat("its GPU is idle for ", Time(found.counted_ns), " of it");
+      StrAppend(&excess.text, " (", detail, ")");
+    }
+    AddEvidence(EvidenceKind::kStep, std::string(part.name), found.ns, detail, excess);
+    std::string advice(part.advice);
+    if (part.kind == RankPartKind::kCompute) {
       TellNames(EvidenceKind::kKernel, &KernelsOf, found.ns, kKernelWords, advice, excess);
-    } else if (found.part->kind == RankPartKind::kOperators) {
+    } else if (part.kind == RankPartKind::kOperators) {
       TellNames(EvidenceKind::kOp, &OperatorsOf, found.ns, kOperatorWords, advice, excess);
-    } else if (found.part->kind == RankPartKind::kOutside) {
+    } else if (part.kind == RankPartKind::kOutside) {
       TellPlace(found.ns, excess);
     }
     if (excess.advice.empty()) excess.advice = std::move(advice);  // Of the largest part.
@@ -365,22 +450,27 @@ class Comparison {
     std::vector<Uses> others;
     others.reserve(others_.size());
     for (const RankFigures& other : others_) others.push_back(uses_of(other));
-    const std::vector<NameDifference> differences = Differences(uses_of(slow_), others);
+    const NameDifferences differences =
+        Compare(uses_of(slow_), others, static_cast<double>(slow_.time.steps.size()));
     const NamesExplained explained = ExplainNames(differences, part_ns, words);
     if (!explained.text.empty()) StrAppend(&excess.text, ": ", explained.text);
     advice = explained.advice;
     for (const NameDifference* difference : explained.named) {
-      AddEvidence(kind, difference->name, difference->more_ns(), TextOf(*difference), excess);
+      AddEvidence(kind, difference->name, difference->more_ns(),
+                  StrCat("it ", TextOf(*difference, differences)), excess);
     }
   }
 
   // Where most of the time outside operators is that the others do not spend there.
   void TellPlace(double part_ns, RankExcess& excess) const {
     const auto total_ns = [](const RankFigures& of, const HostGapRow& place) {
+      const std::vector<HostGapRow>& rows = of.time.host_gap_table.rows;
       int64_t sum_ns = 0;
-      for (const HostGapRow& row : of.time.host_gap_table.rows) {
-        if (row.after == place.after && row.before == place.before) sum_ns += row.total_ns;
+      for (const HostGapRow& row : rows) {
+        if (row.after == place.after && row.before == place.before) AddTo(sum_ns, row.total_ns);
       }
+      // It may be one of those without a row, which have less time than the last one.
+      if (sum_ns == 0 && rows.size() >= kMostHostGapRows) sum_ns = rows.back().total_ns;
       return PerStep(sum_ns, of);
     };
     for (const HostGapRow& row : slow_.time.host_gap_table.rows) {
@@ -400,7 +490,8 @@ class Comparison {
     evidence.kind = kind;
     evidence.name = std::move(name);
     evidence.duration_ns = std::llround(ns);
-    evidence.detail = StrCat("more a step than elsewhere", detail.empty() ? "" : "; it ", detail);
+    evidence.detail =
+        StrCat("above the others' median, per step", detail.empty() ? "" : "; ", detail);
   }
 
   const std::string_view name_;
