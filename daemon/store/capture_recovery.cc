@@ -28,8 +28,13 @@ absl::StatusOr<std::unique_ptr<Database>> OpenPart(const std::filesystem::path& 
   return db;
 }
 
-// Whether the daemon died before the capture's first row: its writer makes the tables with it.
-bool IsEmpty(const std::filesystem::path& part) { return FileBytes(part).value_or(-1) == 0; }
+// Whether the daemon died before it committed the capture's record, and so before any event.
+absl::StatusOr<bool> LacksRecord(Database& db) {
+  ASSIGN_OR_RETURN(const int64_t has_data,
+                   db.QueryInt(StrCat("SELECT EXISTS(SELECT 1 FROM meta WHERE key = '", kMetaRecord,
+                                      "') OR EXISTS(SELECT 1 FROM chunks)")));
+  return has_data == 0;
+}
 
 // What the chunks of a file amount to.
 struct Remains {
@@ -135,7 +140,7 @@ void MarkStoppedByDaemon(CaptureRecord& record, absl::Time now) {
 }
 
 bool MayHoldEvents(const std::filesystem::path& part) {
-  if (IsEmpty(part)) return false;
+  if (HasEmptyTablesAtMost(part)) return false;
   const auto db = Database::Open(part, Database::Mode::kImmutableUntrusted);
   if (!db.ok()) return true;
   const absl::StatusOr<int64_t> chunks =
@@ -147,10 +152,13 @@ absl::StatusOr<SealedCapture> RecoverCaptureFile(const CapturePaths& paths,
                                                  const std::optional<CaptureRecord>& known,
                                                  absl::Time now,
                                                  absl::FunctionRef<absl::Status()> still_wanted) {
-  if (IsEmpty(paths.part)) {
-    return absl::NotFoundError(StrCat(paths.part.string(), " is empty"));
-  }
+  const auto no_event = [&paths] {
+    return absl::NotFoundError(StrCat(paths.part.string(), " holds no event"));
+  };
+  if (HasEmptyTablesAtMost(paths.part)) return no_event();
   ASSIGN_OR_RETURN(auto db, OpenPart(paths.part));
+  ASSIGN_OR_RETURN(const bool lacks_record, LacksRecord(*db));  // Its commit was rolled back.
+  if (lacks_record) return no_event();
   ASSIGN_OR_RETURN(Remains remains, Examine(paths.part, still_wanted));
   if (remains.contents.sealed && remains.damaged_chunks.empty()) {
     RETURN_IF_ERROR(db->Close());
@@ -162,9 +170,7 @@ absl::StatusOr<SealedCapture> RecoverCaptureFile(const CapturePaths& paths,
     ASSIGN_OR_RETURN(remains, Examine(paths.part, still_wanted));
     remains.damaged_rows = damaged_rows;
   }
-  if (remains.rows == 0) {
-    return absl::NotFoundError(StrCat(paths.part.string(), " holds no event"));
-  }
+  if (remains.rows == 0) return no_event();
 
   // The file's own record is the newer one if its daemon got as far as writing it.
   const bool was_ending = IsTerminal(remains.contents.record.state);

@@ -243,6 +243,7 @@ absl::Status StoreRecovery::RecoverPart(const CapturePaths& paths,
   if (absl::IsNotFound(sealed.status())) {
     LogInfo(StrCat(paths.part.string(), " was left unfinished and without events: removed"));
     Remove(paths.part);
+    Remove(paths.part.string() + "-journal");
     if (!known.has_value() || !WasEndedHere(*known)) return absl::OkStatus();
     CaptureRecord record = *known;
     MarkStoppedByDaemon(record, known->end_time);

@@ -5,11 +5,14 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <sstream>
 
 #include "absl/synchronization/notification.h"
 #include "daemon/base/reason.h"
+#include "daemon/store/capture_recovery.h"
 #include "daemon/store/file/files.h"
 #include "daemon/store/file/reader.h"
+#include "daemon/store/file/schema.h"
 #include "tests/store/store_fixture.h"
 
 namespace profd::store {
@@ -193,6 +196,71 @@ TEST_F(StoreRecoveryTest, AFileWithoutARowIsNoCapture) {
     EXPECT_FALSE(Exists(id, ".part"));
     EXPECT_FALSE(Exists(id, ".damaged"));
     EXPECT_FALSE(Exists(id, ".attempts"));
+  }
+}
+
+TEST_F(StoreRecoveryTest, AFileWithoutARecordIsNoCapture) {
+  // As if the daemon had been killed while it wrote the empty tables, and before it committed the
+  // record after them.
+  store_.reset();
+  const std::filesystem::path tables = File(IdOf(9), ".part");
+  ASSERT_THAT(ReserveCaptureDatabase(tables), IsOk());
+  ASSERT_THAT(MakeCaptureDatabase(tables), IsOk());
+  std::ostringstream all;
+  all << std::ifstream(tables).rdbuf();
+  std::filesystem::remove(tables);
+  ASSERT_GT(all.str().size(), 3 * 4096u);
+  const size_t sizes[] = {1, 4096, 2 * 4096 + 1, all.str().size() - 1, all.str().size()};
+  Reopen();
+  int number = 0;
+  for ([[maybe_unused]] const size_t size : sizes) {
+    ASSERT_THAT(store_->InsertCapture(NewRecord(IdOf(++number))), IsOk());
+  }
+  store_.reset();
+  number = 0;
+  for (const size_t size : sizes) {
+    const std::string id = IdOf(++number);
+    std::ofstream(File(id, ".part")) << all.str().substr(0, size);
+    std::ofstream(File(id, ".part-journal")) << "";
+    EXPECT_FALSE(MayHoldEvents(File(id, ".part"))) << size;
+  }
+  Reopen();
+  number = 0;
+  for (const size_t size : sizes) {
+    const std::string id = IdOf(++number);
+    const CaptureRecord found = Get(id);
+    EXPECT_EQ(found.state, CaptureState::kFailed) << size;
+    EXPECT_EQ(found.error_reason, "DAEMON_STOPPED") << size;
+    for (const char* suffix : {".part", ".part-journal", ".damaged", ".attempts"}) {
+      EXPECT_FALSE(Exists(id, suffix)) << size << " " << suffix;
+    }
+  }
+}
+
+TEST_F(StoreRecoveryTest, AFileWhoseRecordWasBeingCommittedIsNoCapture) {
+  const CaptureRecord record = NewRecord(IdOf(1));
+  ASSERT_THAT(store_->InsertCapture(record), IsOk());
+  store_.reset();
+  const std::filesystem::path part = File(record.id, ".part");
+  ASSERT_THAT(ReserveCaptureDatabase(part), IsOk());
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto db = MakeCaptureDatabase(part);
+    // Too much for the cache: pages go into the file before the commit, and the journal is hot.
+    if (!db.ok() || !(*db)->Exec("PRAGMA cache_size=1; BEGIN IMMEDIATE").ok()) _exit(1);
+    if (!SetMetaText(**db, kMetaRecord, std::string(1 << 20, 'x')).ok()) _exit(1);
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  ASSERT_GT(FileBytes(part).value_or(0), 1 << 19);
+  ASSERT_TRUE(Exists(record.id, ".part-journal"));
+  Reopen();
+  EXPECT_EQ(Get(record.id).state, CaptureState::kFailed);
+  EXPECT_EQ(Get(record.id).error_reason, "DAEMON_STOPPED");
+  for (const char* suffix : {".part", ".part-journal", ".damaged"}) {
+    EXPECT_FALSE(Exists(record.id, suffix)) << suffix;
   }
 }
 

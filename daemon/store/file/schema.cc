@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -315,6 +316,25 @@ absl::StatusOr<std::unique_ptr<Database>> MakeCaptureDatabase(const std::filesys
   ASSIGN_OR_RETURN(const std::string_view empty_file, EmptyFile());
   RETURN_IF_ERROR(FillFile(path, empty_file));
   return OpenNewFile(path);
+}
+
+bool HasEmptyTablesAtMost(const std::filesystem::path& path) {
+  const absl::StatusOr<std::string_view> empty_file = EmptyFile();
+  const absl::StatusOr<UniqueFd> file = OpenForReading(path);
+  if (!empty_file.ok() || !file.ok()) return false;
+  struct stat info;
+  if (fstat(file->get(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
+  const auto bytes = static_cast<size_t>(info.st_size);
+  if (bytes > empty_file->size()) return false;
+  std::string found(bytes, '\0');
+  size_t length = 0;
+  while (length < bytes) {
+    const ssize_t got = read(file->get(), found.data() + length, bytes - length);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    length += static_cast<size_t>(got);
+  }
+  return empty_file->starts_with(found);
 }
 
 absl::Status AddInputTables(Database& db) {

@@ -43,6 +43,9 @@ inline constexpr size_t kMaxInputsAreaBytes = 256u << 20;  // Of inputs and scal
 absl::StatusOr<int64_t> ReserveCaptureDatabase(const std::filesystem::path& path);
 // Writes the empty tables of version 1 to such a file, and opens it.
 absl::StatusOr<std::unique_ptr<Database>> MakeCaptureDatabase(const std::filesystem::path& path);
+// Returns whether the file holds nothing but the beginning of the empty tables, or all of them: its
+// writer died before it committed the record. False if that cannot be read.
+bool HasEmptyTablesAtMost(const std::filesystem::path& path);
 // Upgrades it to version 2, with the tables of operators' inputs. Call within a transaction.
 absl::Status AddInputTables(Database& db);
 

@@ -5,7 +5,8 @@
 //
 // A capture that is being armed waits for Create(), so that only makes the names ID.part and
 // ID.reserve, with their disk space. The first row, or Finish(), makes the tables and writes the
-// capture's record. A daemon that dies before leaves an empty ID.part, which recovery removes.
+// capture's record. A daemon that dies before that is done leaves an ID.part that is empty or has
+// tables without a record, which recovery removes.
 //
 // Threads:    one at a time.
 // Ownership:  `clock` must outlive it. Destroyed without Finish() or Discard() it leaves a .part
