@@ -66,6 +66,7 @@ absl::Status ReserveNewFile(const std::filesystem::path& path, int64_t bytes) {
 absl::Status FillFile(const std::filesystem::path& path, std::string_view bytes) {
   const UniqueFd file(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!file.valid()) return FileStatus(path, errno);
+  const auto size = static_cast<off_t>(bytes.size());
   while (!bytes.empty()) {
     const ssize_t written = write(file.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
@@ -76,6 +77,9 @@ absl::Status FillFile(const std::filesystem::path& path, std::string_view bytes)
     }
     bytes.remove_prefix(static_cast<size_t>(written));
   }
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) return FileStatus(path, errno);
+  if (info.st_size > size && ftruncate(file.get(), size) != 0) return FileStatus(path, errno);
   return absl::OkStatus();
 }
 
@@ -89,7 +93,7 @@ absl::StatusOr<int64_t> FileOrDiskBytes(const std::filesystem::path& path) {
   constexpr int64_t kBlockBytes = 512;  // Of st_blocks, on any file system.
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return FileStatus(path, errno);
-  return std::max<int64_t>(info.st_size, info.st_blocks * kBlockBytes);
+  return info.st_size > 0 ? info.st_size : info.st_blocks * kBlockBytes;
 }
 
 absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path) {

@@ -22,10 +22,11 @@ absl::StatusOr<UniqueFd> OpenForReading(const std::filesystem::path& path);
 // Makes an empty file that only its owner may read, with disk space for `bytes` if the file system
 // can reserve it. The file must not exist. After an error there is none.
 absl::Status ReserveNewFile(const std::filesystem::path& path, int64_t bytes);
-// Writes `bytes` to a file that exists and is empty. After an error it is empty, too.
+// Writes `bytes` to a file that exists, in place of its contents. After an error it is empty.
 absl::Status FillFile(const std::filesystem::path& path, std::string_view bytes);
 absl::StatusOr<int64_t> FileBytes(const std::filesystem::path& path);
-// The same, or what the file takes on the disk if that is more.
+// The same, but of an empty file the disk space that is reserved for it. What a file system adds to
+// a file that grows (XFS) is given back, and does not count.
 absl::StatusOr<int64_t> FileOrDiskBytes(const std::filesystem::path& path);
 // Returns lower-case hex.
 absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path);

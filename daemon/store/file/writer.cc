@@ -200,6 +200,8 @@ absl::Status CaptureFileWriter::AppendOfKind(uint32_t thread, std::span<const Ro
     return AppendOfKind(thread, rows.subspan(kMaxChunkRows));
   }
   RETURN_IF_ERROR(CheckCap(static_cast<double>(rows.size()) * buffers.bytes_per_row));
+  // The record is in the file before any row is taken.
+  if (absl::Status status = OpenDatabase(); !status.ok()) return Fail(status);
   if constexpr (Row::kHasThread) RETURN_IF_ERROR(NoteThread(thread));
   if (!AreValid(rows) || !NoteReferences(rows)) {
     return Fail(absl::InternalError("a row that a capture file cannot hold"));
@@ -365,8 +367,12 @@ absl::Status CaptureFileWriter::Fail(absl::Status status) {
 
 absl::Status CaptureFileWriter::Finish(CaptureRecord& record, int64_t start_ns) {
   if (is_over_) return absl::FailedPreconditionError("the capture file is finished");
+  is_over_ = true;
   reserve_.Release();
-  RETURN_IF_ERROR(OpenDatabase());
+  if (absl::Status status = OpenDatabase(); !status.ok()) {
+    Fail(status).IgnoreError();
+    return status;
+  }
   if (absl::IsOutOfRange(error_)) error_ = absl::OkStatus();
   if (error_.ok() && WriteAll().ok()) Commit().IgnoreError();
   // The room that is left belongs to the record; what could not be written is counted.
@@ -378,7 +384,6 @@ absl::Status CaptureFileWriter::Finish(CaptureRecord& record, int64_t start_ns) 
       record.ended_by = absl::IsResourceExhausted(error_) ? EndedBy::kDiskFull : EndedBy::kStorage;
     }
   }
-  is_over_ = true;
   absl::StatusOr<SealedCapture> sealed = SealCaptureFile(
       std::move(db_), paths_, record, start_ns, std::move(steps_given_), options_.check_events);
   RETURN_IF_ERROR(sealed.status());

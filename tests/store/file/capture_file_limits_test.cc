@@ -381,6 +381,49 @@ TEST_F(CaptureFileLimitsTest, ADiskThatFillsUpBeforeTheFirstRowEndsTheCapture) {
   EXPECT_EQ(CountRanges(ReadStored(begun.id)), 0);
 }
 
+TEST_F(CaptureFileLimitsTest, ARowWithoutAThreadBeginsTheFileToo) {
+  const CaptureRecord begun = NewRecord(IdOf(1));
+  auto sink = CreateSink(begun);
+  const GpuRow row = {.start_ns = 1, .duration_ns = 1, .kind = GpuRowKind::kMemset};
+  {
+    const FileSizeLimit limit(100'000);
+    EXPECT_THAT(sink->Append(std::vector{row}), StatusIs(StatusCode::kResourceExhausted));
+  }
+  sink->Discard();
+  sink = CreateSink(NewRecord(IdOf(2)));
+  ASSERT_THAT(sink->Append(std::vector{row}), IsOk());
+  EXPECT_EQ(FileBytes(File(IdOf(2), ".part")).value_or(-1), sink->approx_bytes());
+}
+
+TEST_F(CaptureFileLimitsTest, AFileThatCannotBeFinishedIsNotTriedAgain) {
+  const CaptureRecord begun = NewRecord(IdOf(1));
+  auto sink = CreateSink(begun);
+  CaptureRecord record = FinishedRecord(begun, {.start_ns = 0, .end_ns = 1});
+  {
+    const FileSizeLimit limit(100'000);
+    EXPECT_THAT(sink->Finish(record, 0), StatusIs(StatusCode::kResourceExhausted));
+  }
+  EXPECT_THAT(sink->Finish(record, 0), StatusIs(StatusCode::kFailedPrecondition));
+  EXPECT_THAT(sink->Append(0, Ranges(0, 1)), StatusIs(StatusCode::kResourceExhausted));
+  sink.reset();
+  EXPECT_EQ(FileBytes(File(begun.id, ".part")).value_or(-1), 0);
+}
+
+TEST_F(CaptureFileLimitsTest, OnlyAnEmptyFileCountsWithWhatIsReservedForIt) {
+  const std::filesystem::path path = File(IdOf(1), ".part");
+  ASSERT_THAT(ReserveNewFile(path, 1 << 20), IsOk());
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  if (info.st_blocks == 0) GTEST_SKIP() << "this file system reserves no space beyond the end";
+  EXPECT_GE(FileOrDiskBytes(path).value_or(0), 1 << 20);
+  ASSERT_THAT(FillFile(path, std::string(5'000, 'x')), IsOk());
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_GE(info.st_blocks * 512, 1 << 20);
+  EXPECT_EQ(FileOrDiskBytes(path).value_or(0), 5'000);
+  ASSERT_THAT(FillFile(path, "short"), IsOk());
+  EXPECT_EQ(FileOrDiskBytes(path).value_or(0), 5);
+}
+
 TEST_F(CaptureFileLimitsTest, AFolderThatIsGoneBeforeTheFirstRowIsAnErrorOfTheSink) {
   const CaptureRecord begun = NewRecord(IdOf(1));
   auto sink = CreateSink(begun);
