@@ -75,8 +75,8 @@ struct Session {
 
   // Touches pages of the mapping up to `until_bytes`.
   void Prefault(uint64_t until_bytes);
-  // Touches what a spare memory of the daemon has pages for when the target is armed: up to
-  // `until_bytes`, and the chunks that are taken first. Before Prefault().
+  // Touches, by reading, what the daemon cleared before it sent ARM: up to `until_bytes`, and the
+  // chunks that are taken first (512 KiB). Before Prefault().
   void PrefaultFirst(uint64_t until_bytes);
   // Up to where the daemon has made pages.
   uint64_t FilledBytes() const;

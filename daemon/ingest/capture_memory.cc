@@ -37,6 +37,7 @@ absl::StatusOr<std::unique_ptr<CaptureMemory>> CaptureMemory::Create(uint64_t ca
   if (memory->FillChunks(kTouchedChunkBytes / wire::kChunkBytes) == Fill::kNoMemory) {
     return NoMemory();
   }
+  memory->ClearTouched();
   return memory;
 }
 

@@ -33,13 +33,11 @@ class CaptureMemory : public NameReader {
     uint32_t sequence;
   };
 
-  // `bytes` as wire::LayoutFor() wants it. What the target touches when it is armed gets its
-  // pages; FillFreeList() adds the rest. RESOURCE_EXHAUSTED.
+  // `bytes` as wire::LayoutFor() wants it. What the target touches when it is armed, about the
+  // first MiB, gets its pages and is cleared: the library reads it, which is slow for pages that
+  // were never written. FillFreeList() adds the rest. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<CaptureMemory>> Create(uint64_t capture_number,
                                                                uint64_t bytes);
-
-  // Clears what the target touches when it is armed, so that the target need not: 0.2 ms.
-  void ClearTouched();
 
   // Gives a memory that was made ahead to a capture. Before the target has it.
   void SetCaptureNumber(uint64_t capture_number) { header_->capture_number = capture_number; }
@@ -79,6 +77,8 @@ class CaptureMemory : public NameReader {
  private:
   CaptureMemory(uint64_t capture_number, MappedMemfd memory);
 
+  // Clears what the target touches when it is armed, so that the target need not: 0.2 ms.
+  void ClearTouched();
   uint32_t first_chunks() const;
   // Some of the chunks up to this one.
   Fill FillChunks(uint32_t until);

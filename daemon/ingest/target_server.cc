@@ -71,6 +71,7 @@ TargetServer::TargetServer(AgentSocket socket, Options options, quota::Ledger& l
     : options_(options),
       clock_(clock),
       registry_(ledger),
+      spare_memory_(clock),
       log_limiter_(absl::Seconds(1), clock),
       wakeup_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       socket_(std::move(socket)),
@@ -94,6 +95,7 @@ void TargetServer::Start(Observer& observer) {
     absl::MutexLock lock(&mu_);
     life_ = Life::kRunning;
   }
+  spare_memory_.Start();
   thread_ = StartIngestThread("profd-ingest", [this] { Run(); });
 }
 
@@ -105,6 +107,7 @@ void TargetServer::Shutdown() {
   stop_.store(true, std::memory_order_relaxed);
   Wake();
   if (thread_.joinable()) thread_.join();
+  spare_memory_.Stop();
 }
 
 bool TargetServer::Post(Command command) {
@@ -138,6 +141,7 @@ absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, C
   const uint64_t number = last_capture_number_.fetch_add(1, std::memory_order_relaxed) + 1;
   const auto give_up = [&](absl::Status why) {
     registry_.EndCapture(target, /*held=*/false);
+    RenewSpare();
     return why;
   };
   const std::optional<TargetInfo> info = registry_.Find(target);
@@ -157,9 +161,9 @@ absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, C
     // First, so that whoever hears of it can arm the next.
     registry_.EndCapture(target, end.target_holds_memory);
     observer_->OnDrained(id, std::move(result));
-    // Both take milliseconds, which the ingest thread owes to others.
+    // Takes milliseconds, which the ingest thread owes to others.
     if (!end.target_holds_memory) pages->FreePages();
-    if (!stop_.load(std::memory_order_relaxed)) spare_memory_.Prepare();
+    RenewSpare();
     Post(FinishedCommand{id});
   };
   auto session = std::make_unique<CaptureSession>(
@@ -294,7 +298,15 @@ void TargetServer::AbandonArming(CaptureSession& session, absl::Status why) {
   const std::string id = session.id();  // NOLINT(performance-unnecessary-copy-initialization)
   registry_.EndCapture(session.target(), /*held=*/false);
   sessions_.erase(id);
+  RenewSpare();
   observer_->OnArmFailed(id, std::move(why));
+}
+
+// A capture takes the default size or, if it may, less: below that limit none would take a spare.
+void TargetServer::RenewSpare() {
+  if (stop_.load(std::memory_order_relaxed)) return;
+  if (memory_use().cap_bytes < static_cast<int64_t>(SpareMemory::kSizeBytes)) return;
+  spare_memory_.PrepareSoon();
 }
 
 CaptureSession* TargetServer::SessionOf(std::string_view capture_id) {

@@ -377,7 +377,7 @@ bool TargetServer::Register(Peer& peer, const Frame& frame, const Hello& hello, 
                                 .target_number = static_cast<uint64_t>(peer.target)});
   observer_->OnTargetAdded(peer.target);
   const bool sent = peer.connection.Send(welcome.Finish(), page_fd.get());
-  spare_memory_.Prepare();
+  RenewSpare();
   return sent;
 }
 

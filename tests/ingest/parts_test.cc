@@ -3,16 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <random>
 #include <thread>
 
 #include "daemon/base/str_cat.h"
+#include "daemon/base/unique_fd.h"
 #include "daemon/ingest/agent_socket.h"
 #include "daemon/ingest/capture_memory.h"
 #include "daemon/ingest/chunk_sequencer.h"
@@ -23,6 +26,7 @@
 #include "daemon/ingest/status_page_view.h"
 #include "daemon/ingest/window_book.h"
 #include "proto/wire/clock.h"
+#include "tests/fakes/fake_clock.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/ingest/ingest_testing.h"
 
@@ -322,7 +326,28 @@ class SpareMemoryTest : public testing::Test {
     return info;
   }
 
-  SpareMemory spare_;
+  // What the target touches first has been cleared: until then mincore() does not count a page.
+  static void ExpectCleared(const CaptureMemory& memory) {
+    const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t chunks_at = memory.layout().chunks_offset / page_bytes * page_bytes;
+    void* theirs = mmap(nullptr, memory.size_bytes(), PROT_READ, MAP_SHARED, memory.fd(), 0);
+    ASSERT_NE(theirs, MAP_FAILED);
+    std::vector<unsigned char> start(memory.first_bytes() / page_bytes);
+    std::vector<unsigned char> chunks((512 << 10) / page_bytes);
+    EXPECT_EQ(mincore(theirs, start.size() * page_bytes, start.data()), 0);
+    EXPECT_EQ(mincore(static_cast<std::byte*>(theirs) + chunks_at, chunks.size() * page_bytes,
+                      chunks.data()),
+              0);
+    constexpr int kPopulateRead = 22;  // Linux 5.14.
+    const bool can_populate = madvise(theirs, page_bytes, kPopulateRead) == 0;
+    munmap(theirs, memory.size_bytes());
+    if (!can_populate) GTEST_SKIP() << "this kernel cannot populate";
+    EXPECT_THAT(start, testing::Each(1));
+    EXPECT_THAT(chunks, testing::Each(1));
+  }
+
+  FakeClock clock_;
+  SpareMemory spare_{clock_};
 };
 
 TEST_F(SpareMemoryTest, ASpareHasWhatACaptureNeedsToBeArmed) {
@@ -333,23 +358,20 @@ TEST_F(SpareMemoryTest, ASpareHasWhatACaptureNeedsToBeArmed) {
   EXPECT_TRUE(taken->has_first_chunks());
   EXPECT_EQ(taken->untrusted_header().capture_number, 7u);
   EXPECT_EQ(taken->untrusted_header().filled_bytes.load(), taken->first_bytes());
-  // What the target touches first has been cleared: until then mincore() does not count a page.
-  std::vector<unsigned char> resident(taken->first_bytes() / 4096);
-  void* theirs = mmap(nullptr, taken->size_bytes(), PROT_READ, MAP_SHARED, taken->fd(), 0);
-  ASSERT_NE(theirs, MAP_FAILED);
-  EXPECT_EQ(mincore(theirs, resident.size() * 4096, resident.data()), 0);
-  constexpr int kPopulateRead = 22;  // Linux 5.14.
-  const bool can_populate = madvise(theirs, 4096, kPopulateRead) == 0;
-  munmap(theirs, taken->size_bytes());
-  if (can_populate) {
-    EXPECT_THAT(resident, testing::Each(1));
-  }
   const auto page_bytes = static_cast<uint64_t>(FileOf(*taken).st_blocks) * 512;
   EXPECT_GE(page_bytes, uint64_t{4} << 20);
   EXPECT_LE(page_bytes, SpareMemory::kSpareBytes);
   while (taken->FillFreeList() == CaptureMemory::Fill::kMore) {
   }
   EXPECT_EQ(taken->untrusted_header().filled_bytes.load(), taken->size_bytes());
+}
+
+TEST_F(SpareMemoryTest, WhatTheTargetTouchesIsClearedWithASpareAndWithout) {
+  spare_.Prepare();
+  ExpectCleared(*Take(1));
+  ASSERT_FALSE(spare_.has_spare());
+  ExpectCleared(*Take(2));
+  ExpectCleared(*Take(3, wire::kMinCaptureMemoryBytes));
 }
 
 TEST_F(SpareMemoryTest, EachCaptureHasAMemoryOfItsOwn) {
@@ -359,13 +381,51 @@ TEST_F(SpareMemoryTest, EachCaptureHasAMemoryOfItsOwn) {
   const auto second = Take(2);  // There is one spare, however often it is prepared.
   EXPECT_FALSE(second->has_first_chunks());
   EXPECT_EQ(second->untrusted_header().capture_number, 2u);
-  spare_.Prepare();
-  const auto third = Take(3);
-  EXPECT_TRUE(third->has_first_chunks());
   EXPECT_NE(FileOf(*first).st_ino, FileOf(*second).st_ino);
-  EXPECT_NE(FileOf(*first).st_ino, FileOf(*third).st_ino);
-  EXPECT_EQ(third->untrusted_header().name_area_used.load(),
-            second->untrusted_header().name_area_used.load());
+  EXPECT_EQ(spare_.taken_count(), 1);
+}
+
+TEST_F(SpareMemoryTest, WhatOneTargetWroteNeverReachesAnother) {
+  spare_.Prepare();
+  auto first = Take(1);
+  const uint64_t names_at = first->layout().name_area_offset;
+  const uint64_t chunks_at = first->layout().chunks_offset + wire::kChunkDataOffset;
+  const ino_t first_file = FileOf(*first).st_ino;
+  const UniqueFd theirs(dup(first->fd()));  // The target keeps its descriptor.
+  const std::string secret(4096, 's');
+  const auto write_all = [&] {
+    for (const uint64_t at : {names_at, chunks_at}) {
+      ASSERT_EQ(pwrite(theirs.get(), secret.data(), secret.size(), static_cast<off_t>(at)), 4096);
+    }
+  };
+  write_all();
+  first.reset();
+  spare_.Prepare();
+  write_all();
+  const auto next = Take(2);
+  EXPECT_EQ(spare_.taken_count(), 2);
+  EXPECT_NE(FileOf(*next).st_ino, first_file);
+  for (const uint64_t at : {names_at, chunks_at}) {
+    std::string found(secret.size(), 'x');
+    ASSERT_EQ(pread(next->fd(), found.data(), found.size(), static_cast<off_t>(at)), 4096);
+    EXPECT_EQ(found, std::string(secret.size(), '\0')) << at;
+  }
+}
+
+TEST_F(SpareMemoryTest, ASpareThatCannotBeMadeIsNotTriedAgainAtOnce) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  spare_.Prepare();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(spare_.has_spare());
+  clock_.Advance(SpareMemory::kRetryInterval - absl::Milliseconds(1));
+  spare_.Prepare();
+  EXPECT_FALSE(spare_.has_spare());
+  clock_.Advance(absl::Milliseconds(1));
+  spare_.Prepare();
+  EXPECT_TRUE(spare_.has_spare());
 }
 
 TEST_F(SpareMemoryTest, AnotherSizeIsMadeNewAndLeavesTheSpare) {
