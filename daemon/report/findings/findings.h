@@ -160,7 +160,7 @@ struct FindingsReport {
 
 // What the slow rank of a group does more of than the others (rank_excess.h).
 struct RankExcess {
-  std::string text;                // "Compared with 3 other ranks, the GPU of rank 2 ..."; empty: unknown.
+  std::string text;                // "Compared with 3 other ranks, ..."; empty: unknown.
   std::string advice;              // "Check how ..."
   std::vector<Evidence> evidence;  // Parts of a step, operators, and kernels; the most time first.
 };
