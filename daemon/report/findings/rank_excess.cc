@@ -174,7 +174,7 @@ std::string Time(double ns) { return TimeText(std::llround(ns)); }
 std::string Calls(double calls) {
   const double whole = std::round(calls);
   if (std::abs(calls - whole) > 0.05 || whole == 0) return absl::StrFormat("%.2g calls", calls);
-  return absl::StrFormat(whole == 1 ? "%.0f call" : "%.0f calls", whole);
+  return absl::StrFormat("%.0f %s", whole, whole == 1 ? "call" : "calls");
 }
 
 // "takes 6 ms in 1 call; no other rank calls it"
@@ -484,7 +484,7 @@ class Comparison {
     }
   }
 
-  static void AddEvidence(EvidenceKind kind, std::string name, double ns, std::string detail,
+  static void AddEvidence(EvidenceKind kind, std::string name, double ns, const std::string& detail,
                           RankExcess& excess) {
     Evidence& evidence = excess.evidence.emplace_back();
     evidence.kind = kind;

@@ -79,8 +79,8 @@ absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& reader,
                                              const KernelOptions& options);
 
 const table::Description<KernelRow>& KernelColumns();
-// The report "kernels" of reports.h, and back: without launch_count. DATA_LOSS: the parts do not fit
-// together.
+// The report "kernels" of reports.h, and back: without launch_count. DATA_LOSS: the parts do not
+// fit together.
 table::Report ToReport(const KernelTable& kernels);
 absl::StatusOr<KernelTable> KernelsFrom(const table::Report& report);
 
