@@ -151,6 +151,8 @@ NameDifferences Compare(const Uses& slow, const std::vector<Uses>& others, doubl
     uses.resize(others.size());  // Ranks that do not run it.
     std::vector<double> ns;
     std::vector<double> calls;
+    ns.reserve(uses.size());
+    calls.reserve(uses.size());
     for (const Use& use : uses) {
       ns.push_back(use.ns);
       calls.push_back(use.calls);
@@ -414,6 +416,7 @@ class Comparison {
   // counts first, and no idle time counts twice.
   void AddHostParts(bool of_gpu) {
     std::vector<std::pair<double, const RankPart*>> parts;
+    parts.reserve(kHostParts.size());
     for (const RankPart& part : kHostParts) parts.emplace_back(Difference(part.time_ns), &part);
     std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.first > b.first; });
     double left_ns =
@@ -475,6 +478,7 @@ class Comparison {
     };
     for (const HostGapRow& row : slow_.time.host_gap_table.rows) {
       std::vector<double> usual;
+      usual.reserve(others_.size());
       for (const RankFigures& other : others_) usual.push_back(total_ns(other, row));
       const double ns = total_ns(slow_, row) - ExactMedian(usual);
       if (ns < kMostly * part_ns) continue;
