@@ -306,6 +306,7 @@ TEST_F(LedgerTest, CountsExactlyWithManyThreads) {
   ledger_.SetLimit(kTargets, {.capacity = 100'000, .reserve = 0});
   {
     std::vector<std::jthread> threads;
+    threads.reserve(4);
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([this, t] {
         for (int i = 0; i < 500; ++i) {
