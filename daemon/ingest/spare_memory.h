@@ -7,8 +7,8 @@
 //
 // Threads:   any. Start() and Stop() once each, from one thread.
 // Ownership: `clock` must outlive it.
-// Memory:    kSpareBytes at most, which count towards no principal and not towards the limit of
-//            capture memory.
+// Memory:    kSpareBytes at most, which are charged to no principal and are not part of the
+//            limit of capture memory.
 // Errors:    a spare that cannot be made is none, and is not tried again for kRetryInterval. Take()
 //            then reports what it meets itself.
 #ifndef PROFD_DAEMON_INGEST_SPARE_MEMORY_H_

@@ -26,12 +26,12 @@ namespace {
 
 // Of the slow rank's additional work. What explains less is left out.
 constexpr double kLeastShare = 0.1;
-// A second part is told, too, from this on.
+// A second part with at least this share is named after the largest.
 constexpr double kLeastShareOfSecond = 0.25;
 constexpr double kMostly = 0.5;
 // Names with fewer calls are of few steps: they do not make the median step longer.
 constexpr double kFewestCalls = 0.5;
-// Nor does one whose difference is so many times what is to be explained.
+// Nor does a name whose difference is more than this many times the part to be explained.
 constexpr double kTooMuch = 1.5;
 // Nearly all of the time, in names that changed about as much as all of them together.
 constexpr double kNearlyAll = 0.8;
@@ -101,7 +101,7 @@ struct NameDifference {
 struct NameDifferences {
   std::vector<NameDifference> rows;
   double usual_ns = 0;      // Of all names.
-  double cut_share = 0;     // Numbers of calls that differ by no more are the same: a step was cut.
+  double cut_share = 0;     // Call counts that differ by no more are the same: a step was cut.
   size_t others_count = 0;  // Ranks.
 
   bool HasSameCalls(double calls, double usual) const {
@@ -179,7 +179,7 @@ std::string Calls(double calls) {
   return absl::StrFormat("%.0f %s", whole, whole == 1 ? "call" : "calls");
 }
 
-// "takes 6 ms in 1 call; no other rank calls it"
+// "takes 6 ms in 1 call; none of 3 others call it"
 std::string TextOf(const NameDifference& row, const NameDifferences& in) {
   const std::string takes = StrCat("takes ", Time(row.use.ns));
   if (!row.instead_of.empty()) {

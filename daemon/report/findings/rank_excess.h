@@ -33,9 +33,9 @@ struct RankFigures {
   KernelTable kernels;
 };
 
-// `name` is the slow rank's, "rank 2"; `more_ns`: how much more own work it has in a step, > 0.
-// Parts and names that explain less than a tenth of it are left out. Nothing is told
-// (RankExcess::text is empty) without steps, without others, or where no part explains so much.
+// `name` is the slow rank's, "rank 2"; `more_ns` is how much more own work it has per step, > 0.
+// Parts and names that explain less than a tenth of `more_ns` are left out. RankExcess::text is
+// empty without steps, without others, or if no part explains a tenth.
 RankExcess ExplainRank(std::string_view name, const RankFigures& slow,
                        std::span<const RankFigures> others, int64_t more_ns);
 

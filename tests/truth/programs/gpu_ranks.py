@@ -16,10 +16,7 @@ Ranks wait for their GPU in each step, as for the loss's value; --ahead: they do
 import argparse
 import mmap
 import os
-import signal
 import struct
-import subprocess
-import sys
 import tempfile
 import time
 
@@ -138,13 +135,7 @@ def main():
         return
     with tempfile.NamedTemporaryFile() as shared:
         shared.truncate(Foretold.size(arguments.ranks))
-        ranks = [subprocess.Popen([sys.executable, *sys.argv, '--meeting-point', shared.name],
-                                  env={**os.environ, 'RANK': str(rank), 'LOCAL_RANK': str(rank),
-                                       'WORLD_SIZE': str(arguments.ranks)})
-                 for rank in range(arguments.ranks)]
-        signal.signal(signal.SIGTERM, lambda *_: [rank.terminate() for rank in ranks])
-        for rank in ranks:
-            rank.wait()
+        measuring.launch_ranks(arguments.ranks, shared.name)
 
 
 if __name__ == '__main__':

@@ -8,6 +8,8 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 
@@ -42,6 +44,18 @@ class Measurement:
                 json.dump({'causes': self._causes}, out)
             os.rename(self._path + '.new', self._path)
         os._exit(0)
+
+
+def launch_ranks(count, meeting_point):
+    """Starts this program once for each rank, with `--meeting-point`, and waits for all. SIGTERM ends
+    them."""
+    ranks = [subprocess.Popen([sys.executable, *sys.argv, '--meeting-point', meeting_point],
+                              env={**os.environ, 'RANK': str(rank), 'LOCAL_RANK': str(rank),
+                                   'WORLD_SIZE': str(count)})
+             for rank in range(count)]
+    signal.signal(signal.SIGTERM, lambda *_: [rank.terminate() for rank in ranks])
+    for rank in ranks:
+        rank.wait()
 
 
 def spin(ms):

@@ -8,9 +8,6 @@ Starts its ranks itself. Rank R writes what it measured to FILE.R.
 import argparse
 import os
 import pathlib
-import signal
-import subprocess
-import sys
 import tempfile
 
 import measuring
@@ -84,13 +81,7 @@ def main():
         return
     with tempfile.TemporaryDirectory() as folder:
         meeting_point = (pathlib.Path(folder) / 'ranks').as_uri()
-        ranks = [subprocess.Popen([sys.executable, *sys.argv, '--meeting-point', meeting_point],
-                                  env={**os.environ, 'RANK': str(rank), 'LOCAL_RANK': str(rank),
-                                       'WORLD_SIZE': str(arguments.ranks)})
-                 for rank in range(arguments.ranks)]
-        signal.signal(signal.SIGTERM, lambda *_: [rank.terminate() for rank in ranks])
-        for rank in ranks:
-            rank.wait()
+        measuring.launch_ranks(arguments.ranks, meeting_point)
 
 
 if __name__ == '__main__':
