@@ -1,10 +1,8 @@
 // Many threads, odd names, byte caps and full disks: what is taken is kept, what is not is
 // counted.
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +12,7 @@
 #include "daemon/store/file/files.h"
 #include "daemon/store/file/reader.h"
 #include "daemon/store/file/writer.h"
+#include "tests/fakes/file_size_limit.h"
 #include "tests/store/store_fixture.h"
 
 namespace profd::store {
@@ -241,21 +240,6 @@ TEST_F(CaptureFileLimitsTest, AtTheByteCapEverythingTakenIsKeptAndTheRestRefused
 }
 
 // ---- a full disk ----
-
-// As if the disk were full for every file beyond `bytes`.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit lower = {bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &lower);
-  }
-  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_;
-};
 
 // Appends noise until the sink refuses; gives how many rows it took.
 int64_t FillUp(CaptureSink& sink, absl::Status& status) {
