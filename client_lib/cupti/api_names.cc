@@ -66,7 +66,8 @@ constexpr const char* kDriverWork[] = {
 // Calls that make work of the GPU, by how their names begin.
 constexpr const char* kLaunches[] = {"cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cuLaunch",
                                      "cudaGraphLaunch", "cuGraphLaunch"};
-constexpr const char* kCopies[] = {"cudaMemcpy", "cudaMemset", "cuMemcpy", "cuMemset"};
+constexpr const char* kCopies[] = {"cudaMemcpy", "cudaMemset", "cuMemcpy", "cuMemset",
+                                   "cuMemBatchDecompress"};
 constexpr const char* kCaptureBegins[] = {"cudaStreamBeginCapture", "cuStreamBeginCapture"};
 constexpr const char* kCaptureEnds[] = {"cudaStreamEndCapture", "cuStreamEndCapture"};
 

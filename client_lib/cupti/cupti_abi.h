@@ -65,6 +65,7 @@ inline constexpr Kind kKindExternalCorrelation = 39;
 inline constexpr Kind kKindMemory = 49;
 inline constexpr Kind kKindMemoryPool = 50;
 inline constexpr Kind kKindGraphTrace = 51;
+inline constexpr Kind kKindMemDecompress = 54;
 inline constexpr Kind kKindGraphHostNode = 56;
 inline constexpr Kind kKindHostLaunch = 58;
 // Kinds from here on are not known to have been given out; newer libraries have some.
@@ -96,6 +97,7 @@ inline constexpr uint32_t kSynchronizationStream = 3;
 // Versions as cuptiGetVersion() gives them.
 inline constexpr uint32_t kVersion11_0 = 13;
 inline constexpr uint32_t kVersion12_6 = 24;
+inline constexpr uint32_t kVersion12_8 = 26;
 inline constexpr uint32_t kVersion12_9 = 27;
 inline constexpr uint32_t kVersion13_0 = 130000;
 inline constexpr uint32_t kVersion13_1 = 130100;
@@ -227,6 +229,23 @@ struct MemsetRecord {
   uint8_t padding1[3];
 };
 static_assert(sizeof(MemsetRecord) == 88);
+
+// Since 12.8.
+struct MemDecompressRecord {
+  Kind kind;
+  uint32_t device;
+  uint32_t context;
+  uint32_t stream;
+  uint32_t channel;
+  uint32_t channel_type;
+  uint32_t correlation;
+  uint32_t operations;
+  uint64_t source_bytes;
+  void* reserved0;
+  uint64_t start_ns;
+  uint64_t end_ns;
+};
+static_assert(sizeof(MemDecompressRecord) == 64);
 
 struct ApiRecord {
   Kind kind;

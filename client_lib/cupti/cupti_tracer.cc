@@ -173,6 +173,8 @@ bool CuptiTracer::EnableKinds(ArmFailure* failure) {
     enable(cupti::kKindMemory);
     enable(cupti::kKindMemoryPool);
     enable(cupti::kKindCudaEvent);
+    // Only GPUs from Blackwell on do this, and few programs ask for it.
+    if (library_->version >= cupti::kVersion12_8) enable(cupti::kKindMemDecompress);
     if (library_->version >= cupti::kVersion13_1) {
       enable(cupti::kKindHostLaunch);
       enable(cupti::kKindGraphHostNode);

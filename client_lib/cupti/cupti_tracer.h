@@ -8,7 +8,8 @@
 //
 //   light    kernels, copies, and memsets, also as nodes of graphs
 //   default  and API calls (less those that only ask), synchronization, overhead
-//   full     and all driver calls, device memory, pools, CUDA events, host functions in streams
+//   full     and all driver calls, device memory, pools, CUDA events, host functions in streams,
+//            decompression by the GPU
 //
 // Threads:   the GPU thread's; any call may take seconds, or hang. stage() from any thread.
 // Exit:      while the process exits, nothing more is turned on.

@@ -23,6 +23,7 @@ using wire::EventKind;
   X(kKindMemcpy, MemcpyRecord, 72)                   \
   X(kKindMemcpyPeer, MemcpyPeerRecord, 80)           \
   X(kKindMemset, MemsetRecord, 72)                   \
+  X(kKindMemDecompress, MemDecompressRecord, 64)     \
   X(kKindSynchronization, SynchronizationRecord, 40) \
   X(kKindCudaEvent, CudaEventRecord, 24)             \
   X(kKindGraphTrace, GraphTraceRecord, 48)           \
@@ -421,6 +422,20 @@ void RecordDecoder::DecodeRecord(const cupti::MemsetRecord& record, uint32_t byt
   event->memory_kind = record.memory_kind;
   event->reserved0 = 0;
   event->reserved1 = 0;
+}
+
+template <>
+void RecordDecoder::DecodeRecord(const cupti::MemDecompressRecord& record, uint32_t /*bytes*/,
+                                 EventSink* sink) {
+  Span span;
+  if (!TakeWork(record.correlation, record.start_ns, record.end_ns, &span, sink)) return;
+  span.flags |= wire::kGpuFlagAsync;
+  auto* event = NewEvent<wire::MemDecompressEvent>(sink, EventKind::kMemDecompress, span.flags, 0);
+  if (event == nullptr) return;
+  event->start_ticks = span.start_ticks;
+  event->duration_ticks = span.duration_ticks;
+  event->place = {record.device, record.context, record.stream, record.correlation};
+  event->bytes = record.source_bytes;
 }
 
 PROFD_ALWAYS_INLINE const RecordDecoder::ApiName& RecordDecoder::ApiNameOf(

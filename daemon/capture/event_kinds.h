@@ -215,6 +215,7 @@ enum class GpuRowKind : uint8_t {  // Kept in files: never change or reuse a num
   kMemcpy = 2,
   kMemset = 3,
   kGraphLaunch = 4,  // A whole graph whose nodes were not recorded.
+  kMemDecompress = 5,
 };
 
 // How reports, exports, and imports of our own exports treat a kind of GPU work.
@@ -231,6 +232,10 @@ inline constexpr auto kGpuKinds = std::to_array<GpuKind>({
     {GpuRowKind::kMemcpy, "memcpy", "gpu_memcpy", "", /*is_memory_work=*/true},
     {GpuRowKind::kMemset, "memset", "gpu_memset", "", /*is_memory_work=*/true},
     {GpuRowKind::kGraphLaunch, "graph_launch", "kernel", "CUDA graph"},
+    // An engine of its own reads and writes memory, and no SM works: as for a copy. `bytes` are
+    // those that it reads. Viewers take what begins with "Memcpy" for a copy, too.
+    {GpuRowKind::kMemDecompress, "mem_decompress", "gpu_memcpy", "Memcpy Decompress",
+     /*is_memory_work=*/true},
 });
 
 static_assert([] {

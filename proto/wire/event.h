@@ -49,19 +49,20 @@ enum class EventKind : uint8_t {
   kThreadName = 6,  // ThreadNameEvent
   // 7..15   CPU kinds to come.
   // 16..31  GPU kinds; see "GPU events" below.
-  kApiCall = 16,       // ApiCallEvent
-  kKernel = 17,        // KernelEvent
-  kMemcpy = 18,        // MemcpyEvent
-  kMemset = 19,        // MemsetEvent
-  kGraphLaunch = 20,   // GraphLaunchEvent
-  kSync = 21,          // SyncEvent
-  kOverhead = 22,      // OverheadEvent
-  kCudaEvent = 23,     // CudaEventEvent
-  kDeviceMemory = 24,  // DeviceMemoryEvent
-  kDevice = 25,        // DeviceEvent
-  kContext = 26,       // ContextEvent
-  kStream = 27,        // StreamEvent
-  kGpuStatus = 28,     // GpuStatusEvent
+  kApiCall = 16,        // ApiCallEvent
+  kKernel = 17,         // KernelEvent
+  kMemcpy = 18,         // MemcpyEvent
+  kMemset = 19,         // MemsetEvent
+  kGraphLaunch = 20,    // GraphLaunchEvent
+  kSync = 21,           // SyncEvent
+  kOverhead = 22,       // OverheadEvent
+  kCudaEvent = 23,      // CudaEventEvent
+  kDeviceMemory = 24,   // DeviceMemoryEvent
+  kDevice = 25,         // DeviceEvent
+  kContext = 26,        // ContextEvent
+  kStream = 27,         // StreamEvent
+  kGpuStatus = 28,      // GpuStatusEvent
+  kMemDecompress = 29,  // MemDecompressEvent
   // 32..47  framework kinds; see "Framework events" below.
   kOperator = 32,     // OperatorEvent
   kNote = 33,         // NoteEvent
@@ -70,7 +71,7 @@ enum class EventKind : uint8_t {
   kStackFrame = 36,   // StackFrameEvent
   kModule = 37,       // ModuleEvent
 };
-inline constexpr EventKind kLastGpuKind = EventKind::kGpuStatus;
+inline constexpr EventKind kLastGpuKind = EventKind::kMemDecompress;
 
 // EventHeader.flags. Bits not named are ignored by readers and zero from writers.
 inline constexpr uint8_t kEventFlagFree = 1 << 0;       // MemoryEvent: a free, not an allocation.
@@ -278,6 +279,16 @@ struct MemsetEvent {
   uint32_t reserved1;
 };
 static_assert(sizeof(MemsetEvent) == 72);
+
+// A batch of decompressions by the GPU: cuMemBatchDecompressAsync.
+struct MemDecompressEvent {
+  EventHeader header;
+  uint64_t start_ticks;
+  uint64_t duration_ticks;
+  GpuPlace place;
+  uint64_t bytes;  // Compressed.
+};
+static_assert(sizeof(MemDecompressEvent) == 48);
 
 // One launch of a whole graph, where its nodes are not recorded.
 struct GraphLaunchEvent {

@@ -131,6 +131,18 @@ SAME_FIELD(GraphTraceRecord, graph_id, CUpti_ActivityGraphTrace2, graphId);
 SAME_FIELD(GraphTraceRecord, context, CUpti_ActivityGraphTrace2, contextId);
 SAME_FIELD(GraphTraceRecord, stream, CUpti_ActivityGraphTrace2, streamId);
 
+#if CUPTI_API_VERSION >= 26
+SAME_SIZE(MemDecompressRecord, CUpti_ActivityMemDecompress);
+SAME_FIELD(MemDecompressRecord, device, CUpti_ActivityMemDecompress, deviceId);
+SAME_FIELD(MemDecompressRecord, context, CUpti_ActivityMemDecompress, contextId);
+SAME_FIELD(MemDecompressRecord, stream, CUpti_ActivityMemDecompress, streamId);
+SAME_FIELD(MemDecompressRecord, correlation, CUpti_ActivityMemDecompress, correlationId);
+SAME_FIELD(MemDecompressRecord, operations, CUpti_ActivityMemDecompress, numberOfOperations);
+SAME_FIELD(MemDecompressRecord, source_bytes, CUpti_ActivityMemDecompress, sourceBytes);
+SAME_FIELD(MemDecompressRecord, start_ns, CUpti_ActivityMemDecompress, start);
+SAME_FIELD(MemDecompressRecord, end_ns, CUpti_ActivityMemDecompress, end);
+#endif
+
 #if CUPTI_API_VERSION >= 130100
 SAME_SIZE(GraphHostNodeRecord, CUpti_ActivityGraphHostNode);
 SAME_FIELD(GraphHostNodeRecord, stream, CUpti_ActivityGraphHostNode, streamId);
@@ -246,6 +258,9 @@ SAME_VALUE(kKindExternalCorrelation, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION);
 SAME_VALUE(kKindMemory, CUPTI_ACTIVITY_KIND_MEMORY2);
 SAME_VALUE(kKindMemoryPool, CUPTI_ACTIVITY_KIND_MEMORY_POOL);
 SAME_VALUE(kKindGraphTrace, CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
+#if CUPTI_API_VERSION >= 26
+SAME_VALUE(kKindMemDecompress, CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS);
+#endif
 #if CUPTI_API_VERSION >= 130100
 SAME_VALUE(kKindGraphHostNode, CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE);
 SAME_VALUE(kKindHostLaunch, CUPTI_ACTIVITY_KIND_HOST_LAUNCH);

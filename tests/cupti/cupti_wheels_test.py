@@ -55,7 +55,8 @@ KINDS = {
     "CUpti_ActivityOverhead": 17, "CUpti_ActivityMemcpyPtoP": 22, "CUpti_ActivityCudaEvent": 36,
     "CUpti_ActivityStream": 37, "CUpti_ActivitySynchronization": 38, "CUpti_ActivityMemory": 49,
     "CUpti_ActivityMemoryPool": 50, "CUpti_ActivityGraphTrace": 51,
-    "CUpti_ActivityGraphHostNode": 56, "CUpti_ActivityHostLaunch": 58,
+    "CUpti_ActivityMemDecompress": 54, "CUpti_ActivityGraphHostNode": 56,
+    "CUpti_ActivityHostLaunch": 58,
 }
 # Padding before 13.0: not read there (RecordDecoder::copies_tell_launcher_).
 READ_SINCE_13_0 = ("MemcpyRecord.is_device_launched", "MemsetRecord.is_device_launched")

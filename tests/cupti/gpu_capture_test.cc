@@ -452,5 +452,46 @@ TEST(HostFunctionTest, IsAWaitOfItsStreamWithItsLaunchAndTheThreadThatRanIt) {
   }
 }
 
+// Full only, from CUPTI 12.8 on; an older one is not asked for what it does not have.
+TEST(MemDecompressTest, IsWorkOfItsCallOfTheDriverApi) {
+  constexpr uint64_t kBytes = 1'000'000;
+  for (const char* version : {"12.4", "12.9", "13.0", "future"}) {
+    for (const GpuMode mode : {GpuMode::kDefault, GpuMode::kFull}) {
+      GpuProcess process({.version = version});
+      const CaptureContents contents =
+          CaptureOf(process, mode, "launch 1 10 before; decompress 1000000; sync");
+      ExpectEveryRecordAccountedFor(contents);
+      EXPECT_EQ(contents.gpu_status().kind_result_count, 0u) << version;
+      const bool is_recorded = mode == GpuMode::kFull && std::string(version) != "12.4";
+      ASSERT_EQ(contents.decompressions.size(), is_recorded ? 1u : 0u) << version;
+      if (!is_recorded) continue;
+      const wire::MemDecompressEvent& event = contents.decompressions[0];
+      EXPECT_EQ(event.bytes, kBytes);
+      EXPECT_GT(event.duration_ticks, 0u);
+      const auto launch = std::find_if(
+          contents.api_calls.begin(), contents.api_calls.end(),
+          [&](const auto& call) { return call.event.correlation == event.place.correlation; });
+      ASSERT_NE(launch, contents.api_calls.end());
+      EXPECT_EQ(launch->name, "cuMemBatchDecompressAsync");
+    }
+  }
+}
+
+TEST(MemDecompressTest, RecordsBeyondTheCapAreCounted) {
+  GpuProcess process;
+  wire::ArmBody arm = GpuArm(GpuMode::kFull);
+  arm.gpu_max_records = 500;
+  auto capture = process.target().SendArm(arm);
+  process.target().ExpectArmed(*capture);
+  capture->Fire(ByTime());
+  capture->WaitPhase(wire::Phase::kRecording);
+  process.Run("decompress 1000 600; sync; settle");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_LE(contents.CountGpuEvents(), 500u);
+  EXPECT_GT(contents.decompressions.size(), 0u);
+  EXPECT_GT(contents.gpu_status().counts[wire::kGpuOverCap], 0u);
+  ExpectEveryRecordAccountedFor(contents);
+}
+
 }  // namespace
 }  // namespace profd::testing

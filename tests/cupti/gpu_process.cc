@@ -171,6 +171,12 @@ void Program::Run(const std::string& command) {
   } else if (what == "host-function") {
     words >> number;
     Check(SGPU_CALL(sgpu_host_function)(stream_, static_cast<uint64_t>(number) * 1000), what);
+  } else if (what == "decompress") {
+    words >> number;
+    if (!(words >> second)) second = 1;
+    for (int64_t i = 0; i < second; ++i) {
+      Check(SGPU_CALL(sgpu_mem_decompress)(stream_, 4, static_cast<uint64_t>(number)), what);
+    }
   } else if (what == "memset") {
     words >> number;
     Check(SGPU_CALL(sgpu_memset)(stream_, 0, static_cast<uint64_t>(number), 1), what);

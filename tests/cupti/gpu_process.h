@@ -16,6 +16,7 @@
 //   noise N              calls of cudaGetDevice and cuCtxGetCurrent
 //   host-function US     a function of the program's that the stream waits for
 //   copy BYTES, memset BYTES, sync, events, graph N (launches of one of 3 kernels),
+//   decompress BYTES [N]             N times (1)
 //   make-graph           makes this graph, with a memset as a fourth node, without a launch
 //   memory, step N, range NAME N (N launches in a range), threads T N (N launches on each of T)
 //   flood N              N launches of no time, as fast as they go, on their own thread

@@ -39,6 +39,7 @@ inline RecordSizes SizesOf13() {
   sizes[cupti::kKindMemory] = 128;
   sizes[cupti::kKindMemoryPool] = 80;
   sizes[cupti::kKindGraphTrace] = 56;
+  sizes[cupti::kKindMemDecompress] = 64;
   return sizes;
 }
 inline RecordSizes SizesOf11() {
@@ -55,6 +56,7 @@ inline RecordSizes SizesOf11() {
   sizes[cupti::kKindMemory] = 112;
   sizes[cupti::kKindMemoryPool] = 64;
   sizes[cupti::kKindGraphTrace] = 0;
+  sizes[cupti::kKindMemDecompress] = 0;
   return sizes;
 }
 

@@ -38,6 +38,7 @@ inline cupti::Result CallbackName(uint32_t domain, uint32_t cbid, const char** n
     if (cbid == 277) *name = "cuMemcpyHtoDAsync_v2";
     if (cbid == 304) *name = "cuCtxGetCurrent";
     if (cbid == 20) *name = "cuCtxCreate";
+    if (cbid == 761) *name = "cuMemBatchDecompressAsync";
   }
   return *name != nullptr ? cupti::kSuccess : cupti::kErrorInvalidParameter;
 }

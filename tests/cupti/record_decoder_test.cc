@@ -148,6 +148,35 @@ TEST_F(RecordDecoderTest, CopiesSaySpeedAndBetweenWhichDevices) {
 }
 
 // CUPTI 12.8 and 12.9 have padding there, in records of the same size.
+TEST_F(RecordDecoderTest, ADecompressionIsWorkOfItsCall) {
+  cupti::MemDecompressRecord record{};
+  record.kind = cupti::kKindMemDecompress;
+  record.device = 1;
+  record.context = 2;
+  record.stream = 13;
+  record.correlation = 77;
+  record.operations = 4;
+  record.source_bytes = 1 << 20;
+  record.start_ns = kOriginNs + 30;
+  record.end_ns = kOriginNs + 70;
+  Begin(SizesOf13(), 0, ApiFilter::kAll);
+  Decode(Buffer().Add(Driver(761, 5, 77)));
+  Decode(Buffer().Add(Driver(20, 5, 78)));  // The first is held back until the next.
+  EXPECT_EQ(decoder_->MissingWork().copies, 1u);
+  Decode(Buffer().Add(record));
+  EXPECT_EQ(decoder_->MissingWork().copies, 0u);
+  const auto events = events_.Of<wire::MemDecompressEvent>(EventKind::kMemDecompress);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].header.flags, wire::kGpuFlagAsync);
+  EXPECT_EQ(events[0].start_ticks, Ticks(kOriginNs + 30));
+  EXPECT_EQ(events[0].duration_ticks, 80u);
+  EXPECT_EQ(events[0].place.device, 1u);
+  EXPECT_EQ(events[0].place.context, 2u);
+  EXPECT_EQ(events[0].place.stream, 13u);
+  EXPECT_EQ(events[0].place.correlation, 77u);
+  EXPECT_EQ(events[0].bytes, 1u << 20);
+}
+
 TEST_F(RecordDecoderTest, WhetherTheDeviceLaunchedACopyIsReadFrom13On) {
   for (const uint16_t kernel_bytes : {208, 216}) {
     RecordSizes sizes = SizesOf13();

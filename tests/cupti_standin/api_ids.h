@@ -38,6 +38,10 @@ enum RuntimeCbid : uint32_t {
   kCudaMemPoolTrimTo = 377,
 };
 
+enum DriverCbid : uint32_t {
+  kCuMemBatchDecompressAsync = 761,
+};
+
 constexpr ApiName kRuntimeNames[] = {
     {10, "cudaGetLastError_v3020", 0},
     {11, "cudaPeekAtLastError_v3020", 0},
@@ -80,7 +84,7 @@ constexpr ApiName kDriverNames[] = {
     {307, "cuLaunchKernel", 0},       {319, "cuMemcpyPeerAsync", 0},
     {514, "cuGraphLaunch", 0},        {527, "cuLaunchHostFunc", 0},
     {598, "cuMemAllocAsync", 0},      {600, "cuMemFreeAsync", 0},
-    {652, "cuLaunchKernelEx", 0},
+    {652, "cuLaunchKernelEx", 0},     {kCuMemBatchDecompressAsync, "cuMemBatchDecompressAsync", 0},
 };
 
 // nullptr for a call that is not above.

@@ -79,6 +79,19 @@ SAME(PeerCopyRecord, graph, PeerCopy, graphId);
 SAME(PeerCopyRecord, channel, PeerCopy, channelID);
 SAME(PeerCopyRecord, channel_type, PeerCopy, channelType);
 
+using MemDecompress = CUpti_ActivityMemDecompress;
+static_assert(sizeof(MemDecompress) == sizeof(MemDecompressRecord));
+SAME(MemDecompressRecord, device, MemDecompress, deviceId);
+SAME(MemDecompressRecord, context, MemDecompress, contextId);
+SAME(MemDecompressRecord, stream, MemDecompress, streamId);
+SAME(MemDecompressRecord, channel, MemDecompress, channelID);
+SAME(MemDecompressRecord, channel_type, MemDecompress, channelType);
+SAME(MemDecompressRecord, correlation, MemDecompress, correlationId);
+SAME(MemDecompressRecord, operations, MemDecompress, numberOfOperations);
+SAME(MemDecompressRecord, source_bytes, MemDecompress, sourceBytes);
+SAME(MemDecompressRecord, start, MemDecompress, start);
+SAME(MemDecompressRecord, end, MemDecompress, end);
+
 using Memset = CUpti_ActivityMemset4;
 static_assert(sizeof(Memset) == sizeof(MemsetRecord));
 SAME(MemsetRecord, value, Memset, value);

@@ -27,6 +27,7 @@ enum Kind : uint32_t {
   kMemory = 49,
   kMemoryPool = 50,
   kGraphTrace = 51,
+  kMemDecompress = 54,
   kHostLaunch = 58,
   kUnknown = 60,  // What only the future has.
 };
@@ -218,6 +219,22 @@ struct GraphTraceRecord {
   uint32_t end_context;
 };
 static_assert(sizeof(GraphTraceRecord) == 56);
+
+struct MemDecompressRecord {
+  uint32_t kind;
+  uint32_t device;
+  uint32_t context;
+  uint32_t stream;
+  uint32_t channel;
+  uint32_t channel_type;
+  uint32_t correlation;
+  uint32_t operations;
+  uint64_t source_bytes;
+  uint64_t reserved0;
+  uint64_t start;
+  uint64_t end;
+};
+static_assert(sizeof(MemDecompressRecord) == 64);
 
 struct HostLaunchRecord {
   uint32_t kind;

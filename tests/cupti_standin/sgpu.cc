@@ -35,6 +35,7 @@ constexpr uint8_t kPeerToPeer = 10;  // CUpti_ActivityMemcpyKind.
 
 constexpr uint64_t kLinkBytesPerUs = 25'000;
 constexpr uint64_t kDeviceBytesPerUs = 1'000'000;
+constexpr uint64_t kDecompressBytesPerUs = 100'000;
 constexpr uint64_t kLeastCopyNs = 1000;
 constexpr uint64_t kWholePool = UINT64_MAX;
 
@@ -332,6 +333,18 @@ int sgpu_memcpy_peer(uint32_t stream, uint32_t source_device, uint32_t destinati
   work.is_async = true;
   work.duration_ns = sgpu::CopyTime(bytes, sgpu::kLinkBytesPerUs);
   ApiCall call(SGPU_DOMAIN_RUNTIME, sgpu::kCudaMemcpyPeerAsync);
+  if (call.error() != 0) return call.error();
+  return sgpu::SubmitAndWait(call, stream, work);
+}
+
+int sgpu_mem_decompress(uint32_t stream, uint32_t operations, uint64_t bytes) {
+  Work work;
+  work.kind = sgpu::kMemDecompress;
+  work.operations = operations;
+  work.bytes = bytes;
+  work.is_async = true;
+  work.duration_ns = sgpu::CopyTime(bytes, sgpu::kDecompressBytesPerUs);
+  ApiCall call(SGPU_DOMAIN_DRIVER, sgpu::kCuMemBatchDecompressAsync);
   if (call.error() != 0) return call.error();
   return sgpu::SubmitAndWait(call, stream, work);
 }

@@ -105,6 +105,10 @@ SGPU_API int sgpu_memset(uint32_t stream, uint32_t value, uint64_t bytes, int as
 SGPU_API int sgpu_memcpy_peer(uint32_t stream, uint32_t source_device, uint32_t destination_device,
                               uint64_t bytes);
 
+/* Decompresses `bytes` in a batch of `operations`: cuMemBatchDecompressAsync, a call of the driver
+ * API alone. Takes bytes / 100 GB/s, and no copy engine. Recorded from CUPTI 12.8 on. */
+SGPU_API int sgpu_mem_decompress(uint32_t stream, uint32_t operations, uint64_t bytes);
+
 /* A function of the program's on a thread of the driver's, for `host_ns`, while `stream` waits. */
 SGPU_API int sgpu_host_function(uint32_t stream, uint64_t host_ns);
 

@@ -64,7 +64,7 @@ namespace sgpu {
 #define SGPU_TEST_SGPU_FUNCTIONS(X) \
   X(sgpu_version) X(sgpu_init) X(sgpu_shutdown) X(sgpu_ctx_create) X(sgpu_default_stream) \
   X(sgpu_stream_create) X(sgpu_stream_id) X(sgpu_launch) X(sgpu_kernel_attributes) \
-  X(sgpu_memcpy) X(sgpu_memset) X(sgpu_host_function) X(sgpu_memcpy_peer) X(sgpu_malloc) X(sgpu_free) \
+  X(sgpu_memcpy) X(sgpu_memset) X(sgpu_host_function) X(sgpu_mem_decompress) X(sgpu_memcpy_peer) X(sgpu_malloc) X(sgpu_free) \
   X(sgpu_pool_trim) X(sgpu_event_record) X(sgpu_stream_wait_event) X(sgpu_event_sync) \
   X(sgpu_event_query) X(sgpu_stream_sync) X(sgpu_device_sync) X(sgpu_graph_begin) X(sgpu_graph_end) \
   X(sgpu_graph_instantiate) X(sgpu_graph_launch) X(sgpu_api_call) X(sgpu_module_load) \

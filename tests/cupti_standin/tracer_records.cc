@@ -16,6 +16,7 @@ namespace {
 constexpr uint8_t kPoison = 0xA5;
 constexpr uint32_t kComputeChannel = 1;
 constexpr uint32_t kCopyChannel = 2;
+constexpr uint32_t kDecompressChannel = 3;
 constexpr uint32_t kMultiprocessors = 132;
 constexpr uint8_t kAsyncFlag = 1;  // CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC, and of memsets.
 
@@ -180,6 +181,23 @@ GraphTraceRecord GraphTraceRecordOf(const Op& op, const Times& times) {
   return record;
 }
 
+MemDecompressRecord MemDecompressRecordOf(const Op& op, const Times& times) {
+  MemDecompressRecord record{};
+  record.kind = op.work.kind;
+  record.device = op.device;
+  record.context = op.context;
+  record.stream = op.stream_id;
+  record.channel = op.stream_id;
+  record.channel_type = kDecompressChannel;
+  record.correlation = op.correlation;
+  record.operations = op.work.operations;
+  record.source_bytes = op.work.bytes;
+  record.start = times.start;
+  record.end = times.end;
+  PoisonPadding(record.reserved0);
+  return record;
+}
+
 HostLaunchRecord HostLaunchRecordOf(const Op& op, const Times& times) {
   HostLaunchRecord record{};
   record.kind = op.work.kind;
@@ -259,6 +277,10 @@ void Tracer::Write(const Op& op, bool is_finished) {
     }
     case kGraphTrace: {
       const GraphTraceRecord record = GraphTraceRecordOf(op, times);
+      return WriteRecord(op, op.work.kind, &record);
+    }
+    case kMemDecompress: {
+      const MemDecompressRecord record = MemDecompressRecordOf(op, times);
       return WriteRecord(op, op.work.kind, &record);
     }
     case kHostLaunch: {

@@ -21,7 +21,8 @@ struct Work {
   sgpu_dim3 block{};
   uint64_t duration_ns = 0;
   uint64_t bytes = 0;
-  uint32_t value = 0;  // That a memset writes.
+  uint32_t value = 0;       // That a memset writes.
+  uint32_t operations = 0;  // Of a batch of decompressions.
   uint8_t copy_kind = 0;
   uint8_t source_kind = 0;  // CUpti_ActivityMemoryKind.
   uint8_t destination_kind = 0;

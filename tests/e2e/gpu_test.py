@@ -84,6 +84,37 @@ class GpuCaptureTest(GpuEndToEndTest):
         self.assertIn(('Stream Sync', 'sync'), [(row['name'], row['op']) for row in syncs])
         self.assertEqual(self.report('kernels', capture['id'])['simulated'], True)
 
+    def test_full_has_decompression_in_copies_time_and_traces(self):
+        capture = self.five_steps(self.gpu_target('gpu decompress 100000'), '--gpu', 'full')
+        self.assertEqual(capture['dropped_event_count'], 0)
+
+        def decompression(where):
+            rows = {row['name']: row for row in self.report('copies', where)['rows']}
+            row = rows['Memcpy Decompress']
+            # 1 us and 1 us for each 100 kB, and a clock that rounds.
+            self.assertAlmostEqual(row['total_ns'], 10_000, delta=20)
+            return row['count'], row['bytes'], row['op']
+
+        self.assertEqual(decompression(capture['id']), (5, 500_000, 'load'))
+        self.assertNotIn('Memcpy Decompress', [row['name'] for row in
+                                               self.report('kernels', capture['id'])['rows']])
+        self.assertEqual(self.report('time', capture['id'])['copy_ns'],
+                         self.report('copies', capture['id'])['busy_ns'])
+        trace = self.folder / 'trace.json'
+        result = self.daemon.ctl('export', capture['id'], '-o', trace)
+        self.assertEqual(result.status, DONE, result.err)
+        result = self.daemon.ctl('check', trace)
+        self.assertEqual(result.status, DONE, result.out + result.err)
+        result = self.daemon.ctl('import', trace, '--json')
+        self.assertEqual(result.status, DONE, result.err)
+        self.assertEqual(decompression(result.json['captures'][0]['id']),
+                         decompression(capture['id']))
+
+    def test_default_has_no_decompression(self):
+        capture = self.five_steps(self.gpu_target('gpu decompress 100000'))
+        self.assertNotIn('Memcpy Decompress', [row['name'] for row in
+                                               self.report('copies', capture['id'])['rows']])
+
     def test_nodes_of_graphs_belong_to_their_launch(self):
         capture = self.five_steps(self.gpu_target())
         kernels = self.report('kernels', capture['id'])

@@ -26,6 +26,7 @@ struct Sgpu {
   decltype(&sgpu_launch) launch;
   decltype(&sgpu_memcpy) copy;
   decltype(&sgpu_memset) set_memory;
+  decltype(&sgpu_mem_decompress) decompress;
   decltype(&sgpu_event_record) event_record;
   decltype(&sgpu_stream_wait_event) stream_wait_event;
   decltype(&sgpu_stream_sync) stream_sync;
@@ -52,6 +53,7 @@ Sgpu g_sgpu;
 uint32_t g_main_stream = 0;
 uint32_t g_copy_stream = 0;
 uint32_t g_graph = 0;
+uint64_t g_decompressed_bytes = 0;
 bool g_loaded = false;
 
 template <typename F>
@@ -66,6 +68,7 @@ bool FindAll(void* library) {
          Find(library, "sgpu_stream_create", g_sgpu.stream_create) &&
          Find(library, "sgpu_launch", g_sgpu.launch) && Find(library, "sgpu_memcpy", g_sgpu.copy) &&
          Find(library, "sgpu_memset", g_sgpu.set_memory) &&
+         Find(library, "sgpu_mem_decompress", g_sgpu.decompress) &&
          Find(library, "sgpu_event_record", g_sgpu.event_record) &&
          Find(library, "sgpu_stream_wait_event", g_sgpu.stream_wait_event) &&
          Find(library, "sgpu_stream_sync", g_sgpu.stream_sync) &&
@@ -180,6 +183,7 @@ void StepWork() {
     const Range range("load");
     uint32_t copied = 0;
     g_sgpu.copy(g_copy_stream, SGPU_HTOD, kBatchBytes, 1, 1);
+    if (g_decompressed_bytes != 0) g_sgpu.decompress(g_copy_stream, 4, g_decompressed_bytes);
     g_sgpu.event_record(g_copy_stream, &copied);
     g_sgpu.stream_wait_event(g_main_stream, copied);
   }
@@ -235,6 +239,8 @@ std::string HandleGpu(std::istringstream& words) {
     words >> per_second;
     if (!words) per_second = 0;
     result = Flood(number, static_cast<uint64_t>(us), per_second);
+  } else if (command == "decompress") {
+    words >> g_decompressed_bytes;
   } else if (command == "outside") {
     result = Launch(g_main_stream, "outside_kernel", 5);
   } else if (command == "module") {

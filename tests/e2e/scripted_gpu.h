@@ -6,6 +6,7 @@
 //   gpu work [N]             N times the work of one training step (1); see StepWork()
 //   gpu launch N [US [RATE]] N kernels of US microseconds (1), RATE per second (0: as fast as
 //                            they can be launched)
+//   gpu decompress BYTES     each step decompresses BYTES, too; 0: no longer
 //   gpu outside              one kernel, launched outside any range
 //   gpu module N             a module with one kernel is loaded, launched N times, unloaded
 //   gpu set KEY VALUE | gpu fail SPEC | gpu rival NAME | gpu rival-gone | gpu steal

@@ -122,10 +122,11 @@ TEST_F(EventCsvTest, EveryKindOfEventHasItsRows) {
       .Copy(700, 710, 3, {.bytes = 4096, .copy_kind = 1, .source_kind = 1, .destination_kind = 3})
       .Memset(720, 721, 4, {.bytes = 8, .destination_kind = 3})
       .GraphLaunch(730, 740, 5)
+      .GpuWork(GpuRowKind::kMemDecompress, 742, 748, 7, {.bytes = 512})
       .Sync(3, 750, 760, 6)
       .Overhead(1, 770, 780, 4711);
   auto kinds = Export();
-  EXPECT_THAT(kinds, SizeIs(15));
+  EXPECT_THAT(kinds, SizeIs(16));
   for (auto& [kind, rows] : kinds) EXPECT_THAT(rows, SizeIs(1)) << kind;
   EXPECT_EQ(kinds["step"][0]["value"], "7");
   EXPECT_EQ(kinds["range"][0]["name"], "forward");
@@ -146,6 +147,9 @@ TEST_F(EventCsvTest, EveryKindOfEventHasItsRows) {
   EXPECT_EQ(kinds["kernel"][0]["bytes"], "");
   EXPECT_EQ(kinds["memcpy"][0]["name"], "Memcpy HtoD (Pageable -> Device)");
   EXPECT_EQ(kinds["memcpy"][0]["bytes"], "4096");
+  EXPECT_EQ(kinds["graph_launch"][0]["name"], "");
+  EXPECT_EQ(kinds["mem_decompress"][0]["name"], "Memcpy Decompress");
+  EXPECT_EQ(kinds["mem_decompress"][0]["bytes"], "512");
   EXPECT_EQ(kinds["sync"][0]["name"], "Stream Sync");
   EXPECT_EQ(kinds["sync"][0]["stream"], "");
   EXPECT_EQ(kinds["overhead"][0]["thread"], "4711");

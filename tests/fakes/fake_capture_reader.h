@@ -138,6 +138,11 @@ class FakeCaptureReader : public store::CaptureReader {
                             const FakeGpu& gpu = {});
   FakeCaptureReader& GraphLaunch(int64_t start_ns, int64_t end_ns, uint32_t correlation,
                                  const FakeGpu& gpu = {});
+  // Work without a name of its own: of any kind but a kernel.
+  FakeCaptureReader& GpuWork(GpuRowKind kind, int64_t start_ns, int64_t end_ns,
+                             uint32_t correlation, const FakeGpu& gpu = {}) {
+    return AddGpu(kind, 0, start_ns, end_ns, correlation, gpu);
+  }
   // `kind` as CUPTI numbers them.
   FakeCaptureReader& Sync(uint32_t kind, int64_t start_ns, int64_t end_ns, uint32_t correlation,
                           const FakeSync& sync = {});

@@ -120,8 +120,8 @@ const CaptureContents::Operator& CaptureContents::OperatorOf(const Range& range)
 
 uint64_t CaptureContents::CountGpuEvents() const {
   return api_calls.size() + kernels.size() + copies.size() + memsets.size() +
-         graph_launches.size() + syncs.size() + overheads.size() + cuda_events.size() +
-         device_memory.size();
+         decompressions.size() + graph_launches.size() + syncs.size() + overheads.size() +
+         cuda_events.size() + device_memory.size();
 }
 
 std::vector<std::pair<uint16_t, std::string>> Frame::Fields(size_t body_bytes) const {
@@ -280,6 +280,9 @@ bool FakeCapture::ReadGpuEvent(const wire::EventHeader& header, const std::byte*
       return true;
     case wire::EventKind::kMemset:
       into->memsets.push_back(RecordAs<wire::MemsetEvent>(record, size));
+      return true;
+    case wire::EventKind::kMemDecompress:
+      into->decompressions.push_back(RecordAs<wire::MemDecompressEvent>(record, size));
       return true;
     case wire::EventKind::kGraphLaunch:
       into->graph_launches.push_back(RecordAs<wire::GraphLaunchEvent>(record, size));

@@ -82,6 +82,7 @@ struct CaptureContents {
   std::vector<Named<wire::KernelEvent>> kernels;
   std::vector<wire::MemcpyEvent> copies;
   std::vector<wire::MemsetEvent> memsets;
+  std::vector<wire::MemDecompressEvent> decompressions;
   std::vector<wire::GraphLaunchEvent> graph_launches;
   std::vector<wire::SyncEvent> syncs;
   std::vector<wire::OverheadEvent> overheads;

@@ -8,6 +8,7 @@
 #include "daemon/export/trace_export.h"
 #include "gmock/gmock.h"
 #include "tests/export/sink/string_sink.h"
+#include "tests/fakes/fake_capture_reader.h"
 #include "tests/import/import_fixture.h"
 #include "tests/import/real_traces.h"
 
@@ -92,6 +93,43 @@ TEST_F(RoundTripTest, ARangeThatNothingEndedStaysMarked) {
             R"("pid":1,"tid":1,"ts":1,"dur":2,)"
             R"("args":{"finished":"false","never_ended":"true"}}]})"));
   EXPECT_NE(exported_.find(R"("finished":"false","never_ended":"true")"), std::string::npos);
+}
+
+// Kinds of work that other traces have no category for come back from our own.
+TEST_F(RoundTripTest, EveryKindOfGpuWorkOfACaptureKeepsItsKindAndBytes) {
+  FakeCaptureReader reader;
+  const uint32_t thread = reader.AddThread(4242, "main");
+  reader.mutable_record().gpu.outcome = GpuOutcome::kRecorded;
+  std::vector<GpuRowKind> kinds;
+  uint32_t correlation = 0;
+  for (const GpuKind& kind : kGpuKinds) {
+    const int64_t at = 1'000 * ++correlation;
+    reader.ApiCall(thread, "cuLaunch", at, at + 100, correlation);
+    if (kind.kind == GpuRowKind::kKernel) {
+      reader.Kernel("gemm", at + 200, at + 300, correlation);
+    } else {
+      reader.GpuWork(kind.kind, at + 200, at + 300, correlation, {.bytes = correlation});
+    }
+    kinds.push_back(kind.kind);
+  }
+  StringSink sink;
+  ASSERT_THAT(exporter::ExportTrace(reader, exporter::TraceFormat::kChrome, sink), IsOk());
+  const auto imported = Read(sink.text());
+  ASSERT_NE(imported, nullptr);
+  EXPECT_TRUE(imported->record().imported.not_understood.empty());
+  std::vector<GpuRowKind> found;
+  ASSERT_THAT(imported->ForEach<GpuRow>(
+                  kGpuAllColumns, {},
+                  [&](const GpuBatch& batch) {
+                    for (size_t i = 0; i < batch.size; ++i) {
+                      const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+                      found.push_back(kind);
+                      EXPECT_EQ(batch.bytes[i], IsMemoryWork(kind) ? batch.correlation[i] : 0u);
+                    }
+                    return absl::OkStatus();
+                  }),
+              IsOk());
+  EXPECT_THAT(found, testing::UnorderedElementsAreArray(kinds));
 }
 
 TEST_F(RoundTripTest, AKeptTrace) {

@@ -130,6 +130,35 @@ TEST_F(GpuDecoderTest, CopiesMemsetsAndGraphsAreGpuRowsToo) {
   EXPECT_EQ(rows[2].duration_ns, 5);
 }
 
+TEST_F(GpuDecoderTest, ADecompressionIsAGpuRowOfItsCall) {
+  wire::MemDecompressEvent event{};
+  event.start_ticks = kStart + 2;
+  event.duration_ticks = 6;
+  event.place = {.device = 3, .context = 4, .stream = 13, .correlation = 1};
+  event.bytes = 4096;
+  wire::MemDecompressEvent bad_device = event;
+  bad_device.place.device = kNoGpuDevice;
+  DecodeAll(GpuChunk()
+                .Add(Call(kStart, kStart + 9, 1), EventKind::kApiCall, 0, 501)
+                .Add(event, EventKind::kMemDecompress, wire::kGpuFlagAsync)
+                .Add(bad_device, EventKind::kMemDecompress));
+  EXPECT_EQ(decoder_.counts().invalid_count, 1);
+  const GpuRow expected = {.start_ns = 1'000'002,
+                           .duration_ns = 6,
+                           .kind = GpuRowKind::kMemDecompress,
+                           .flags = kGpuAsync,
+                           .device = 3,
+                           .context = 4,
+                           .stream = 13,
+                           .correlation = 1,
+                           .bytes = 4096,
+                           .source_device = kNoGpuDevice,
+                           .destination_device = kNoGpuDevice,
+                           .queued_ns = kNoGpuTime,
+                           .submitted_ns = kNoGpuTime};
+  EXPECT_THAT(sink_.gpu(), ElementsAre(expected));
+}
+
 TEST_F(GpuDecoderTest, OverheadAndCudaEventsAreKept) {
   wire::OverheadEvent overhead{};
   overhead.start_ticks = kStart + 5;

@@ -90,7 +90,7 @@ std::optional<GpuRow> GpuDecoder::NewRow(const Event& event, GpuRowKind kind, ui
   row.context = event.place.context;
   row.stream = event.place.stream;
   row.correlation = event.place.correlation;
-  row.graph_id = event.graph_id;
+  if constexpr (requires { event.graph_id; }) row.graph_id = event.graph_id;
   row.source_device = kNoGpuDevice;
   row.destination_device = kNoGpuDevice;
   row.queued_ns = kNoGpuTime;
@@ -146,6 +146,17 @@ bool GpuDecoder::DecodeEvent(const wire::EventHeader& header, const wire::Memset
   // Kinds to come that are too large for us count as unknown.
   row->destination_kind =
       event.memory_kind <= UINT8_MAX ? static_cast<uint8_t>(event.memory_kind) : uint8_t{0};
+  Place(*row, span, (header.flags & wire::kGpuFlagUnfinished) != 0);
+  return true;
+}
+
+template <>
+bool GpuDecoder::DecodeEvent(const wire::EventHeader& header,
+                             const wire::MemDecompressEvent& event) {
+  Span span;
+  std::optional<GpuRow> row = NewRow(event, GpuRowKind::kMemDecompress, header.flags, span);
+  if (!row.has_value()) return false;
+  row->bytes = event.bytes;
   Place(*row, span, (header.flags & wire::kGpuFlagUnfinished) != 0);
   return true;
 }
@@ -283,6 +294,8 @@ bool GpuDecoder::Decode(const wire::EventHeader& header, const std::byte* record
       return DecodeAs<wire::MemcpyEvent>(header, record);
     case EventKind::kMemset:
       return DecodeAs<wire::MemsetEvent>(header, record);
+    case EventKind::kMemDecompress:
+      return DecodeAs<wire::MemDecompressEvent>(header, record);
     case EventKind::kGraphLaunch:
       return DecodeAs<wire::GraphLaunchEvent>(header, record);
     case EventKind::kSync:

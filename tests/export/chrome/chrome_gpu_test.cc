@@ -112,6 +112,18 @@ TEST_F(ChromeGpuTest, ACopyHasItsBytesAndBandwidth) {
   EXPECT_DOUBLE_EQ(copy["args"]["memory bandwidth (GB/s)"].number(), 4.096);
 }
 
+TEST_F(ChromeGpuPlainTest, ADecompressionLooksLikeACopy) {
+  reader_.ApiCall(main_, "cuMemBatchDecompressAsync", 10, 20, 1, {.cbid = 761, .is_driver = true})
+      .GpuWork(GpuRowKind::kMemDecompress, 100, 300, 1, {.stream = 13, .bytes = 4000});
+  const JsonValue root = TraceOf(reader_);
+  const JsonValue& work = Named(root, "Memcpy Decompress");
+  EXPECT_EQ(work["cat"].text, "gpu_memcpy");
+  EXPECT_EQ(work["tid"].integer(), 13);
+  EXPECT_EQ(work["args"]["correlation"].integer(), 1);
+  EXPECT_EQ(work["args"]["bytes"].integer(), 4000);
+  EXPECT_DOUBLE_EQ(work["args"]["memory bandwidth (GB/s)"].number(), 20);
+}
+
 TEST_F(ChromeGpuTest, CallsStandOnTheirThreadInKinetosCategories) {
   reader_.ApiCall(main_, "cuLaunchKernelEx", 20'000, 20'100, 77,
                   {.cbid = 652, .result = 700, .is_driver = true});

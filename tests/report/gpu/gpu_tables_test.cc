@@ -80,6 +80,15 @@ TEST_F(KernelTableTest, CopiesAndMemsetsAreInNoRowButMakeTheGpuBusy) {
   EXPECT_EQ(table.kernel_busy_ns, 100 + 1000);
 }
 
+TEST_F(KernelTableTest, ADecompressionIsInNoRowButMakesTheGpuBusy) {
+  Launch("k", 0, 100, 200);
+  reader_.GpuWork(GpuRowKind::kMemDecompress, 150, 300, 0, {.stream = 8});
+  const KernelTable table = Table();
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.busy_ns, 200);
+  EXPECT_EQ(table.kernel_busy_ns, 100);
+}
+
 TEST_F(KernelTableTest, WholeGraphsAreCountedApart) {
   reader_.GraphLaunch(0, 50, 3).GraphLaunch(100, 150, 4);
   Launch("k", 0, 20, 60);
@@ -339,6 +348,19 @@ TEST_F(CopyTableTest, RowsAreKindsOfCopiesWithTheirBandwidth) {
   EXPECT_EQ(table.rows[2].op, "");
   EXPECT_EQ(table.total_ns, 410);
   EXPECT_EQ(table.busy_ns, 310);
+}
+
+TEST_F(CopyTableTest, ADecompressionHasARowWithTheBytesThatItRead) {
+  reader_.Range(main_, "load", 0, 50).ApiCall(main_, "cuMemBatchDecompressAsync", 10, 12, 1);
+  reader_.GpuWork(GpuRowKind::kMemDecompress, 100, 300, 1, {.flags = kGpuAsync, .bytes = 4000});
+  const CopyTable table = Copies();
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.rows[0].name, "Memcpy Decompress");
+  EXPECT_EQ(table.rows[0].bytes, 4000);
+  EXPECT_DOUBLE_EQ(table.rows[0].bandwidth_gb_per_s, 20);
+  EXPECT_EQ(table.rows[0].async_count, 1);
+  EXPECT_EQ(table.rows[0].op, "load");
+  EXPECT_EQ(table.busy_ns, 200);
 }
 
 TEST_F(CopyTableTest, OfCopiesWithoutTheFlagTheCallSaysWhetherTheyAreAsynchronous) {
