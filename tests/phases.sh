@@ -188,6 +188,7 @@ check_format() {
 check_style() {
   local status=0
   python3 tests/layering_test.py || status=1
+  python3 tests/description_test.py || status=1
   python3 tests/style_test.py || status=1
   return $status
 }
