@@ -1,7 +1,8 @@
-"""Counts the product files that name what was added last: a kind of event, a column, a field.
+"""Counts the product files that handle what was added last: a kind of GPU work, a column, a field.
 
-Each is described once, and what handles it derives from the description. An addition that has to be
-written in more files than the limit means that something is written by hand again.
+Each is described once, and what handles it derives from the description. An addition that many files
+name is written by hand again. The newest kind and field are found by their numbers, so that nothing
+has to be changed here for them. Columns have no numbers: name the newest in NEWEST_COLUMN.
 """
 
 import pathlib
@@ -10,91 +11,140 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PRODUCT = ("daemon", "client_lib", "cli", "proto")
-CODE = {".h", ".cc", ".py", ".proto"}
-
-# What was added last. The counts of all say when there is something newer.
-NEWEST_KIND = r"(?i)mem_?(batch_?)?decompress"
-KIND_COUNTS = {
-    ("proto/wire/event.h", "EventKind"): 27,
-    ("daemon/capture/event_kinds.h", "RowKind"): 18,
-    ("daemon/capture/event_kinds.h", "GpuRowKind"): 5,
+# How comments look, by suffix. Strings come first, so that nothing in one is a comment.
+C_LIKE = r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/'
+COMMENTS = {
+    ".h": C_LIKE, ".cc": C_LIKE, ".proto": C_LIKE, ".js": C_LIKE,
+    ".py": r'"(?:\\.|[^"\\\n])*"|#[^\n]*',
+    ".sql": r"'(?:''|[^'])*'|--[^\n]*",
+    ".html": r"<!--.*?-->",
 }
-NEWEST_COLUMN = r"\boverlapping_calls\b"
-COLUMN_COUNT = 273
 
-MAX_KIND_FILES = 8
-MAX_COLUMN_FILES = 3
-MAX_FIELD_FILES = 4
+# Each is (the goal of the project, the most files that pass). Above the goal, some may need it.
+KIND_FILES = (8, 10)
+COLUMN_FILES = (3, 4)
+# Fields that captures store take 7 to 12 files until store, conversion, and JSON derive from one
+# description.
+FIELD_FILES = (4, 12)
 
-WRITE_IT_HERE = ("something was added or removed: write the newest one into {name} of this test, "
-                 "and correct its count")
-DERIVE_IT = ("{what} {pattern} is named in {count} product files, more than {limit}:\n  {files}\n"
-             "{remedy}")
+NEWEST_COLUMN = "overlapping_calls"
+# What else a kind of GPU work is called: CUDA's function.
+OTHER_NAMES = {"MemDecompress": ["MemBatchDecompress"]}
+# Only list names of CUPTI's.
+TABLES_OF_NAMES = {"daemon/ingest/decode/gpu_inventory.cc"}
+
+
+def without_comments(text, suffix):
+    def keep(match):
+        return match.group() if match.group()[0] in "\"'" else " "
+    return re.sub(COMMENTS[suffix], keep, text, flags=re.DOTALL)
 
 
 def product_files():
-    """Yields (path, text) of the product's own code."""
+    """Yields (path, text without comments) of the product's own code."""
     for folder in PRODUCT:
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in CODE:
-                yield path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")
+            if path.suffix in COMMENTS:
+                name = path.relative_to(ROOT).as_posix()
+                yield name, without_comments(path.read_text(errors="replace"), path.suffix)
 
 
 def files_naming(pattern):
-    return [path for path, text in product_files() if re.search(pattern, text)]
+    return [path for path, text in product_files()
+            if path not in TABLES_OF_NAMES and re.search(pattern, text)]
 
 
-def enumerators(path, enum):
-    text = (ROOT / path).read_text()
-    body = re.search(rf"enum class {enum} : \w+ \{{(.*?)\n\}};", text, re.DOTALL)
-    return re.findall(r"^\s*k\w+ = \d+", body.group(1), re.MULTILINE)
+def newest_kind():
+    """The kind of GPU work with the highest number: no number is used twice."""
+    text = (ROOT / "daemon/capture/event_kinds.h").read_text()
+    body = re.search(r"enum class GpuRowKind : \w+ \{(.*?)\n\};", text, re.DOTALL).group(1)
+    kinds = re.findall(r"^\s*k(\w+) = (\d+)", body, re.MULTILINE)
+    return max(kinds, key=lambda kind: int(kind[1]))[0]
 
 
 def newest_capture_field():
-    """The field of the highest number: no number is used twice."""
     text = (ROOT / "proto/profd/v1/captures.proto").read_text()
     body = re.search(r"^message Capture \{(.*?)^\}", text, re.DOTALL | re.MULTILINE).group(1)
     fields = re.findall(r"^  [\w.<>, ]+ (\w+) = (\d+)\b", body, re.MULTILINE)
     return max(fields, key=lambda field: int(field[1]))[0]
 
 
+def kind_pattern(kind):
+    """kMemDecompress, MEM_DECOMPRESS, mem_decompress, MemDecompressRecord"""
+    names = [kind, *OTHER_NAMES.get(kind, [])]
+    return "(?i)" + "|".join("_?".join(re.findall("[A-Z][a-z0-9]*", name)) for name in names)
+
+
+def member_pattern(name):
+    """Where a member is used, declared, or spelled out; not any word that is spelled as it."""
+    return rf'(?:\.|->|::|\bset_|\bhas_|\bmutable_)(?:{name})\b|"{name}"|\b{name}\b *(?:=|;|\()'
+
+
 class DescriptionTest(unittest.TestCase):
 
-    def check(self, what, pattern, limit, remedy):
+    def check(self, what, pattern, limits, remedy):
+        goal, most = limits
         files = files_naming(pattern)
-        self.assertNotEqual(files, [], f"no product file names {pattern}")
+        self.assertNotEqual(files, [], f"no product file names {what}")
+        listed = "\n  ".join(files)
         self.assertLessEqual(
-            len(files), limit,
-            DERIVE_IT.format(what=what, pattern=pattern, count=len(files), limit=limit,
-                             files="\n  ".join(files), remedy=remedy))
+            len(files), most,
+            f"{len(files)} product files name {what}; the goal is {goal}, the limit {most}:\n"
+            f"  {listed}\n{remedy}\nIf each of these files needs the name, raise the limit in "
+            "tests/description_test.py, and give the reason in the commit.")
+        if len(files) > goal:
+            print(f"{what}: {len(files)} product files, goal {goal}:\n  {listed}")
 
-    def test_the_newest_kind_of_event(self):
-        for (path, enum), count in KIND_COUNTS.items():
-            with self.subTest(enum=enum):
-                self.assertEqual(len(enumerators(path, enum)), count,
-                                 WRITE_IT_HERE.format(name="NEWEST_KIND"))
-        self.check("The event kind", NEWEST_KIND, MAX_KIND_FILES,
-                   "Derive what handles it from kGpuKinds, EventTypes, or the columns "
+    def test_the_newest_kind_of_gpu_work(self):
+        kind = newest_kind()
+        self.check(f"the kind of GPU work {kind}", kind_pattern(kind), KIND_FILES,
+                   "Derive what handles it from kGpuKinds or the columns "
                    "(daemon/capture/event_kinds.h, event_fields.h), and in the library from "
                    "PROFD_RECORDS (client_lib/cupti/record_decoder.cc).")
 
     def test_the_newest_column_of_a_report(self):
-        keys = sum(len(re.findall(r"\.key = ", text)) for path, text in product_files()
-                   if path.startswith("daemon/report/"))
-        self.assertEqual(keys, COLUMN_COUNT, WRITE_IT_HERE.format(name="NEWEST_COLUMN"))
-        self.check("The column", NEWEST_COLUMN, MAX_COLUMN_FILES,
+        self.check(f"the column {NEWEST_COLUMN}", member_pattern(NEWEST_COLUMN), COLUMN_FILES,
                    "The row, what fills it, and the description (daemon/report/README.md) are "
                    "enough: text, JSON, CSV, HTML, schema, and --sort derive from those.")
 
     def test_the_newest_field_of_a_capture(self):
-        self.check("The field", rf"\b{newest_capture_field()}\b", MAX_FIELD_FILES,
-                   "Derive its conversion, its stored form, or its JSON from one description of "
-                   "the record.")
+        field = newest_capture_field()
+        self.check(f"the field {field}", member_pattern(field), FIELD_FILES,
+                   "Its conversion, its stored form, and its JSON belong into one description.")
 
-    def test_what_many_files_name_fails_and_the_message_names_them(self):
-        expected = r"product files, more than 8:\n  daemon/\S+\.h\n(.|\n)*derive it"
+    def test_too_many_files_fail_and_are_listed(self):
+        expected = (r"product files name the guard; the goal is 3, the limit 4:\n  daemon/\S+\.h\n"
+                    r"(.|\n)*derive it")
         with self.assertRaisesRegex(AssertionError, expected):
-            self.check("The guard", r"#ifndef PROFD_", MAX_KIND_FILES, "derive it")
+            self.check("the guard", r"#ifndef PROFD_", COLUMN_FILES, "derive it")
+
+    def test_a_name_that_no_file_has_fails(self):
+        with self.assertRaisesRegex(AssertionError, "no product file names the column"):
+            self.check("the column", member_pattern("no" + "_such_column"), COLUMN_FILES, "")
+
+    def test_comments_do_not_count_and_strings_do(self):
+        cases = [(".cc", 'a("// kept");  // gone\n/* gone\n gone */ b', ["gone"]),
+                 (".py", 'a("# kept")  # gone', ["gone"]),
+                 (".sql", "select '-- kept' -- gone", ["gone"]),
+                 (".html", "<p>kept</p><!-- gone -->", ["gone"])]
+        for suffix, text, gone in cases:
+            with self.subTest(suffix=suffix):
+                left = without_comments(text, suffix)
+                self.assertIn("kept", left)
+                for word in gone:
+                    self.assertNotIn(word, left)
+
+    def test_patterns_find_what_handles_a_name(self):
+        kind = kind_pattern("MemDecompress")
+        for text in ("kMemDecompress", "MEM_DECOMPRESS", "cuMemBatchDecompressAsync"):
+            self.assertRegex(text, kind)
+        self.assertNotRegex("Decompress", kind)
+        member = member_pattern("rank")
+        for text in ("row.rank", "capture.set_rank(1)", '{"rank"}', "int64_t rank = 0;",
+                     "&Row::rank}", "string rank = 7;"):
+            self.assertRegex(text, member)
+        for text in ("by rank or host", "ranks.size()", "rank_count = 1"):
+            self.assertNotRegex(text, member)
 
 
 if __name__ == "__main__":
