@@ -4,7 +4,8 @@
 // How do I add a kind?  A number in RowKind, a template of fields, its Row and Batch, and a line
 // in EventTypes. Ingest then appends rows (CaptureSink::Append), the store writes and reads them,
 // and reports read them (CaptureReader::ForEach). All work of the GPU is of one kind of row. A kind
-// of GPU work is a number in GpuRowKind and a line in kGpuKinds.
+// of GPU work is a number in GpuRowKind and a line in kGpuKinds, with a new version of the file:
+// earlier readers take a number that they do not know for damage.
 //
 // How do I add a column?  At the end, with column::Added(), if 0 means that nothing is known;
 // readers of earlier versions ignore it. Otherwise as a new kind with all its columns, because
@@ -224,7 +225,8 @@ struct GpuKind {
   std::string_view name;        // In CSV.
   std::string_view category;    // In Chrome and Perfetto traces. Viewers know Kineto's words only.
   std::string_view title;       // The name of its events. Empty: each row has its own.
-  bool is_memory_work = false;  // It copies or fills memory, and `bytes` is how much.
+  bool is_memory_work = false;  // Copies, fills, or decompresses memory; has `bytes`.
+  int64_t file_version = 1;     // Files with such rows have at least this (store/file/schema.h).
 };
 // In the order of their numbers, which count from 1. All GPU work makes its device busy.
 inline constexpr auto kGpuKinds = std::to_array<GpuKind>({
@@ -232,18 +234,34 @@ inline constexpr auto kGpuKinds = std::to_array<GpuKind>({
     {GpuRowKind::kMemcpy, "memcpy", "gpu_memcpy", "", /*is_memory_work=*/true},
     {GpuRowKind::kMemset, "memset", "gpu_memset", "", /*is_memory_work=*/true},
     {GpuRowKind::kGraphLaunch, "graph_launch", "kernel", "CUDA graph"},
-    // An engine of its own reads and writes memory, and no SM works: as for a copy. `bytes` are
-    // those that it reads. Viewers take what begins with "Memcpy" for a copy, too.
+    // An engine reads and writes memory, without the SMs, as for a copy. `bytes` is the compressed
+    // size. Viewers take what begins with "Memcpy" for a copy, too.
     {GpuRowKind::kMemDecompress, "mem_decompress", "gpu_memcpy", "Memcpy Decompress",
-     /*is_memory_work=*/true},
+     /*is_memory_work=*/true, /*file_version=*/3},
 });
 
-static_assert([] {
-  for (size_t i = 0; i < kGpuKinds.size(); ++i) {
-    if (static_cast<size_t>(kGpuKinds[i].kind) != i + 1) return false;
-  }
-  return true;
-}());
+static_assert(
+    [] {
+      for (size_t i = 0; i < kGpuKinds.size(); ++i) {
+        const GpuKind& kind = kGpuKinds[i];
+        if (static_cast<size_t>(kind.kind) != i + 1) return false;
+        // Only rows of these kinds have names of their own (report/index/gpu_names.cc).
+        const bool names_its_rows = kind.kind == GpuRowKind::kKernel ||
+                                    kind.kind == GpuRowKind::kMemcpy ||
+                                    kind.kind == GpuRowKind::kMemset;
+        if (kind.title.empty() != names_its_rows) return false;
+        for (size_t j = 0; j < i; ++j) {
+          // Imports find a kind by these.
+          const bool is_same =
+              kind.category == kGpuKinds[j].category && kind.title == kGpuKinds[j].title;
+          if (is_same || kind.name == kGpuKinds[j].name) return false;
+          if (kind.file_version < kGpuKinds[j].file_version) return false;
+        }
+      }
+      return true;
+    }(),
+    "kGpuKinds: in the order of their numbers, with distinct names and titles, and versions that "
+    "rise");
 
 // The description of a row's kind: neither the writer nor the reader lets others through.
 constexpr const GpuKind& GpuKindOf(GpuRowKind kind) {
@@ -292,8 +310,9 @@ struct GpuFields {
   F<uint32_t> name;         // Kernels: as recorded, mangled as a rule. Others: 0.
   F<uint32_t> graph_id;     // 0: not of a graph
   F<uint64_t> graph_node_id;
-  F<uint64_t> bytes;  // Of memory work.
+  F<uint64_t> bytes;  // Of memory work. Decompression: the compressed bytes that it reads.
   // Copies: CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind. Memsets: destination only.
+  // Other work: 0.
   F<uint8_t> copy_kind;
   F<uint8_t> source_kind;
   F<uint8_t> destination_kind;
@@ -334,6 +353,18 @@ struct GpuFields {
         Offset<kGpuLaunch>(self.cluster[2]), Offset<kGpuLaunch>(self.registers_per_thread),
         Offset<kGpuLaunch>(self.static_shared_bytes), Offset<kGpuLaunch>(self.dynamic_shared_bytes),
         Offset<kGpuLaunch>(self.local_bytes_per_thread));
+  }
+
+  // The version of a file that holds the rows of a batch, which has these columns.
+  static constexpr uint32_t kFileVersionColumns = kGpuWhat;
+  template <typename Batch>
+  static int64_t FileVersion(const Batch& batch) {
+    int64_t version = 1;
+    for (size_t i = 0; i < batch.size; ++i) {
+      const GpuKind& kind = GpuKindOf(static_cast<GpuRowKind>(batch.kind[i]));
+      if (kind.file_version > version) version = kind.file_version;
+    }
+    return version;
   }
   friend bool operator==(const GpuFields&, const GpuFields&) = default;
 };

@@ -33,7 +33,7 @@ CREATE TABLE step_summary(window INTEGER PRIMARY KEY, steps INTEGER, min_ns INTE
 CREATE TABLE chunks(id INTEGER PRIMARY KEY, kind INTEGER, rows INTEGER, begin_ns INTEGER, end_ns INTEGER, data BLOB);
 CREATE INDEX chunk_directory ON chunks(kind, rows, begin_ns, end_ns);
 )sql";
-// What version 2 has besides.
+// What version 2 and later have besides.
 constexpr char kInputSchema[] = R"sql(
 CREATE TABLE inputs(id INTEGER PRIMARY KEY, dims TEXT, types TEXT, strides TEXT);
 CREATE TABLE scalars(id INTEGER PRIMARY KEY, value TEXT);
@@ -339,6 +339,13 @@ bool HasEmptyTablesAtMost(const std::filesystem::path& path) {
 
 absl::Status AddInputTables(Database& db) {
   return db.Exec(StrCat("PRAGMA user_version=", kInputsVersion, ";", kInputSchema));
+}
+
+absl::Status RaiseVersion(Database& db, int64_t version) {
+  ASSIGN_OR_RETURN(const int64_t now, VersionOf(db));
+  if (now >= version) return absl::OkStatus();
+  if (now < kInputsVersion) RETURN_IF_ERROR(AddInputTables(db));
+  return db.Exec(StrCat("PRAGMA user_version=", version));
 }
 
 absl::Status CheckCaptureFileHeader(const std::filesystem::path& path) {

@@ -4,7 +4,8 @@
 // How do I change the format?  Never change the meaning of a version. Raise kFormatVersion, keep
 // the old DDL for old files, and let CaptureContents::Load read all versions. A file of a version
 // above kFormatVersion is refused. So a file gets only the version that its contents need: all
-// begin as 1, and become 2 with their first inputs of an operator.
+// begin as 1, become 2 with their first inputs of an operator, and 3 when they are sealed with a
+// kind of GPU work that earlier readers refuse (GpuKind::file_version). 3 has the tables of 2.
 //
 // Threads: functions of a Database; one thread per Database.
 #ifndef PROFD_DAEMON_STORE_FILE_SCHEMA_H_
@@ -27,7 +28,7 @@
 namespace profd::store {
 
 inline constexpr int64_t kCaptureApplicationId = 0x50464443;  // "PFDC"
-inline constexpr int64_t kFormatVersion = 2;
+inline constexpr int64_t kFormatVersion = 3;
 inline constexpr int64_t kFilePageBytes = 16384;
 
 // More than any target can have; a file with more is damaged or hostile.
@@ -48,6 +49,9 @@ absl::StatusOr<std::unique_ptr<Database>> MakeCaptureDatabase(const std::filesys
 bool HasEmptyTablesAtMost(const std::filesystem::path& path);
 // Upgrades it to version 2, with the tables of operators' inputs. Call within a transaction.
 absl::Status AddInputTables(Database& db);
+// Raises the version to `version` (at most kFormatVersion) and adds the tables that it has, unless
+// it is as high. Call within a transaction.
+absl::Status RaiseVersion(Database& db, int64_t version);
 
 // Checks the header of the file, without SQLite: INVALID_ARGUMENT if it is not a capture,
 // FAILED_PRECONDITION if a newer profd wrote it, DATA_LOSS if its size does not match its header,
@@ -76,7 +80,7 @@ struct CaptureContents {
   std::vector<ReaderThread> threads;
   std::vector<StepRecord> steps;
   std::vector<ChunkEntry> chunks;  // In written order.
-  // Version 2 files only; others have only the unused index 0.
+  // Version 2 and 3 files only; others have only the unused index 0.
   std::vector<OperatorInputs> inputs;
   std::vector<std::string> scalars;
   uint32_t crc = 0;  // Of everything, as loaded.

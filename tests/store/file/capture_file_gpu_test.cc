@@ -128,6 +128,41 @@ TEST_F(CaptureFileGpuTest, TimesAtTheEdgesAreKept) {
   EXPECT_THAT(ReadStored().gpu, ElementsAre(early, late));
 }
 
+// Readers of formats 1 and 2 take the number 5 of a decompression for damage, so they must see that
+// the file is newer.
+TEST_F(CaptureFileGpuTest, AFileHasTheVersionThatItsKindsOfWorkNeed) {
+  const auto version_of = [this](int number, GpuRowKind last_kind, bool with_inputs) {
+    const std::string id = IdOf(number);
+    auto sink = store_->CreateFile(NewRecord(id));
+    EXPECT_THAT(sink, IsOk());
+    if (with_inputs) {
+      EXPECT_THAT((*sink)->AddInputs(1, {"[]", "[]", ""}), IsOk());
+    }
+    for (int kind = 1; kind <= static_cast<int>(last_kind); ++kind) {
+      GpuRow row = FullGpuRow();
+      row.kind = static_cast<GpuRowKind>(kind);
+      EXPECT_THAT((*sink)->Append(row), IsOk());
+    }
+    CaptureRecord record = FinishedRecord(NewRecord(id), {.start_ns = 0, .end_ns = 1});
+    EXPECT_THAT((*sink)->Finish(record, 1'000), IsOk());
+    auto reader = CaptureFileReader::Open(File(id, ".profd"), CaptureFileReader::Accept::kSealed);
+    EXPECT_THAT(reader, IsOk());
+    auto all = ReadAll(**reader);
+    EXPECT_THAT(all, IsOk());
+    EXPECT_EQ(all->gpu.size(), static_cast<size_t>(last_kind));
+    auto db = Database::Open(File(id, ".profd"), Database::Mode::kImmutableUntrusted);
+    EXPECT_THAT(db, IsOk());
+    const auto version = (*db)->QueryInt("PRAGMA user_version");
+    EXPECT_THAT(version, IsOk());
+    return version.value_or(-1);
+  };
+  static_assert(kGpuKinds.back().file_version <= kFormatVersion);
+  EXPECT_EQ(version_of(1, GpuRowKind::kGraphLaunch, /*with_inputs=*/false), 1);
+  EXPECT_EQ(version_of(2, GpuRowKind::kGraphLaunch, /*with_inputs=*/true), 2);
+  EXPECT_EQ(version_of(3, GpuRowKind::kMemDecompress, /*with_inputs=*/false), 3);
+  EXPECT_EQ(version_of(4, GpuRowKind::kMemDecompress, /*with_inputs=*/true), 3);
+}
+
 TEST_F(CaptureFileGpuTest, RowsThatNoFileCanHoldAreRefused) {
   const auto changed = [](auto change) {
     GpuRow row = FullGpuRow();

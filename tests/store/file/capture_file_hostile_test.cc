@@ -185,7 +185,7 @@ TEST_F(CaptureFileHostileTest, AnotherProgramsDatabaseIsAnInvalidArgument) {
 }
 
 TEST_F(CaptureFileHostileTest, ANewerFormatIsAFailedPrecondition) {
-  EXPECT_THAT(CaptureReader::Open(Changed("PRAGMA user_version = 3")),
+  EXPECT_THAT(CaptureReader::Open(Changed(StrCat("PRAGMA user_version = ", kFormatVersion + 1))),
               StatusIs(StatusCode::kFailedPrecondition, HasSubstr("newer profd")));
 }
 
