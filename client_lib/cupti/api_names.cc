@@ -36,6 +36,7 @@ constexpr const char* kDriverWork[] = {
     "cuGraphLaunch",
     "cuMemcpy",
     "cuMemset",
+    "cuMemBatchDecompress",
     "cuMemAlloc",
     "cuMemFree",
     // Memory of expandable segments.
@@ -66,8 +67,8 @@ constexpr const char* kDriverWork[] = {
 // Calls that make work of the GPU, by how their names begin.
 constexpr const char* kLaunches[] = {"cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cuLaunch",
                                      "cudaGraphLaunch", "cuGraphLaunch"};
-constexpr const char* kCopies[] = {"cudaMemcpy", "cudaMemset", "cuMemcpy", "cuMemset",
-                                   "cuMemBatchDecompress"};
+constexpr const char* kCopies[] = {"cudaMemcpy", "cudaMemset", "cuMemcpy", "cuMemset"};
+constexpr const char* kDecompressions[] = {"cuMemBatchDecompress"};
 constexpr const char* kCaptureBegins[] = {"cudaStreamBeginCapture", "cuStreamBeginCapture"};
 constexpr const char* kCaptureEnds[] = {"cudaStreamEndCapture", "cuStreamEndCapture"};
 
@@ -109,9 +110,11 @@ size_t ApiNameLength(const char* name) {
 uint8_t LaunchesOf(const char* name) {
   if (strncmp(name, "cuLaunchHostFunc", 16) == 0) return 0;
   if (StartsWithOneOf(kLaunches, name)) return LaunchTracker::kIsAwaited;
-  if (StartsWithOneOf(kCopies, name)) return LaunchTracker::kMayBeSilent;
+  if (StartsWithOneOf(kCopies, name) || IsDecompression(name)) return LaunchTracker::kMayBeSilent;
   return 0;
 }
+
+bool IsDecompression(const char* name) { return StartsWithOneOf(kDecompressions, name); }
 
 bool BeginsGraphCapture(const char* name) { return StartsWithOneOf(kCaptureBegins, name); }
 

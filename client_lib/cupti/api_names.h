@@ -22,8 +22,11 @@ bool KeepsApi(ApiFilter filter, bool is_driver, const char* name);
 // function's own name.
 size_t ApiNameLength(const char* name);
 
-// LaunchTracker's flags for calls of `name`; 0: it launches nothing.
+// LaunchTracker's flags for calls of `name`; 0: it launches nothing that CUPTI records.
 uint8_t LaunchesOf(const char* name);
+
+// Whether calls of `name` have the GPU decompress memory.
+bool IsDecompression(const char* name);
 
 // Whether `name` begins (ends) the capture of a stream's launches into a graph.
 bool BeginsGraphCapture(const char* name);

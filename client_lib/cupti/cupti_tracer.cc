@@ -57,6 +57,10 @@ ApiFilter CuptiTracer::api_filter() const {
   }
 }
 
+bool CuptiTracer::records_decompression() const {
+  return (enabled_kinds_ >> cupti::kKindMemDecompress & 1) != 0;
+}
+
 void CuptiTracer::OnCallback(void* user, uint32_t domain, uint32_t cbid, const void* data) {
   auto* tracer = static_cast<CuptiTracer*>(user);
   if (domain == cupti::kDomainState && cbid == cupti::kCallbackFatalError) {
@@ -173,7 +177,7 @@ bool CuptiTracer::EnableKinds(ArmFailure* failure) {
     enable(cupti::kKindMemory);
     enable(cupti::kKindMemoryPool);
     enable(cupti::kKindCudaEvent);
-    // Only GPUs from Blackwell on do this, and few programs ask for it.
+    // Not below `full`: no GPU that has the engine was at hand to measure what it costs.
     if (library_->version >= cupti::kVersion12_8) enable(cupti::kKindMemDecompress);
     if (library_->version >= cupti::kVersion13_1) {
       enable(cupti::kKindHostLaunch);

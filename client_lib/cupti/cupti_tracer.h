@@ -83,6 +83,8 @@ class CuptiTracer {
   bool is_dead() const { return is_dead_.load(std::memory_order_relaxed); }
 
   ApiFilter api_filter() const;
+  // Whether CUPTI has turned on records of decompression.
+  bool records_decompression() const;
   // CUPTI turned `kind` on, and records of it are missing.
   void ReportSilentKind(cupti::Kind kind);
   // Fills in what could not be turned on.

@@ -372,6 +372,7 @@ bool AttachAndEnable(Work* work) {
     g_tracer.Detach(false);
     return false;
   }
+  work->decoder.set_records_decompression(g_tracer.records_decompression());
   work->enabled_since_ns = NowNs();
   g_tracer.DescribeDevices();
   g_tracer.Flush(false);

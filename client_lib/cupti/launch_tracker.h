@@ -25,7 +25,7 @@ class LaunchTracker {
   enum Flag : uint8_t {
     kOfWindow = 1 << 0,     // The call began in the window.
     kIsAwaited = 1 << 1,    // Work of it has to come: a kernel's or a graph's launch.
-    kMayBeSilent = 1 << 2,  // A copy or memset; some make no record.
+    kMayBeSilent = 1 << 2,  // Copies, memsets, decompression; some make no record.
     kHasWork = 1 << 3,      // A record of its work has come.
     kCallIsHeld = 1 << 4,   // The call began before the window, and its record is kept for now.
     kWantsCall = 1 << 5,    // Work that ran in the window has come, and no call yet.

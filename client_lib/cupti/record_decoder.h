@@ -109,6 +109,10 @@ class RecordDecoder {
   // of that capture, then, unless it began in this one.
   void set_is_kept_buffer(bool is_kept) { is_kept_buffer_ = is_kept; }
 
+  // Whether CUPTI records decompression by the GPU. Otherwise such calls launch nothing that a
+  // record could come of. Call before the first Decode(); false after Begin().
+  void set_records_decompression(bool records) { records_decompression_ = records; }
+
   // Decodes the `bytes` of records at `buffer`, which is 8-aligned.
   void Decode(const std::byte* buffer, uint64_t bytes, EventSink* sink);
 
@@ -142,11 +146,11 @@ class RecordDecoder {
     uint32_t leaves_out_later_work;
     uint32_t is_last_flush;
     uint32_t is_kept_buffer;
-    uint32_t padding;
+    uint32_t records_decompression;
   };
   Settings settings() const {
     return {window_start_ticks_, window_end_ticks_, leaves_out_later_work_,
-            is_last_flush_,      is_kept_buffer_,   0};
+            is_last_flush_,      is_kept_buffer_,   records_decompression_};
   }
 
   // Bit n: device n is described, and another description of it makes no event.
@@ -211,7 +215,7 @@ class RecordDecoder {
   bool IsCapturing(uint32_t thread) const;
   bool IsInTime(uint64_t end_ticks);
   void DecodeOne(const std::byte* record, uint32_t bytes, EventSink* sink);
-  // One for each type of PROFD_RECORDS, in the .cc file. `bytes`: how much of the record there is.
+  // One for each type of PROFD_RECORDS, in the .cc file. `bytes`: the record's size in this CUPTI.
   template <typename Record>
   void DecodeRecord(const Record& record, uint32_t bytes, EventSink* sink);
   void WriteUnnamedNode(const cupti::KernelRecord& record, const Span& span, EventSink* sink);
@@ -255,6 +259,7 @@ class RecordDecoder {
   bool leaves_out_later_work_;
   bool is_last_flush_;
   bool is_kept_buffer_;
+  bool records_decompression_;
   bool copies_tell_launcher_;  // MemcpyRecord.is_device_launched
   uint64_t event_count_;
   uint64_t devices_seen_;  // Bit n: device n is described.

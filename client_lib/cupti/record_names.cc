@@ -86,7 +86,8 @@ PROFD_NOINLINE void RecordDecoder::ReadApiName(const cupti::ApiRecord& record, A
   }
   name->name_id = sink->intern(sink, text, ApiNameLength(text));
   name->is_kept = KeepsApi(setup_.api_filter, is_driver, text);
-  name->launches = LaunchesOf(text);
+  const bool has_no_record = !records_decompression_ && IsDecompression(text);
+  name->launches = has_no_record ? 0 : LaunchesOf(text);
   name->begins_capture = BeginsGraphCapture(text);
   name->ends_capture = EndsGraphCapture(text);
 }

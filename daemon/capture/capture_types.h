@@ -107,7 +107,8 @@ enum class GpuMode {
   kOff = 1,
   kLight = 2,    // Kernels, copies, memsets, also as nodes of graphs.
   kDefault = 3,  // And API calls, synchronization, overhead.
-  kFull = 4,     // And all driver calls, device memory and pools, CUDA events.
+  // And all driver calls, device memory and pools, CUDA events, host functions, decompression.
+  kFull = 4,
 };
 std::string_view ToString(GpuMode mode);  // "default"
 std::optional<GpuMode> GpuModeFromString(std::string_view text);

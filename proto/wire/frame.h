@@ -138,7 +138,8 @@ enum class GpuMode : uint32_t {
   kOff = 0,
   kLight = 1,    // Kernels, copies, memsets, also as nodes of graphs.
   kDefault = 2,  // And API calls, synchronization, overhead.
-  kFull = 3,     // And all driver calls, device memory and pools, CUDA events.
+  // And all driver calls, device memory and pools, CUDA events, host functions, decompression.
+  kFull = 3,
 };
 
 inline constexpr uint32_t kArmGpuRequired = 1 << 0;  // Fail if this process has no CUDA.

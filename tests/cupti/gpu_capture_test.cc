@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <set>
 #include <string>
@@ -464,6 +465,7 @@ TEST(MemDecompressTest, IsWorkOfItsCallOfTheDriverApi) {
       EXPECT_EQ(contents.gpu_status().kind_result_count, 0u) << version;
       const bool is_recorded = mode == GpuMode::kFull && std::string(version) != "12.4";
       ASSERT_EQ(contents.decompressions.size(), is_recorded ? 1u : 0u) << version;
+      EXPECT_EQ(CountCalls(contents, "cuMemBatchDecompressAsync"), 1u) << version;
       if (!is_recorded) continue;
       const wire::MemDecompressEvent& event = contents.decompressions[0];
       EXPECT_EQ(event.bytes, kBytes);
@@ -474,6 +476,24 @@ TEST(MemDecompressTest, IsWorkOfItsCallOfTheDriverApi) {
       ASSERT_NE(launch, contents.api_calls.end());
       EXPECT_EQ(launch->name, "cuMemBatchDecompressAsync");
     }
+  }
+}
+
+// No record comes of these calls: no work is missing that the capture's end would wait for.
+TEST(MemDecompressTest, WithoutItsKindTheEndWaitsForNone) {
+  for (const GpuMode mode : {GpuMode::kDefault, GpuMode::kFull}) {
+    GpuProcess process({.version = "12.4"});
+    auto capture = process.target().ArmGpu(mode);
+    capture->Fire(ByTime());
+    capture->WaitPhase(wire::Phase::kRecording);
+    process.Run("launch 1 10 before; decompress 1000000 20; sync");
+    const auto begin = std::chrono::steady_clock::now();
+    const CaptureContents contents = capture->Finish();
+    // Drain() waits for 500 ms for what may make no record.
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(450));
+    EXPECT_EQ(CountCalls(contents, "cuMemBatchDecompressAsync"), 20u);
+    EXPECT_EQ(contents.gpu_status().counts[wire::kGpuLostBuffers], 0u);
+    EXPECT_EQ(contents.gpu_status().counts[wire::kGpuStillRunning], 0u);
   }
 }
 

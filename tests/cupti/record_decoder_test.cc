@@ -147,7 +147,6 @@ TEST_F(RecordDecoderTest, CopiesSaySpeedAndBetweenWhichDevices) {
   EXPECT_EQ(sets[0].header.flags, wire::kGpuFlagAsync);
 }
 
-// CUPTI 12.8 and 12.9 have padding there, in records of the same size.
 TEST_F(RecordDecoderTest, ADecompressionIsWorkOfItsCall) {
   cupti::MemDecompressRecord record{};
   record.kind = cupti::kKindMemDecompress;
@@ -160,6 +159,7 @@ TEST_F(RecordDecoderTest, ADecompressionIsWorkOfItsCall) {
   record.start_ns = kOriginNs + 30;
   record.end_ns = kOriginNs + 70;
   Begin(SizesOf13(), 0, ApiFilter::kAll);
+  decoder_->set_records_decompression(true);
   Decode(Buffer().Add(Driver(761, 5, 77)));
   Decode(Buffer().Add(Driver(20, 5, 78)));  // The first is held back until the next.
   EXPECT_EQ(decoder_->MissingWork().copies, 1u);
@@ -177,6 +177,17 @@ TEST_F(RecordDecoderTest, ADecompressionIsWorkOfItsCall) {
   EXPECT_EQ(events[0].bytes, 1u << 20);
 }
 
+TEST_F(RecordDecoderTest, WhereNoDecompressionIsRecordedNoneIsMissing) {
+  for (const ApiFilter filter : {ApiFilter::kMost, ApiFilter::kAll}) {
+    Begin(SizesOf13(), 0, filter);
+    Decode(Buffer().Add(Driver(761, 5, 77)));
+    Decode(Buffer().Add(Driver(20, 5, 78)));
+    EXPECT_EQ(decoder_->MissingWork().copies, 0u);
+    EXPECT_EQ(decoder_->MissingWork().launches, 0u);
+  }
+}
+
+// CUPTI 12.8 and 12.9 have padding there, in records of the same size.
 TEST_F(RecordDecoderTest, WhetherTheDeviceLaunchedACopyIsReadFrom13On) {
   for (const uint16_t kernel_bytes : {208, 216}) {
     RecordSizes sizes = SizesOf13();
@@ -328,8 +339,9 @@ TEST_F(RecordDecoderTest, DevicesThatTheProcessCannotSeeAreNotDescribed) {
 TEST(KeepsApiTest, DriverCallsOfExpandableSegmentsAndLazyLoadingAreKept) {
   for (const char* name :
        {"cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease", "cuMemSetAccess",
-        "cuMemPrefetchAsync_ptsz", "cuStreamWaitValue32_v2", "cuStreamWriteValue64",
-        "cuTensorMapEncodeTiled", "cuLibraryGetKernel", "cuModuleGetFunction"}) {
+        "cuMemBatchDecompressAsync_ptsz", "cuMemPrefetchAsync_ptsz", "cuStreamWaitValue32_v2",
+        "cuStreamWriteValue64", "cuTensorMapEncodeTiled", "cuLibraryGetKernel",
+        "cuModuleGetFunction"}) {
     EXPECT_TRUE(KeepsApi(ApiFilter::kMost, /*is_driver=*/true, name)) << name;
   }
   EXPECT_FALSE(KeepsApi(ApiFilter::kMost, /*is_driver=*/true, "cuCtxPushCurrent_v2"));

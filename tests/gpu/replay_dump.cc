@@ -154,6 +154,7 @@ class Replay {
         if (settings.leaves_out_later_work != 0) decoder_->set_leaves_out_later_work();
         if (settings.is_last_flush != 0) decoder_->set_is_last_flush();
         decoder_->set_is_kept_buffer(settings.is_kept_buffer != 0);
+        decoder_->set_records_decompression(settings.records_decompression != 0);
         return true;
       }
       case DumpBlockType::kBuffer:
