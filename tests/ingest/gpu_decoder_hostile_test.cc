@@ -21,15 +21,37 @@ using wire::EventKind;
 using EventDecoderHostileGpuTest = GpuDecoderTest;
 
 TEST_F(EventDecoderHostileGpuTest, RecordsTooShortForTheirKindAreInvalid) {
-  constexpr int kKinds = 13;
-  for (int i = 0; i < kKinds; ++i) {
+  constexpr auto kFirst = static_cast<int>(EventKind::kApiCall);
+  constexpr auto kLast = static_cast<int>(wire::kLastGpuKind);
+  for (int kind = kFirst; kind <= kLast; ++kind) {
     ChunkBuilder chunk = GpuChunk();
-    const wire::EventHeader header = {8, static_cast<uint8_t>(16 + i), 0, 0};
+    const wire::EventHeader header = {8, static_cast<uint8_t>(kind), 0, 0};
     chunk.AddBytes(&header, sizeof(header));
     Decode(chunk);
-    EXPECT_EQ(counts().invalid_count, i + 1);
+    EXPECT_EQ(counts().invalid_count, kind - kFirst + 1);
   }
   EXPECT_EQ(counts().unknown_kind_count, 0);
+}
+
+TEST_F(EventDecoderHostileGpuTest, ARecordAWordTooShortIsInvalid) {
+  wire::MemDecompressEvent event{};
+  event.start_ticks = kStart;
+  constexpr uint16_t kTooShort = sizeof(event) - 8;
+  event.header = {kTooShort, static_cast<uint8_t>(EventKind::kMemDecompress), 0, 0};
+  ChunkBuilder chunk = GpuChunk();
+  chunk.AddBytes(&event, kTooShort);
+  Decode(chunk);
+  EXPECT_EQ(counts().invalid_count, 1);
+  EXPECT_EQ(counts().event_count, 0);
+}
+
+TEST_F(EventDecoderHostileGpuTest, AKindAfterTheLastIsUnknown) {
+  ChunkBuilder chunk = GpuChunk();
+  const wire::EventHeader header = {8, static_cast<uint8_t>(wire::kLastGpuKind) + 1, 0, 0};
+  chunk.AddBytes(&header, sizeof(header));
+  Decode(chunk);
+  EXPECT_EQ(counts().unknown_kind_count, 1);
+  EXPECT_EQ(counts().invalid_count, 0);
 }
 
 TEST_F(EventDecoderHostileGpuTest, EveryFieldThatCannotBeIsInvalid) {
@@ -84,6 +106,18 @@ TEST_F(EventDecoderHostileGpuTest, EveryFieldThatCannotBeIsInvalid) {
     event.place.device = 65'535;
     chunk.Add(event, EventKind::kGraphLaunch);
   });
+  const auto decompression = [&lies](auto change) {
+    lies.emplace_back([change](ChunkBuilder& chunk) {
+      wire::MemDecompressEvent event{};
+      event.start_ticks = kStart;
+      change(event);
+      chunk.Add(event, EventKind::kMemDecompress);
+    });
+  };
+  decompression([](auto& event) { event.start_ticks = 0; });
+  decompression([](auto& event) { event.start_ticks = UINT64_MAX - 2; });
+  decompression([](auto& event) { event.duration_ticks = UINT64_MAX - 2; });
+  decompression([](auto& event) { event.place.device = 65'535; });
   lies.emplace_back([](ChunkBuilder& chunk) { chunk.Add(Sync(5, 9, 1), EventKind::kSync); });
   lies.emplace_back([](ChunkBuilder& chunk) {
     wire::OverheadEvent event{};
