@@ -49,7 +49,8 @@ constexpr PlainReport kCopiesReport = {
     .name = "copies",
     .summary = "Show copies and memsets on the GPU, with their bandwidth",
     .description =
-        "Shows copies to, from, and within GPUs, and memsets, by direction and memory kinds: "
+        "Shows copies to, from, and within GPUs, memsets, by direction and memory kinds, and "
+        "decompression by the GPU (\"Memcpy Decompress\"; bytes: of its compressed input): "
         "times, bytes, bandwidth (bytes over the time of the copies themselves), how many were "
         "asynchronous, and the range that launched most of them."};
 constexpr PlainReport kSyncsReport = {

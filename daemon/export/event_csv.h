@@ -2,7 +2,7 @@
 // column names, then a row per event. Columns that do not apply to an event are empty.
 //
 //   kind          step, range, operator, instant, counter, note, allocation, free, api_call,
-//                 those of kGpuKinds (kernel, memcpy, ...), sync, overhead
+//                 kernel, memcpy, memset, graph_launch, mem_decompress, sync, overhead
 //   start_ns      since the capture's start; empty: no time
 //   duration_ns   of events with a duration
 //   thread        the kernel's number of the event's thread, and thread_name

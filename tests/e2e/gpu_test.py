@@ -93,9 +93,9 @@ class GpuCaptureTest(GpuEndToEndTest):
             row = rows['Memcpy Decompress']
             # 1 us and 1 us for each 100 kB, and a clock that rounds.
             self.assertAlmostEqual(row['total_ns'], 10_000, delta=20)
-            return row['count'], row['bytes'], row['op']
+            return row['count'], row['bytes'], row['op'], row['async_count']
 
-        self.assertEqual(decompression(capture['id']), (5, 500_000, 'load'))
+        self.assertEqual(decompression(capture['id']), (5, 500_000, 'load', 5))
         self.assertNotIn('Memcpy Decompress', [row['name'] for row in
                                                self.report('kernels', capture['id'])['rows']])
         self.assertEqual(self.report('time', capture['id'])['copy_ns'],
@@ -110,8 +110,12 @@ class GpuCaptureTest(GpuEndToEndTest):
         self.assertEqual(decompression(result.json['captures'][0]['id']),
                          decompression(capture['id']))
 
-    def test_default_has_no_decompression(self):
+    def test_default_has_the_call_of_a_decompression_but_not_its_work(self):
         capture = self.five_steps(self.gpu_target('gpu decompress 100000'))
+        csv = self.folder / 'calls.csv'
+        result = self.daemon.ctl('export', capture['id'], '-o', csv)
+        self.assertEqual(result.status, DONE, result.err)
+        self.assertEqual(csv.read_text().count('cuMemBatchDecompressAsync'), 5)
         self.assertNotIn('Memcpy Decompress', [row['name'] for row in
                                                self.report('copies', capture['id'])['rows']])
 

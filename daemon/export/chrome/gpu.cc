@@ -259,7 +259,8 @@ char* ChromeGpu::PutKernelArguments(char* at, const GpuRow& kernel,
 char* ChromeGpu::PutTransferArguments(char* at, const GpuRow& transfer,
                                       const SourceArguments::Row& source) const {
   at = PutUnless(at, source, RowArgument::kBytes, R"(,"bytes":)", transfer.bytes);
-  if (transfer.duration_ns > 0 && source_.empty()) {
+  // Of a decompression, `bytes` is only what it reads.
+  if (transfer.duration_ns > 0 && source_.empty() && !report::IsDecompression(transfer.kind)) {
     at = PutFigure(at, ",\"memory bandwidth (GB/s)\":", BandwidthOf(transfer));
   }
   at = source_.Put(at, source, kFigureArguments);

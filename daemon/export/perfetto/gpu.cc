@@ -351,7 +351,10 @@ void PerfettoGpu::DescribeWork(const GpuRow& work, ProtoMessage& event) {
     DescribeKernel(work, event);
   } else if (IsMemoryWork(work.kind)) {
     arguments.Number("bytes", work.bytes);
-    if (work.duration_ns > 0) arguments.Figure("memory bandwidth (GB/s)", BandwidthOf(work));
+    // Of a decompression, `bytes` is only what it reads.
+    if (work.duration_ns > 0 && !report::IsDecompression(work.kind)) {
+      arguments.Figure("memory bandwidth (GB/s)", BandwidthOf(work));
+    }
     if (work.source_device != kNoGpuDevice && work.destination_device != kNoGpuDevice) {
       arguments.Number("fromDevice", work.source_device)
           .Number("toDevice", work.destination_device);

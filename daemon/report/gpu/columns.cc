@@ -168,13 +168,13 @@ const table::Description<CopyTable>& CopyTotals() {
       {&CopyTable::total_ns,
        {.key = "total_ns",
         .title = "Total",
-        .doc = "Sum of the durations of all copies and memsets",
+        .doc = "Sum of the durations of all copies, memsets, and decompressions",
         .formula = "sum of end - start",
         .unit = Unit::kNs}},
       {&CopyTable::busy_ns,
        {.key = "busy_ns",
         .title = "Busy",
-        .doc = "Time in which a copy or memset ran",
+        .doc = "Time in which a copy, memset, or decompression ran",
         .formula = "length of the union over streams; devices added",
         .unit = Unit::kNs}},
       {&CopyTable::earlier_count,
@@ -395,7 +395,8 @@ const table::Description<CopyRow>& CopyColumns() {
       {&CopyRow::name,
        {.key = "name",
         .title = "Copy",
-        .doc = "Direction and kinds of memory of a copy or memset",
+        .doc = "Direction and kinds of memory of a copy or memset; Memcpy Decompress: "
+               "decompression by the GPU",
         .flexible = true,
         .over_ranks = OverRanks::kKey}},
       TotalColumn<CopyRow>(),
@@ -408,7 +409,8 @@ const table::Description<CopyRow>& CopyColumns() {
       {&CopyRow::bytes,
        {.key = "bytes",
         .title = "Bytes",
-        .doc = "Total bytes of the copies whose size is known",
+        .doc = "Total bytes of the copies whose size is known; of decompression, the "
+               "compressed bytes that it reads",
         .unit = Unit::kBytes,
         .nullable = true}},
       {&CopyRow::min_bytes,
@@ -428,7 +430,8 @@ const table::Description<CopyRow>& CopyColumns() {
       {&CopyRow::bandwidth_gb_per_s,
        {.key = "bandwidth_gb_per_s",
         .title = "GB/s",
-        .doc = "Bandwidth; of traces in whole microseconds, that which they have of each copy",
+        .doc = "Bandwidth; of decompression, of its compressed input; of traces in whole "
+               "microseconds, that which they have of each copy",
         .formula = "Bytes / Total",
         .unit = Unit::kGbPerS,
         .nullable = true}},
@@ -446,7 +449,8 @@ table::Report ToReport(const CopyTable& copies) {
   table::Report report = {.name = "copies",
                           .totals = CopyTotals().ToTable("totals", std::span(&copies, 1)),
                           .tables = {CopyColumns().ToTable("rows", copies.rows)}};
-  if (copies.rows.empty()) report.notes.emplace_back("No copies and no memsets were recorded.");
+  if (copies.rows.empty())
+    report.notes.emplace_back("No copies, memsets, or decompressions were recorded.");
   report.notes.push_back(StrCat("Total ", FormatNs(copies.total_ns), "; a copy or memset ran for ",
                                 FormatNs(copies.busy_ns)));
   if (copies.earlier_count > 0) {

@@ -25,8 +25,11 @@
 namespace profd::report {
 namespace {
 
-// What makes a row: packed (kind, copy kind, source kind, destination kind).
+// What makes a row: packed (kind, copy kind, source kind, destination kind). What is not in its
+// name is 0, so that no two rows have the same name.
 uint64_t GroupKey(GpuRowKind kind, uint32_t copy_kind, uint32_t source, uint32_t destination) {
+  if (kind != GpuRowKind::kMemcpy) copy_kind = source = 0;
+  if (kind != GpuRowKind::kMemcpy && kind != GpuRowKind::kMemset) destination = 0;
   return uint64_t{static_cast<uint8_t>(kind)} << 32 | copy_kind << 16 | source << 8 | destination;
 }
 // Of a kernel that copies: (kind, name).

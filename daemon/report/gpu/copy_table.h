@@ -1,4 +1,4 @@
-// Copies and memsets by direction and kinds of memory.
+// Copies, memsets, and decompression: by direction and kinds of memory.
 //
 // Threads, memory, and errors: as kernel_table.h.
 #ifndef PROFD_DAEMON_REPORT_GPU_COPY_TABLE_H_
@@ -15,7 +15,7 @@
 
 namespace profd::report {
 
-// Copies (by direction and kinds of memory) and memsets.
+// Copies (by direction and kinds of memory), memsets, and decompression.
 struct CopyRow {
   std::string name;  // As in traces: "Memcpy HtoD (Pageable -> Device)", "Memset (Device)"
   int64_t count = 0;

@@ -193,10 +193,9 @@ std::string MemsetName(uint32_t memory_kind) {
 
 std::string WorkName(GpuRowKind kind, uint32_t copy_kind, uint32_t source_kind,
                      uint32_t destination_kind) {
-  const std::string_view title = GpuKindOf(kind).title;
-  if (!title.empty()) return std::string(title);
-  return kind == GpuRowKind::kMemset ? MemsetName(destination_kind)
-                                     : CopyName(copy_kind, source_kind, destination_kind);
+  if (kind == GpuRowKind::kMemcpy) return CopyName(copy_kind, source_kind, destination_kind);
+  if (kind == GpuRowKind::kMemset) return MemsetName(destination_kind);
+  return std::string(GpuKindOf(kind).title);
 }
 
 std::string SyncName(uint32_t kind) {
@@ -259,7 +258,13 @@ bool IsCopyCall(std::string_view call) {
   return Contains(call, "Memcpy") || Contains(call, "Memset");
 }
 
-bool IsAsyncCopyCall(std::string_view call) { return IsCopyCall(call) && Contains(call, "Async"); }
+bool IsDecompression(GpuRowKind kind) { return kind == GpuRowKind::kMemDecompress; }
+
+bool IsDecompressionCall(std::string_view call) { return Contains(call, "MemBatchDecompress"); }
+
+bool IsAsyncCopyCall(std::string_view call) {
+  return (IsCopyCall(call) || IsDecompressionCall(call)) && Contains(call, "Async");
+}
 
 bool IsCopyKernel(std::string_view kernel) {
   return kernel.starts_with("__amd_rocclr_copy") || kernel.starts_with("__amd_rocclr_fill");

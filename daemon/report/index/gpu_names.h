@@ -66,7 +66,10 @@ bool IsCommunicationKernel(std::string_view name);
 
 // A call that copies or fills memory: "cudaMemcpyAsync", "hipMemset". On ROCm, kernels do it.
 bool IsCopyCall(std::string_view call);
-// Of those, one that returns before that is done.
+// Work of the engine that decompresses memory, and a call that launches it.
+bool IsDecompression(GpuRowKind kind);
+bool IsDecompressionCall(std::string_view call);
+// Of those and of calls that decompress memory, one that returns before that is done.
 bool IsAsyncCopyCall(std::string_view call);
 // A kernel that ROCm launches for such calls.
 bool IsCopyKernel(std::string_view kernel);

@@ -66,7 +66,7 @@ std::vector<table::Field<Row>> WithBreakdown(std::vector<table::Field<Row>> fiel
        NsColumn("overlapped_communication_ns", "overlapped",
                 "Time in which communication ran while something was computed")},
       {Path<kBreakdown, &TimeBreakdown::copy_ns>(),
-       NsColumn("copy_ns", "Copies", "Time in which a copy or memset ran")},
+       NsColumn("copy_ns", "Copies", "Time in which a copy, memset, or decompression ran")},
       {Path<kBreakdown, &TimeBreakdown::exposed_copy_ns>(),
        NsColumn("exposed_copy_ns", "Copies exposed",
                 "Time in which a copy or memset ran and no kernel")},

@@ -121,7 +121,7 @@ TEST_F(ChromeGpuPlainTest, ADecompressionLooksLikeACopy) {
   EXPECT_EQ(work["tid"].integer(), 13);
   EXPECT_EQ(work["args"]["correlation"].integer(), 1);
   EXPECT_EQ(work["args"]["bytes"].integer(), 4000);
-  EXPECT_DOUBLE_EQ(work["args"]["memory bandwidth (GB/s)"].number(), 20);
+  EXPECT_THAT(KeysOf(work["args"]), testing::Not(testing::Contains("memory bandwidth (GB/s)")));
 }
 
 TEST_F(ChromeGpuTest, CallsStandOnTheirThreadInKinetosCategories) {

@@ -363,6 +363,26 @@ TEST_F(CopyTableTest, ADecompressionHasARowWithTheBytesThatItRead) {
   EXPECT_EQ(table.busy_ns, 200);
 }
 
+TEST_F(CopyTableTest, ADecompressionWithoutTheFlagIsAsynchronousByItsCall) {
+  reader_.ApiCall(main_, "cuMemBatchDecompressAsync", 10, 12, 1, {.is_driver = true});
+  reader_.GpuWork(GpuRowKind::kMemDecompress, 100, 300, 1, {.bytes = 4000});
+  const CopyTable table = Copies();
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.rows[0].async_count, 1);
+}
+
+TEST_F(CopyTableTest, WhatIsNotInTheNameOfACopyMakesNoRow) {
+  for (uint8_t kind = 0; kind < 3; ++kind) {
+    reader_.GpuWork(GpuRowKind::kMemDecompress, 100, 110, 1,
+                    {.copy_kind = kind, .source_kind = kind, .destination_kind = kind});
+    reader_.Memset(200, 210, 2, {.copy_kind = kind, .source_kind = kind, .destination_kind = 3});
+  }
+  const CopyTable table = Copies();
+  ASSERT_EQ(table.rows.size(), 2u);
+  EXPECT_EQ(table.rows[0].count, 3);
+  EXPECT_EQ(table.rows[1].count, 3);
+}
+
 TEST_F(CopyTableTest, OfCopiesWithoutTheFlagTheCallSaysWhetherTheyAreAsynchronous) {
   const FakeGpu to_device = {.bytes = 64, .copy_kind = 1, .source_kind = 2, .destination_kind = 3};
   reader_.ApiCall(main_, "hipMemcpyAsync", 90, 95, 1).Copy(110, 150, 1, to_device);
