@@ -44,19 +44,39 @@ CopyPass::CopyPass(FactSources& sources, const GpuDevice* device, CopyFacts& fac
                                                               : LinkBandwidthOf(device);
 }
 
+// A number of FactSources::Name(); 0: none.
+uint32_t CopyPass::OpOf(const GpuAttribution::Call* call) const {
+  return call == nullptr || call->path == RangePaths::kNone
+             ? 0
+             : sources_.first_ids[sources_.attribution.paths()[call->path].name];
+}
+
 void CopyPass::Add(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
+  const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+  facts_.memory_work_ns += batch.duration_ns[i];
+  if (IsDecompression(kind)) {
+    facts_.decompression_ns += batch.duration_ns[i];
+    decompression_.Add(
+        {.name = static_cast<uint32_t>(kind),
+         .detail = OpOf(call),
+         .duration_ns = batch.duration_ns[i],
+         .bytes = static_cast<int64_t>(std::min<uint64_t>(batch.bytes[i], INT64_MAX)),
+         .start_ns = batch.start_ns[i]});
+  } else if (kind == GpuRowKind::kMemcpy) {
+    AddCopy(batch, i, call);
+  }
+}
+
+void CopyPass::AddCopy(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
   const uint8_t direction = batch.copy_kind[i];
   if (direction != kHostToDevice && direction != kDeviceToHost) return;
   ++facts_.host_copy_count;
   (direction == kHostToDevice ? facts_.to_device_ns : facts_.to_host_ns) += batch.duration_ns[i];
   const auto bytes = static_cast<int64_t>(std::min<uint64_t>(batch.bytes[i], INT64_MAX));
-  const uint32_t op = call == nullptr || call->path == RangePaths::kNone
-                          ? 0
-                          : sources_.first_ids[sources_.attribution.paths()[call->path].name];
   EvidenceSums::Item item = {
       .name = kinds_.Of(uint32_t{direction} << 16 | uint32_t{batch.source_kind[i]} << 8 |
                         batch.destination_kind[i]),
-      .detail = op,
+      .detail = OpOf(call),
       .duration_ns = batch.duration_ns[i],
       .bytes = bytes,
       .start_ns = batch.start_ns[i]};
@@ -129,6 +149,11 @@ void CopyPass::Finish() {
   facts_.pageable = pageable_.Take(EvidenceKind::kCopy, describe);
   facts_.blocking = blocking_.Take(EvidenceKind::kCopy, describe);
   facts_.slow = slow_.Take(EvidenceKind::kCopy, describe);
+  facts_.decompression =
+      decompression_.Take(EvidenceKind::kCopy, [&](uint32_t kind, uint32_t op, Evidence& row) {
+        row.name = GpuKindOf(static_cast<GpuRowKind>(kind)).title;
+        if (op != 0) row.detail = StrCat("in ", sources_.Name(op));
+      });
 }
 
 }  // namespace profd::report

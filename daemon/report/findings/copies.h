@@ -1,4 +1,5 @@
-// Gathers facts about copies between host and device, row by row (called by kernels.cc).
+// Gathers facts about copies between host and device, and about decompression, row by row (called
+// by kernels.cc).
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_COPIES_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_COPIES_H_
 
@@ -15,11 +16,13 @@ class CopyPass {
  public:
   CopyPass(FactSources& sources, const GpuDevice* device, CopyFacts& facts);
 
-  // Adds a copy of the device inside the scope. `call` may be null.
+  // Adds memory work of the device inside the scope. `call` may be null.
   void Add(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call);
   void Finish();
 
  private:
+  uint32_t OpOf(const GpuAttribution::Call* call) const;
+  void AddCopy(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call);
   bool WaitsFor(const GpuAttribution::Call& copy) const;
   void AddPageable(const EvidenceSums::Item& item, int64_t bytes);
   void AddPinned(const EvidenceSums::Item& item, int64_t bytes);
@@ -30,6 +33,7 @@ class CopyPass {
   EvidenceSums pageable_;
   EvidenceSums blocking_;
   EvidenceSums slow_;
+  EvidenceSums decompression_;
 };
 
 }  // namespace profd::report

@@ -265,13 +265,16 @@ CallFacts GatherCalls(const FactSources& sources) {
   EvidenceSums sums;
   facts.call_count = static_cast<int64_t>(sources.attribution.calls().size());
   std::vector<bool> is_allocation;
+  std::vector<bool> is_decompression;
   for (const std::string& name : sources.reader.names()) {
     is_allocation.push_back(IsAllocationCall(name));
+    is_decompression.push_back(IsDecompressionCall(name));
   }
   std::vector<int64_t> lengths;
   uint32_t thread = 0;
   int64_t until_ns = std::numeric_limits<int64_t>::min();
   for (const GpuAttribution::Call& call : sources.attribution.calls()) {  // By thread, by start.
+    if (is_decompression[call.name]) ++facts.decompression_count;
     if (!is_allocation[call.name] || sources.scope.PositionAt(call.start_ns) < 0) continue;
     // A call of the driver within one of the runtime is part of it.
     if (call.thread == thread && call.end_ns <= until_ns) continue;

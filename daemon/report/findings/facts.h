@@ -149,11 +149,18 @@ struct CopyFacts {
   int64_t link_ns = 0;
   double link_gb_per_s = 0;  // Of the link; 0: unknown.
   std::vector<Evidence> slow;
+  // Sums over streams.
+  int64_t memory_work_ns = 0;  // Copies, memsets, and decompression.
+  int64_t decompression_ns = 0;
+  std::vector<Evidence> decompression;
+
+  bool are_mostly_decompression() const { return 2 * decompression_ns > memory_work_ns; }
 };
 
 struct CallFacts {
-  int64_t call_count = 0;        // Calls of the API in the capture.
-  int64_t allocation_count = 0;  // cudaMalloc, cudaFree and the like in steps that count.
+  int64_t call_count = 0;           // Calls of the API in the capture.
+  int64_t decompression_count = 0;  // Of these, calls that have the GPU decompress memory.
+  int64_t allocation_count = 0;     // cudaMalloc, cudaFree and the like in steps that count.
   int64_t allocation_ns = 0;
   int64_t free_ns = 0;  // The part of it in calls that free.
   // A few calls take most of the time, in a capture without steps: they load the driver's code.

@@ -279,8 +279,9 @@ class GapSweep {
     evidence.step = StepAt(gap.start_ns);
     evidence.name = gap.next->kind == GpuRowKind::kKernel
                         ? sources_.demangler.Demangle(sources_.Name(gap.next->name))
-                    : gap.next->work == Work::kCopy ? "a copy or memset"
-                                                    : "a CUDA graph";
+                    : IsDecompression(gap.next->kind) ? WorkName(gap.next->kind, 0, 0, 0)
+                    : gap.next->work == Work::kCopy   ? "a copy or memset"
+                                                      : "a CUDA graph";
     evidence.name = StrCat("before ", evidence.name);
     if (gap.next->call != nullptr) {
       evidence.detail = StrCat("launched by ", sources_.Name(gap.next->call->name));

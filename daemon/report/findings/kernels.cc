@@ -174,7 +174,7 @@ class KernelPass {
     const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
     if (kind == GpuRowKind::kKernel) AddToStep(batch, i, call);
     if (sources_.scope.PositionAt(batch.start_ns[i]) < 0) return;
-    if (kind == GpuRowKind::kMemcpy) copies_.Add(batch, i, call);
+    if (IsMemoryWork(kind)) copies_.Add(batch, i, call);
     if (kind == GpuRowKind::kGraphLaunch) ++facts_.graph_count;
     if (kind == GpuRowKind::kKernel) AddKernel(batch, i, call);
   }

@@ -21,6 +21,12 @@ RuleResult CopyShare(const Facts& facts, int64_t ns, double threshold) {
 std::string CopyAdvice(const Facts& facts, bool can_hide) {
   const CopyFacts& copies = facts.copies;
   const bool torch = KindOf(facts) != ProgramKind::kWithoutTorch;
+  if (copies.are_mostly_decompression()) {
+    return can_hide ? "Decompress the next batch on a separate stream while the GPU computes this "
+                      "one. Keep decompressed data that is used again on the GPU."
+                    : "Keep decompressed data that is used again on the GPU, or decompress less: "
+                      "only what the step uses.";
+  }
   const bool to_host = copies.to_host_ns > copies.to_device_ns;
   if (copies.to_host_ns + copies.to_device_ns == 0) {
     return StrCat("Avoid copies within the GPU", torch ? ": contiguous(), clone()," : "",
@@ -93,15 +99,32 @@ RuleResult CopyExposed(const Facts& facts, const FindingThresholds& thresholds) 
   if (!facts.has_gpu() || facts.sum.copy_ns == 0) return Needs("GPU copies or memsets");
   RuleResult result = CopyShare(facts, facts.sum.exposed_copy_ns, thresholds.exposed_copy_share);
   Finding& finding = result.finding;
-  finding.measured = StrCat("Copies and memsets run without compute for ",
-                            TimeText(facts.PerStep(facts.sum.exposed_copy_ns)), " a step (",
-                            PercentText(finding.value), ").");
+  const CopyFacts& copies = facts.copies;
+  if (copies.are_mostly_decompression()) {
+    finding.title = "Decompression is not overlapped by kernels";
+  }
+  finding.measured =
+      StrCat(copies.decompression_ns == 0 ? "Copies and memsets run"
+                                          : "Decompression, copies, and memsets run",
+             " without compute for ", TimeText(facts.PerStep(facts.sum.exposed_copy_ns)),
+             " a step (", PercentText(finding.value), ").");
+  if (copies.decompression_ns > 0) {
+    StrAppend(&finding.measured, " Decompression is ",
+              PercentText(static_cast<double>(copies.decompression_ns) /
+                          static_cast<double>(copies.memory_work_ns)),
+              " of their time.");
+  }
   const bool can_hide = CapByFreeCompute(facts, facts.sum.exposed_copy_ns,
                                          facts.sum.copy_ns - facts.sum.exposed_copy_ns, finding);
   finding.advice = CopyAdvice(facts, can_hide);
-  finding.evidence = facts.copies.pageable.empty() ? facts.copies.blocking : facts.copies.pageable;
+  finding.evidence = copies.are_mostly_decompression() ? copies.decompression
+                     : copies.pageable.empty()         ? copies.blocking
+                                                       : copies.pageable;
   finding.confidence = Confidence::kMedium;
-  finding.confidence_reason = "a copy that the next kernel waits for cannot be overlapped";
+  finding.confidence_reason = copies.are_mostly_decompression()
+                                  ? "decompression that the next kernel waits for cannot be "
+                                    "overlapped"
+                                  : "a copy that the next kernel waits for cannot be overlapped";
   return result;
 }
 

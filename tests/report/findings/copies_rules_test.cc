@@ -153,5 +153,71 @@ TEST_F(CopiesRulesTest, WithoutTheLinksBandwidthNobodyKnowsIfCopiesAreSlow) {
   EXPECT_THAT(NeedsOf("H2D_BW_LOW"), HasSubstr("copies.link_bandwidth"));
 }
 
+TEST_F(CopiesRulesTest, OnExposedDecompressionTheAdviceIsOnDecompression) {
+  IdleFirst(2 * kMs);
+  for (int step = 0; step < 5; ++step) {
+    // What little is copied needs no advice either.
+    Copy({.start_ns = step * kStepNs + 10 * kUs, .duration_ns = 20 * kUs, .bytes = 8 << 10});
+    Decompress(step * kStepNs + 40 * kUs, 1'900 * kUs);
+  }
+  const FindingsReport report = Report();
+  const Finding finding = Find("COPY_EXPOSED");
+  EXPECT_EQ(finding.title, "Decompression is not overlapped by kernels");
+  EXPECT_THAT(finding.measured, HasSubstr("Decompression is 99% of their time."));
+  EXPECT_THAT(finding.advice, HasSubstr("ecompress the next batch on a separate stream"));
+  for (const char* of_copies : {"pinned", "contiguous()", "non_blocking", "nvidia-smi"}) {
+    EXPECT_THAT(finding.advice, Not(HasSubstr(of_copies)));
+  }
+  ASSERT_FALSE(finding.evidence.empty());
+  EXPECT_EQ(finding.evidence[0].name, "Memcpy Decompress");
+  EXPECT_EQ(finding.evidence[0].count, 5);
+  EXPECT_EQ(finding.evidence[0].bytes, 5 * (8 << 20));
+  EXPECT_THAT(report.verdict, HasSubstr("has exposed copies and decompression for 19.2%"));
+  for (const std::string& rule : Fired()) {
+    EXPECT_THAT(rule, testing::AllOf(Not(HasSubstr("MEMCPY")), Not(HasSubstr("BW_LOW"))));
+  }
+}
+
+TEST_F(CopiesRulesTest, WithMoreCopiesThanDecompressionTheAdviceIsOnCopies) {
+  IdleFirst(2 * kMs);
+  for (int step = 0; step < 5; ++step) {
+    Copy({.start_ns = step * kStepNs + 20 * kUs, .duration_ns = 1'500 * kUs, .bytes = 8 << 20});
+    Decompress(step * kStepNs + 1'530 * kUs, 400 * kUs);
+  }
+  const Finding finding = Find("COPY_EXPOSED");
+  EXPECT_EQ(finding.title, "Copies are not overlapped by kernels");
+  EXPECT_THAT(finding.measured, HasSubstr("Decompression is 21.1% of their time."));
+  EXPECT_THAT(finding.advice, HasSubstr("use pinned memory"));
+}
+
+TEST_F(CopiesRulesTest, WithoutTheWorkOfDecompressionTheVerdictQualifiesTheIdleTime) {
+  constexpr std::string_view kText =
+      "It also decompresses memory, which is not recorded here, and looks idle meanwhile";
+  IdleFirst(2 * kMs);
+  EXPECT_THAT(Report().verdict, Not(HasSubstr(kText)));
+  reader_.ApiCall(main_, "cuMemBatchDecompressAsync", kMs, kMs + 5 * kUs, 100'000,
+                  {.is_driver = true});
+  EXPECT_THAT(Report().verdict, HasSubstr(kText));
+  reader_.GpuWork(GpuRowKind::kMemDecompress, kMs + 10 * kUs, kMs + 90 * kUs, 100'000, {});
+  EXPECT_THAT(Report().verdict, Not(HasSubstr(kText)));
+}
+
+TEST_F(CopiesRulesTest, AGapBeforeADecompressionNamesIt) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    const int64_t start_ns = step * kStepNs;
+    Launch({.start_ns = start_ns, .count = 50});
+    Decompress(start_ns + 8 * kMs, kMs);
+  }
+  std::vector<std::string> gaps;
+  for (const Finding& finding : Report().findings) {
+    for (const Evidence& evidence : finding.evidence) {
+      if (evidence.kind == EvidenceKind::kGap) gaps.push_back(evidence.name);
+    }
+  }
+  EXPECT_THAT(gaps, Contains("before Memcpy Decompress"));
+  EXPECT_THAT(gaps, Not(Contains("before a copy or memset")));
+}
+
 }  // namespace
 }  // namespace profd::report

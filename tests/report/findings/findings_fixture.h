@@ -123,6 +123,16 @@ class FindingsFixture : public testing::Test {
                                                                         : 2)});
   }
 
+  void Decompress(int64_t start_ns, int64_t duration_ns) {
+    ++correlation_;
+    const int64_t call_ns = start_ns - 10 * kUs;
+    reader_
+        .ApiCall(main_, "cuMemBatchDecompressAsync", call_ns, call_ns + 5 * kUs, correlation_,
+                 {.is_driver = true})
+        .GpuWork(GpuRowKind::kMemDecompress, start_ns, start_ns + duration_ns, correlation_,
+                 {.stream = 12, .bytes = 8 << 20});
+  }
+
   FindingsReport Report() {
     absl::StatusOr<FindingsReport> report =
         SummarizeFindings(reader_, thresholds_, ranks_.names.empty() ? nullptr : &ranks_);
