@@ -354,22 +354,12 @@ struct GpuFields {
         Offset<kGpuLaunch>(self.static_shared_bytes), Offset<kGpuLaunch>(self.dynamic_shared_bytes),
         Offset<kGpuLaunch>(self.local_bytes_per_thread));
   }
-
-  // The version of a file that holds the rows of a batch, which has these columns.
-  static constexpr uint32_t kFileVersionColumns = kGpuWhat;
-  template <typename Batch>
-  static int64_t FileVersion(const Batch& batch) {
-    int64_t version = 1;
-    for (size_t i = 0; i < batch.size; ++i) {
-      const GpuKind& kind = GpuKindOf(static_cast<GpuRowKind>(batch.kind[i]));
-      if (kind.file_version > version) version = kind.file_version;
-    }
-    return version;
-  }
   friend bool operator==(const GpuFields&, const GpuFields&) = default;
 };
 using GpuRow = GpuFields<RowField>;
 using GpuBatch = BatchOf<GpuFields>;
+// The version that a file with this row has at least.
+constexpr int64_t FileVersionOf(const GpuRow& row) { return GpuKindOf(row.kind).file_version; }
 
 template <template <typename> class F>
 struct SyncFields {

@@ -39,7 +39,6 @@ CREATE TABLE inputs(id INTEGER PRIMARY KEY, dims TEXT, types TEXT, strides TEXT)
 CREATE TABLE scalars(id INTEGER PRIMARY KEY, value TEXT);
 )sql";
 constexpr int64_t kFirstVersion = 1;
-constexpr int64_t kInputsVersion = 2;
 
 // Numbers of the SQLite file format, https://sqlite.org/fileformat.html
 constexpr size_t kSqliteHeaderBytes = 100;
@@ -337,14 +336,10 @@ bool HasEmptyTablesAtMost(const std::filesystem::path& path) {
   return empty_file->starts_with(found);
 }
 
-absl::Status AddInputTables(Database& db) {
-  return db.Exec(StrCat("PRAGMA user_version=", kInputsVersion, ";", kInputSchema));
-}
-
 absl::Status RaiseVersion(Database& db, int64_t version) {
   ASSIGN_OR_RETURN(const int64_t now, VersionOf(db));
   if (now >= version) return absl::OkStatus();
-  if (now < kInputsVersion) RETURN_IF_ERROR(AddInputTables(db));
+  if (now < kInputsVersion) RETURN_IF_ERROR(db.Exec(kInputSchema));
   return db.Exec(StrCat("PRAGMA user_version=", version));
 }
 

@@ -4,8 +4,8 @@
 // How do I change the format?  Never change the meaning of a version. Raise kFormatVersion, keep
 // the old DDL for old files, and let CaptureContents::Load read all versions. A file of a version
 // above kFormatVersion is refused. So a file gets only the version that its contents need: all
-// begin as 1, become 2 with their first inputs of an operator, and 3 when they are sealed with a
-// kind of GPU work that earlier readers refuse (GpuKind::file_version). 3 has the tables of 2.
+// begin as 1, become 2 with their first inputs of an operator, and 3 with their first row of a kind
+// of GPU work that earlier readers take for damage (GpuKind::file_version). 3 has the tables of 2.
 //
 // Threads: functions of a Database; one thread per Database.
 #ifndef PROFD_DAEMON_STORE_FILE_SCHEMA_H_
@@ -29,6 +29,8 @@ namespace profd::store {
 
 inline constexpr int64_t kCaptureApplicationId = 0x50464443;  // "PFDC"
 inline constexpr int64_t kFormatVersion = 3;
+// The first with inputs of operators.
+inline constexpr int64_t kInputsVersion = 2;
 inline constexpr int64_t kFilePageBytes = 16384;
 
 // More than any target can have; a file with more is damaged or hostile.
@@ -47,10 +49,8 @@ absl::StatusOr<std::unique_ptr<Database>> MakeCaptureDatabase(const std::filesys
 // Returns whether the file holds nothing but the beginning of the empty tables, or all of them: its
 // writer died before it committed the record. False if that cannot be read.
 bool HasEmptyTablesAtMost(const std::filesystem::path& path);
-// Upgrades it to version 2, with the tables of operators' inputs. Call within a transaction.
-absl::Status AddInputTables(Database& db);
 // Raises the version to `version` (at most kFormatVersion) and adds the tables that it has, unless
-// it is as high. Call within a transaction.
+// it is as high already. Call within a transaction.
 absl::Status RaiseVersion(Database& db, int64_t version);
 
 // Checks the header of the file, without SQLite: INVALID_ARGUMENT if it is not a capture,

@@ -128,40 +128,10 @@ void Grade(const std::filesystem::path& part, const EventChecker& check_events,
   record.graded = {.grade = std::move(quality.grade), .checks = std::move(quality.checks)};
 }
 
-// The version that a file needs for its rows. Recovered files get it, too.
-absl::StatusOr<int64_t> VersionForRows(Database& db, const std::filesystem::path& part) {
-  int64_t version = 1;
-  const auto of_kind = [&]<typename Row>() -> absl::Status {
-    ASSIGN_OR_RETURN(
-        const int64_t has_rows,
-        db.QueryInt(
-            StrCat("SELECT EXISTS(SELECT 1 FROM chunks INDEXED BY chunk_directory WHERE kind=",
-                   static_cast<int64_t>(Row::kKind), ")")));
-    if (has_rows == 0) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const auto reader,
-                     CaptureFileReader::Open(part, CaptureFileReader::Accept::kUnfinished));
-    return reader->template ForEach<Row>(Row::kFileVersionColumns, {}, [&](const auto& batch) {
-      version = std::max(version, Row::FileVersion(batch));
-      return absl::OkStatus();
-    });
-  };
-  absl::Status status;
-  EventTypes::ForEach([&]<typename Row>() {
-    if constexpr (requires { Row::kFileVersionColumns; }) {
-      if (status.ok()) status = of_kind.template operator()<Row>();
-    }
-  });
-  RETURN_IF_ERROR(status);
-  return version;
-}
-
 // The table of operators stays empty: they are summarized once the file cannot change any more.
-absl::Status WriteSeal(Database& db, const std::filesystem::path& part,
-                       const CaptureRecord& record) {
-  ASSIGN_OR_RETURN(const int64_t version, VersionForRows(db, part));
+absl::Status WriteSeal(Database& db, const CaptureRecord& record) {
   Transaction transaction(db);
   RETURN_IF_ERROR(transaction.status());
-  RETURN_IF_ERROR(RaiseVersion(db, version));
   RETURN_IF_ERROR(SetMetaText(db, kMetaRecord, EncodeRecord(record)));
   RETURN_IF_ERROR(db.Exec("DELETE FROM op_summary"));
   ASSIGN_OR_RETURN(const CaptureContents contents, CaptureContents::Load(db));
@@ -277,7 +247,7 @@ absl::StatusOr<SealedCapture> SealCaptureFile(std::unique_ptr<Database> db,
   }
   RETURN_IF_ERROR(WriteRecord(*db, record, start_ns, steps, SummarizeStepTimes(steps)));
   if (record.graded.grade.empty()) Grade(paths.part, check_events, record);
-  RETURN_IF_ERROR(WriteSeal(*db, paths.part, record));
+  RETURN_IF_ERROR(WriteSeal(*db, record));
   RETURN_IF_ERROR(db->Close());
   return PublishSealedFile(paths);
 }

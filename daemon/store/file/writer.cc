@@ -124,6 +124,8 @@ bool CaptureFileWriter::NoteReferences(std::span<const Row> rows) {
   for (const Row& row : rows) {
     if constexpr (requires { row.device_type; })
       devices_.emplace(row.device_type, row.device_index);
+    if constexpr (requires { FileVersionOf(row); })
+      version_of_rows_ = std::max(version_of_rows_, FileVersionOf(row));
     ForEachColumn(row, [&]<ColumnRule kRule, typename T>(const Column<kRule, T>& column) {
       if constexpr (kRule.meaning == kName) {
         name(column.values);
@@ -151,10 +153,7 @@ absl::Status CaptureFileWriter::BeginInputs(uint32_t id, size_t bytes) {
   }
   RETURN_IF_ERROR(CheckCap(static_cast<double>(file_bytes)));
   RETURN_IF_ERROR(Begin());
-  if (!has_input_tables_) {
-    if (absl::Status status = AddInputTables(*db_); !status.ok()) return Fail(status);
-    has_input_tables_ = true;
-  }
+  RETURN_IF_ERROR(RaiseVersionTo(kInputsVersion));
   inputs_area_bytes_ += static_cast<int64_t>(bytes);
   uncommitted_bytes_ += file_bytes;
   return absl::OkStatus();
@@ -330,8 +329,16 @@ absl::Status CaptureFileWriter::Begin() {
   return absl::OkStatus();
 }
 
+absl::Status CaptureFileWriter::RaiseVersionTo(int64_t version) {
+  if (version <= version_) return absl::OkStatus();
+  if (absl::Status status = RaiseVersion(*db_, version); !status.ok()) return Fail(status);
+  version_ = version;
+  return absl::OkStatus();
+}
+
 absl::Status CaptureFileWriter::Commit() {
   RETURN_IF_ERROR(Begin());
+  RETURN_IF_ERROR(RaiseVersionTo(version_of_rows_));
   if (largest_used_name_ > largest_name_) {
     StatementLease put = db_->Use("INSERT OR REPLACE INTO strings(id, value) VALUES(?1, ?2)");
     absl::Status status = BindName(put->Bind(1, largest_used_name_), 2, "");

@@ -120,6 +120,7 @@ class CaptureFileWriter final : public CaptureFileSink {
 
   absl::Status PutThread(const ThreadRow& thread);
   absl::Status Begin();
+  absl::Status RaiseVersionTo(int64_t version);
   absl::Status Commit();
   // Keeps the first error; uncommitted data is rolled back.
   absl::Status Fail(absl::Status status);
@@ -147,7 +148,8 @@ class CaptureFileWriter final : public CaptureFileSink {
   uint32_t thread_count_ = 0;
   uint32_t largest_name_ = 0;
   uint32_t largest_used_name_ = 0;
-  bool has_input_tables_ = false;
+  int64_t version_ = 1;          // Of the file.
+  int64_t version_of_rows_ = 1;  // That the rows taken need.
   uint32_t largest_inputs_ = 0;
   uint32_t largest_scalars_ = 0;
   int64_t inputs_area_bytes_ = 0;

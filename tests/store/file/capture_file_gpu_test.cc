@@ -163,6 +163,28 @@ TEST_F(CaptureFileGpuTest, AFileHasTheVersionThatItsKindsOfWorkNeed) {
   EXPECT_EQ(version_of(4, GpuRowKind::kMemDecompress, /*with_inputs=*/true), 3);
 }
 
+// Recovery, and profd of an earlier version, find such a file if the daemon dies.
+TEST_F(CaptureFileGpuTest, AnUnfinishedFileHasTheVersionThatItsRowsNeedFromTheirCommitOn) {
+  const std::string id = IdOf(1);
+  const auto version = [&] {
+    auto db = Database::Open(File(id, ".part"), Database::Mode::kImmutableUntrusted);
+    EXPECT_THAT(db, IsOk());
+    return (*db)->QueryInt("PRAGMA user_version").value_or(-1);
+  };
+  auto sink = store_->CreateFile(NewRecord(id));
+  ASSERT_THAT(sink, IsOk());
+  GpuRow row = FullGpuRow();
+  // One more than a chunk: the first chunk is committed.
+  const std::vector<GpuRow> kernels(kMaxChunkRows, row);
+  ASSERT_THAT((*sink)->Append(kernels), IsOk());
+  row.kind = GpuRowKind::kMemDecompress;
+  EXPECT_EQ(version(), 1);
+  ASSERT_THAT((*sink)->Append(row), IsOk());
+  sink->reset();
+  EXPECT_EQ(version(), 3);
+  EXPECT_THAT(CheckCaptureFileHeader(File(id, ".part")), IsOk());
+}
+
 TEST_F(CaptureFileGpuTest, RowsThatNoFileCanHoldAreRefused) {
   const auto changed = [](auto change) {
     GpuRow row = FullGpuRow();
