@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What captures are made of, what events look like, and what captures need of others: the headers
 # of capture/ that those who stand below it may see. They are rows of their own.
 TYPES = "daemon/capture/capture_types.h"
+FIELDS = "daemon/capture/capture_fields.h"
 EVENT_FIELDS = "daemon/capture/event_fields.h"
 EVENTS = "daemon/capture/event_kinds.h"
 GROUPS = "daemon/capture/group_types.h"
@@ -45,6 +46,7 @@ ARROWS = {
     "daemon/base": [],
     "daemon/quota": ["daemon/base"],
     TYPES: [],
+    FIELDS: [TYPES],
     EVENT_FIELDS: [],
     EVENTS: [EVENT_FIELDS],
     GROUPS: [TYPES],
@@ -56,7 +58,8 @@ ARROWS = {
     SCHEDULE_STORE: [SCHEDULE_TYPES],
     "daemon/access": ["daemon/base", ACCESS],
     # One capture file.
-    "daemon/store/file": ["daemon/base", TYPES, EVENT_FIELDS, EVENTS, GROUPS, QUALITY, PORTS, SCHEDULE_TYPES],
+    "daemon/store/file": ["daemon/base", TYPES, FIELDS, EVENT_FIELDS, EVENTS, GROUPS, QUALITY,
+                          PORTS, SCHEDULE_TYPES],
     "daemon/store/catalog": ["daemon/base", "daemon/store/file", TYPES, GROUPS, SCHEDULE_TYPES,
                              SCHEDULE_STORE],
     # It tells the ledger what principals hold.
@@ -130,7 +133,8 @@ ARROWS = {
                              "daemon/ingest", TYPES, PORTS, ACCESS],
     "daemon/rpc/server": ["daemon/base", "daemon/worker", "daemon/rpc/admission"],
     # The summary of a rank, as the catalog keeps it: a format, not a report of events.
-    "daemon/rpc/convert": ["proto/profd/v1", "daemon/base", TYPES, GROUPS, QUALITY, SCHEDULE_TYPES,
+    "daemon/rpc/convert": ["proto/profd/v1", "daemon/base", TYPES, FIELDS, GROUPS, QUALITY,
+                           SCHEDULE_TYPES,
                            "daemon/report/ranks", "daemon/schedule", "daemon/rpc/admission"],
     "daemon/rpc/services": ["proto/profd/v1", "daemon/base", "daemon/quota", "daemon/store",
                             "daemon/capture", "daemon/schedule", "daemon/worker",
@@ -149,7 +153,8 @@ ARROWS = {
                        "daemon/rpc"],
     "cli/base": ["daemon/base", TYPES, QUALITY],
     "cli/client": ["proto/profd/v1", "daemon/base", TYPES, GROUPS, QUALITY, SCHEDULE_TYPES,
-                   "daemon/store/file", "daemon/report", "daemon/export", "cli/base"],
+                   "daemon/store/file", "daemon/report", "daemon/export", "daemon/rpc/convert",
+                   "cli/base"],
     "cli/captures": ["daemon/base", TYPES, GROUPS, "daemon/store/file", "daemon/store",
                      "daemon/report/index", "daemon/report/ranks", "daemon/report/findings", "daemon/report",
                      "daemon/export/sink", "daemon/export", "cli/base", "cli/client"],

@@ -11,12 +11,13 @@
 #include "cli/client/answer_check.h"
 #include "cli/client/daemon_client_impl.h"
 #include "cli/client/from_proto.h"
-#include "cli/client/proto_time.h"
 #include "cli/client/tls_diagnosis.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/rpc/convert/convert.h"
+#include "daemon/rpc/convert/proto_time.h"
 
 namespace profd::cli {
 namespace {
@@ -189,7 +190,7 @@ absl::StatusOr<CaptureView> DaemonClient::CreateCapture(TargetNumber target,
                                                         const std::string& request_id) {
   v1::CreateCaptureRequest request;
   request.set_target(TargetName(target));
-  *request.mutable_spec() = ToProto(spec);
+  rpc::SpecToProto(spec, *request.mutable_spec());
   request.set_request_id(request_id);
   ASSIGN_OR_RETURN(const v1::Capture capture,
                    impl_->Unary(*impl_->captures_, &v1::CaptureService::Stub::CreateCapture,
@@ -202,7 +203,7 @@ absl::StatusOr<std::vector<CaptureView>> DaemonClient::CreateCaptureGroup(
     const std::string& request_id) {
   v1::CreateCaptureGroupRequest request;
   for (const TargetNumber target : targets) request.add_targets(TargetName(target));
-  *request.mutable_spec() = ToProto(spec);
+  rpc::SpecToProto(spec, *request.mutable_spec());
   request.set_request_id(request_id);
   ASSIGN_OR_RETURN(const v1::CaptureGroup group,
                    impl_->Unary(*impl_->captures_, &v1::CaptureService::Stub::CreateCaptureGroup,
@@ -269,7 +270,7 @@ absl::StatusOr<CaptureView> DaemonClient::SetCapturePinned(const std::string& id
 absl::StatusOr<DaemonClient::Purged> DaemonClient::PurgeCaptures(absl::Duration older_than,
                                                                  bool dry_run) {
   v1::PurgeCapturesRequest request;
-  SetDuration(older_than, *request.mutable_older_than());
+  rpc::DurationToProto(older_than, *request.mutable_older_than());
   request.set_dry_run(dry_run);
   ASSIGN_OR_RETURN(const v1::PurgeCapturesResponse response,
                    impl_->Unary(*impl_->captures_, &v1::CaptureService::Stub::PurgeCaptures,

@@ -2,14 +2,14 @@
 #include <algorithm>
 
 #include "cli/client/daemon_client_impl.h"
-#include "cli/client/proto_time.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/rpc/convert/proto_time.h"
 
 namespace profd::cli {
 namespace {
 
 AuditLine AuditLineOf(const v1::AuditEntry& message) {
-  return {.time = TimeOf(message.time()),
+  return {.time = rpc::TimeOf(message.time()),
           .principal = message.principal(),
           .peer = message.peer(),
           .method = message.method(),
@@ -19,7 +19,7 @@ AuditLine AuditLineOf(const v1::AuditEntry& message) {
           .duration_ns = message.duration_ns(),
           .bytes = message.bytes(),
           .repeat_count = message.repeat_count(),
-          .last_time = TimeOf(message.last_time())};
+          .last_time = rpc::TimeOf(message.last_time())};
 }
 
 QuotaView::Unit QuotaUnitOf(v1::Quotas::Unit unit) {
@@ -70,7 +70,7 @@ absl::StatusOr<std::vector<AuditLine>> DaemonClient::ListAudit(const AuditQuery&
   request.set_principal(query.principal);
   request.set_verb(query.method);
   request.set_refused_only(query.refused_only);
-  if (query.since > absl::InfinitePast()) SetTime(query.since, *request.mutable_since());
+  if (query.since > absl::InfinitePast()) rpc::TimeToProto(query.since, *request.mutable_since());
   std::vector<AuditLine> lines;
   request.set_page_size(Impl::PageSizeFor(limit));
   RETURN_IF_ERROR(impl_->ForEachRow(

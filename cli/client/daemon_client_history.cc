@@ -6,9 +6,9 @@
 #include "cli/client/daemon_client_impl.h"
 #include "cli/client/from_proto.h"
 #include "cli/client/history.h"
-#include "cli/client/proto_time.h"
 #include "cli/client/resource_names.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/rpc/convert/proto_time.h"
 
 namespace profd::cli {
 namespace {
@@ -18,8 +18,9 @@ v1::GetHistoryRequest HistoryRequestOf(const HistoryQuery& query) {
   request.set_step_time(query.operator_name.empty());
   request.set_operator_name(query.operator_name);
   // Before 1970 nothing was captured.
-  if (query.since > absl::UnixEpoch()) SetTime(query.since, *request.mutable_since());
-  if (query.until != absl::InfiniteFuture()) SetTime(query.until, *request.mutable_until());
+  if (query.since > absl::UnixEpoch()) rpc::TimeToProto(query.since, *request.mutable_since());
+  if (query.until != absl::InfiniteFuture())
+    rpc::TimeToProto(query.until, *request.mutable_until());
   request.set_job(query.job);
   if (!query.schedule.empty()) request.set_schedule(ScheduleName(query.schedule));
   request.set_pid(query.pid);
@@ -28,7 +29,7 @@ v1::GetHistoryRequest HistoryRequestOf(const HistoryQuery& query) {
 }
 
 HistoryPoint HistoryPointOf(const v1::HistoryPoint& message) {
-  return {.time_unix_ns = absl::ToUnixNanos(TimeOf(message.time())),
+  return {.time_unix_ns = absl::ToUnixNanos(rpc::TimeOf(message.time())),
           .capture = std::string(WithoutPrefix(message.capture(), kCapturesPrefix)),
           .node = message.node(),
           .pid = message.pid(),
@@ -108,8 +109,9 @@ absl::StatusOr<History> DaemonClient::GetHistory(const HistoryQuery& query) {
 absl::StatusOr<RankSummaries> DaemonClient::ListRankSummaries(const HistoryQuery& query,
                                                               const RankSummaryLimits& limits) {
   v1::ListRankSummariesRequest request;
-  if (query.since > absl::UnixEpoch()) SetTime(query.since, *request.mutable_since());
-  if (query.until != absl::InfiniteFuture()) SetTime(query.until, *request.mutable_until());
+  if (query.since > absl::UnixEpoch()) rpc::TimeToProto(query.since, *request.mutable_since());
+  if (query.until != absl::InfiniteFuture())
+    rpc::TimeToProto(query.until, *request.mutable_until());
   request.set_job(query.job);
   if (!query.schedule.empty()) request.set_schedule(ScheduleName(query.schedule));
   RankSummaries all;

@@ -17,7 +17,6 @@
 namespace profd::cli {
 
 TargetInfo FromProto(const v1::Target& message);
-CaptureSpec FromProto(const v1::CaptureSpec& message);
 CaptureView FromProto(const v1::Capture& message);
 NodeInfo FromProto(const v1::Node& message);
 // In from_proto_report.cc. DATA_LOSS: parts that do not fit together.
@@ -31,8 +30,6 @@ v1::PrepareGroupRequest ToProto(const GroupRequest& request);
 v1::CommitGroupRequest ToProto(const std::string& group_id, const GroupStart& start);
 v1::GroupMember ToProto(const GroupMember& member);
 
-v1::GpuSpec ToProto(const GpuSpec& spec);
-v1::CaptureSpec ToProto(const CaptureSpec& spec);
 v1::ListCapturesRequest::Filter ToProto(const CaptureFilter& filter);
 v1::ExportTraceRequest::Format ToProto(exporter::TraceFormat format);
 

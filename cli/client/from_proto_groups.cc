@@ -4,6 +4,7 @@
 #include "cli/client/from_proto.h"
 #include "cli/client/resource_names.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/rpc/convert/convert.h"
 
 namespace profd::cli {
 namespace {
@@ -81,7 +82,7 @@ v1::PrepareGroupRequest ToProto(const GroupRequest& request) {
   for (const TargetNumber target : request.targets) {
     message.add_targets(TargetName(target));
   }
-  *message.mutable_spec() = ToProto(request.spec);
+  rpc::SpecToProto(request.spec, *message.mutable_spec());
   message.mutable_lease()->set_seconds(absl::ToInt64Seconds(request.lease));
   if (request.lease_without_caller != absl::InfiniteDuration()) {
     message.mutable_lease_without_caller()->set_seconds(

@@ -9,10 +9,11 @@
 
 #include "cli/base/flags.h"
 #include "cli/client/from_proto.h"
-#include "cli/client/proto_time.h"
 #include "cli/client/resource_names.h"
 #include "daemon/base/text.h"
 #include "daemon/base/ulid.h"
+#include "daemon/rpc/convert/convert.h"
+#include "daemon/rpc/convert/proto_time.h"
 
 namespace profd::cli {
 namespace {
@@ -32,11 +33,11 @@ TargetSelector SelectorOf(const v1::TargetSelector& message) {
 
 ScheduleSpec SpecOf(const v1::ScheduleSpec& message) {
   ScheduleSpec spec{
-      .every = DurationOf(message.every()),
+      .every = rpc::DurationOf(message.every()),
       .align = message.align(),
       .cron = message.cron(),
-      .jitter = DurationOf(message.jitter()),
-      .capture = FromProto(message.capture()),
+      .jitter = rpc::DurationOf(message.jitter()),
+      .capture = rpc::SpecOf(message.capture()),
       .selector = SelectorOf(message.selector()),
       .sample = {.fraction = message.sample().fraction(), .count = message.sample().count()},
       .budget = {.captures_per_hour = message.budget().captures_per_hour(),
@@ -52,7 +53,7 @@ ScheduleSpec SpecOf(const v1::ScheduleSpec& message) {
   if (v1::Sample::Unit_IsValid(message.sample().unit())) {
     spec.sample.unit = static_cast<SampleUnit>(message.sample().unit());
   }
-  if (message.has_end_time()) spec.end_time = TimeOf(message.end_time());
+  if (message.has_end_time()) spec.end_time = rpc::TimeOf(message.end_time());
   return spec;
 }
 
@@ -62,7 +63,7 @@ ScheduleView FromProto(const v1::Schedule& message) {
   ScheduleView view{.id = std::string(WithoutPrefix(message.name(), kSchedulesPrefix)),
                     .spec = SpecOf(message.spec()),
                     .created_by = message.created_by(),
-                    .create_time = TimeOf(message.create_time()),
+                    .create_time = rpc::TimeOf(message.create_time()),
                     .spec_hash = message.spec_hash(),
                     .version = message.version(),
                     .node = message.node(),
@@ -73,14 +74,14 @@ ScheduleView FromProto(const v1::Schedule& message) {
       message.state() != v1::Schedule::STATE_UNSPECIFIED) {
     view.state = static_cast<ScheduleState>(message.state());
   }
-  if (message.has_next_window_time()) view.next_window = TimeOf(message.next_window_time());
+  if (message.has_next_window_time()) view.next_window = rpc::TimeOf(message.next_window_time());
   return view;
 }
 
 WindowView FromProto(const v1::ScheduleWindow& message) {
   WindowView view{.outcome = message.outcome(), .node = message.node()};
   ScheduleWindow& window = view.window;
-  window.time = TimeOf(message.time());
+  window.time = rpc::TimeOf(message.time());
   window.outcome = WindowOutcomeFromString(message.outcome()).value_or(WindowOutcome::kFailed);
   window.detail = message.detail();
   window.capture_id = WithoutPrefix(message.capture(), kCapturesPrefix);
@@ -158,11 +159,13 @@ absl::StatusOr<std::vector<DeclarationView>> ParseScheduleFile(std::string_view 
 
 v1::ScheduleSpec ToProto(const ScheduleSpec& spec) {
   v1::ScheduleSpec message;
-  if (spec.every != absl::ZeroDuration()) SetDuration(spec.every, *message.mutable_every());
+  if (spec.every != absl::ZeroDuration())
+    rpc::DurationToProto(spec.every, *message.mutable_every());
   message.set_align(spec.align);
   message.set_cron(spec.cron);
-  if (spec.jitter != absl::ZeroDuration()) SetDuration(spec.jitter, *message.mutable_jitter());
-  *message.mutable_capture() = ToProto(spec.capture);
+  if (spec.jitter != absl::ZeroDuration())
+    rpc::DurationToProto(spec.jitter, *message.mutable_jitter());
+  rpc::SpecToProto(spec.capture, *message.mutable_capture());
   v1::TargetSelector& selector = *message.mutable_selector();
   selector.set_job(spec.selector.job);
   selector.mutable_ranks()->Add(spec.selector.ranks.begin(), spec.selector.ranks.end());

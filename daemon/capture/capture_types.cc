@@ -233,6 +233,9 @@ std::optional<GpuMode> GpuModeFromString(std::string_view text) {
   return ValueOf(kGpuModeNames, text);
 }
 std::string_view ToString(GpuOutcome outcome) { return NameOf(kGpuOutcomeNames, outcome); }
+std::optional<GpuOutcome> GpuOutcomeFromString(std::string_view text) {
+  return ValueOf(kGpuOutcomeNames, text);
+}
 std::string_view ToString(OperatorMode mode) { return NameOf(kOperatorModeNames, mode); }
 std::optional<OperatorMode> OperatorModeFromString(std::string_view text) {
   return ValueOf(kOperatorModeNames, text);
@@ -242,6 +245,9 @@ std::optional<StepSource> StepSourceFromString(std::string_view text) {
   return ValueOf(kStepSourceNames, text);
 }
 std::string_view ToString(TorchOutcome outcome) { return NameOf(kTorchOutcomeNames, outcome); }
+std::optional<TorchOutcome> TorchOutcomeFromString(std::string_view text) {
+  return ValueOf(kTorchOutcomeNames, text);
+}
 
 bool WantsTorch(const TorchSpec& spec) {
   return spec.operators != OperatorMode::kOff || spec.memory ||

@@ -3,9 +3,8 @@
 // life. Values only; no behaviour beyond names and validation.
 //
 // How do I add an option of a capture?  A field in CaptureSpec with its range and default, a line
-// in ValidateSpec(), the field in proto/profd/v1/captures.proto, its conversions in
-// daemon/rpc/convert/convert.cc and cli/client/from_proto.cc, a line in the store's
-// daemon/store/file/record_codec.cc, and a flag in cli/commands/trace.cc.
+// in ValidateSpec(), a line in capture_fields.h, the field in proto/profd/v1/captures.proto, a line
+// in cli/render/capture_json.cc, and a flag in cli/commands/trace.cc.
 #ifndef PROFD_DAEMON_CAPTURE_CAPTURE_TYPES_H_
 #define PROFD_DAEMON_CAPTURE_CAPTURE_TYPES_H_
 
@@ -317,6 +316,7 @@ enum class GpuOutcome {  // Kept in files.
   kUnknown = 4,          // The target never said: it died, or its library is older.
 };
 std::string_view ToString(GpuOutcome outcome);  // "recorded"
+std::optional<GpuOutcome> GpuOutcomeFromString(std::string_view text);
 
 struct GpuRecord {
   GpuOutcome outcome = GpuOutcome::kOff;
@@ -357,6 +357,7 @@ enum class TorchOutcome {  // Kept in files.
   kUnknown = 4,            // The target never said: it died, or its library is older.
 };
 std::string_view ToString(TorchOutcome outcome);  // "recorded"
+std::optional<TorchOutcome> TorchOutcomeFromString(std::string_view text);
 
 struct TorchMissing {
   std::string feature;  // "shapes"

@@ -14,24 +14,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/capture/capture_types.h"
-#include "google/protobuf/duration.pb.h"
-#include "google/protobuf/timestamp.pb.h"
+#include "daemon/rpc/convert/proto_time.h"
 #include "profd/v1/captures.pb.h"
 #include "profd/v1/reports.pb.h"
 #include "profd/v1/targets.pb.h"
 
 namespace profd::rpc {
-
-// ---- time ----
-
-// Cut to what a Timestamp can say: the years 1 to 9999.
-void TimeToProto(absl::Time time, google::protobuf::Timestamp& out);
-void DurationToProto(absl::Duration duration, google::protobuf::Duration& out);
-// INVALID_ARGUMENT, naming `field`, for one that protobuf itself calls invalid.
-absl::StatusOr<absl::Time> TimeFromProto(const google::protobuf::Timestamp& time,
-                                         std::string_view field);
-absl::StatusOr<absl::Duration> DurationFromProto(const google::protobuf::Duration& duration,
-                                                 std::string_view field);
 
 // ---- targets ----
 
@@ -41,6 +29,9 @@ void TargetToProto(const TargetInfo& target, v1::Target& out);
 
 // With defaults filled in. INVALID_ARGUMENT as ValidateSpec.
 absl::StatusOr<CaptureSpec> SpecFromProto(const v1::CaptureSpec& spec);
+// The same of what a daemon answered, which is believed: values of enums that we do not know are
+// the defaults.
+CaptureSpec SpecOf(const v1::CaptureSpec& spec);
 void SpecToProto(const CaptureSpec& spec, v1::CaptureSpec& out);
 void CaptureToProto(const CaptureRecord& record, v1::Capture& out);
 void StepsToProto(std::span<const StepRecord> steps, v1::Capture& out);

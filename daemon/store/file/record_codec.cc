@@ -13,6 +13,17 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/capture/capture_fields.h"
+
+namespace profd {
+
+template <>
+struct EnumFacts<SampleUnit> {
+  static constexpr SampleUnit kFirst = SampleUnit::kNodes;
+  static constexpr SampleUnit kLast = SampleUnit::kJobs;
+};
+
+}  // namespace profd
 
 namespace profd::store {
 namespace {
@@ -27,311 +38,8 @@ constexpr int64_t kMaxCpuNs = int64_t{1} << 60;  // Of all threads together.
 constexpr size_t kMaxCheckBytes = 1024;          // Of a check's name and sentence.
 constexpr size_t kMaxNames = 16'384;             // Of the nodes of a schedule.
 
-// Each Visit() names every field of its struct once: Archive is Encoder or Decoder.
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, GpuSpec>
-void Visit(Archive& archive, T& spec) {
-  archive("mode", spec.mode);
-  archive("buffer_bytes", spec.buffer_bytes);
-  archive("max_records", spec.max_records);
-  archive("detach", spec.detach);
-  archive("latency", spec.latency);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, TorchSpec>
-void Visit(Archive& archive, T& spec) {
-  archive("operators", spec.operators);
-  archive("strides", spec.strides);
-  archive("memory", spec.memory);
-  archive("stacks", spec.stacks);
-  archive("modules", spec.modules);
-  archive("step_source", spec.step_source);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, CaptureSpec>
-void Visit(Archive& archive, T& spec) {
-  archive("steps", spec.steps);
-  archive("warmup_steps", spec.warmup_steps);
-  archive("wait_steps", spec.wait_steps);
-  archive("repeat", spec.repeat);
-  archive("start_step", spec.start_step);
-  archive("duration_ns", spec.duration);
-  archive("timeout_ns", spec.timeout);
-  archive("memory_bytes", spec.memory_bytes);
-  archive("allow_less_memory", spec.allow_less_memory);
-  archive("max_bytes", spec.max_bytes);
-  archive("gpu", spec.gpu);
-  archive("torch", spec.torch);
-  archive("step_marker", spec.step_marker);
-  archive("display_name", spec.display_name);
-  archive("labels", spec.labels);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, Workload>
-void Visit(Archive& archive, T& workload) {
-  archive("slurm_job", workload.slurm_job);
-  archive("pod_uid", workload.pod_uid);
-  archive("pod_namespace", workload.pod_namespace);
-  archive("pod_name", workload.pod_name);
-  archive("container_id", workload.container_id);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, TargetInfo>
-void Visit(Archive& archive, T& target) {
-  archive("number", target.number);
-  archive("pid", target.pid);
-  archive("uid", target.uid);
-  archive("gid", target.gid);
-  archive("parent_pid", target.parent_pid);
-  archive("process_start_ticks", target.process_start_ticks);
-  archive("namespace_pid", target.namespace_pid);
-  archive("foreign_namespace", target.foreign_namespace);
-  archive("command", target.command);
-  archive("cgroup", target.cgroup);
-  archive("library_version", target.library_version);
-  archive("protocol_version", target.protocol_version);
-  archive("metadata", target.metadata);
-  archive("registered_unix_ns", target.registered_time);
-  archive("state", target.state);
-  archive("step_mark_count", target.step_mark_count);
-  archive("current_step", target.current_step);
-  archive("steps_per_second", target.steps_per_second);
-  archive("dropped_event_count", target.dropped_event_count);
-  archive("foreign_step_mark_count", target.foreign_step_mark_count);
-  archive("step_source", target.step_source);
-  archive("batch_count", target.batch_count);
-  archive("workload", target.workload);
-  archive("opted_out", target.opted_out);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, WindowRecord>
-void Visit(Archive& archive, T& window) {
-  archive("start_ns", window.start_ns);
-  archive("end_ns", window.end_ns);
-  archive("first_step", window.first_step);
-  archive("end_step", window.end_step);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, GpuDevice>
-void Visit(Archive& archive, T& device) {
-  archive("number", device.number);
-  archive("name", device.name);
-  archive("uuid", device.uuid);
-  archive("memory_bytes", device.memory_bytes);
-  archive("compute_major", device.compute_major);
-  archive("compute_minor", device.compute_minor);
-  archive("sm_count", device.sm_count);
-  archive("warp_threads", device.warp_threads);
-  archive("max_threads_per_block", device.max_threads_per_block);
-  archive("max_threads_per_sm", device.max_threads_per_sm);
-  archive("max_blocks_per_sm", device.max_blocks_per_sm);
-  archive("registers_per_block", device.registers_per_block);
-  archive("registers_per_sm", device.registers_per_sm);
-  archive("shared_bytes_per_block", device.shared_bytes_per_block);
-  archive("shared_bytes_per_sm", device.shared_bytes_per_sm);
-  archive("shared_bytes_per_block_optin", device.shared_bytes_per_block_optin);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, GpuStream>
-void Visit(Archive& archive, T& stream) {
-  archive("context", stream.context);
-  archive("stream", stream.stream);
-  archive("device", stream.device);
-  archive("priority", stream.priority);
-  archive("flags", stream.flags);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, GpuKindFailure>
-void Visit(Archive& archive, T& failure) {
-  archive("kind", failure.kind);
-  archive("result", failure.result);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, GpuRecord>
-void Visit(Archive& archive, T& gpu) {
-  archive("outcome", gpu.outcome);
-  archive("mode", gpu.mode);
-  archive("problem", gpu.problem);
-  archive("simulated", gpu.simulated);
-  archive("cupti_version", gpu.cupti_version);
-  archive("driver_version", gpu.driver_version);
-  archive("arm_ns", gpu.arm_ns);
-  archive("clock_error_ns", gpu.clock_error_ns);
-  archive("clock_step_count", gpu.clock_step_count);
-  archive("peak_pool_bytes", gpu.peak_pool_bytes);
-  archive("devices", gpu.devices);
-  archive("streams", gpu.streams);
-  archive("kind_failures", gpu.kind_failures);
-  archive("record_count", gpu.record_count);
-  archive("stale_count", gpu.stale_count);
-  archive("before_window_count", gpu.before_window_count);
-  archive("after_window_count", gpu.after_window_count);
-  archive("filtered_api_count", gpu.filtered_api_count);
-  archive("orphan_count", gpu.orphan_count);
-  archive("straddling_count", gpu.straddling_count);
-  archive("unfinished_count", gpu.unfinished_count);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, TorchMissing>
-void Visit(Archive& archive, T& missing) {
-  archive("feature", missing.feature);
-  archive("reason", missing.reason);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, TorchRecord>
-void Visit(Archive& archive, T& torch) {
-  archive("outcome", torch.outcome);
-  archive("operators", torch.operators);
-  archive("memory", torch.memory);
-  archive("version", torch.version);
-  archive("missing", torch.missing);
-  archive("step_source", torch.step_source);
-  archive("operator_count", torch.operator_count);
-  archive("tensor_use_count", torch.tensor_use_count);
-  archive("note_count", torch.note_count);
-  archive("block_count", torch.block_count);
-  archive("folded_count", torch.folded_count);
-  archive("cut_input_count", torch.cut_input_count);
-  archive("odd_tensor_count", torch.odd_tensor_count);
-  archive("lost_note_count", torch.lost_note_count);
-  archive("missed_memory_count", torch.missed_memory_count);
-  archive("stack_count", torch.stack_count);
-  archive("missing_stack_count", torch.missing_stack_count);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, ThreadCpuRecord>
-void Visit(Archive& archive, T& thread) {
-  archive("os_thread", thread.os_thread);
-  archive("ran_ns", thread.ran_ns);
-  archive("waited_ns", thread.waited_ns);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, CpuRecord>
-void Visit(Archive& archive, T& cpu) {
-  archive("watched_ns", cpu.watched_ns);
-  archive("thread_count", cpu.thread_count);
-  archive("ran_ns", cpu.ran_ns);
-  archive("waited_ns", cpu.waited_ns);
-  archive("threads", cpu.threads);
-  archive("child_count", cpu.child_count);
-  archive("children_ran_ns", cpu.children_ran_ns);
-  archive("children_waited_ns", cpu.children_waited_ns);
-  archive("resident_begin_bytes", cpu.resident_begin_bytes);
-  archive("resident_end_bytes", cpu.resident_end_bytes);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, ImportRecord>
-void Visit(Archive& archive, T& imported) {
-  archive("source", imported.source);
-  archive("producer", imported.producer);
-  archive("time_unit_ns", imported.time_unit_ns);
-  archive("not_understood", imported.not_understood);
-  archive("members", imported.members);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, SlowdownRecord>
-void Visit(Archive& archive, T& slowdown) {
-  archive("known", slowdown.known);
-  archive("unknown_reason", slowdown.unknown_reason);
-  archive("estimate", slowdown.estimate);
-  archive("low", slowdown.low);
-  archive("high", slowdown.high);
-  archive("before_step_count", slowdown.before_step_count);
-  archive("during_step_count", slowdown.during_step_count);
-  archive("after_step_count", slowdown.after_step_count);
-  archive("cupti_stays", slowdown.cupti_stays);
-  archive("remains_known", slowdown.remains_known);
-  archive("remains", slowdown.remains);
-  archive("remains_low", slowdown.remains_low);
-  archive("remains_high", slowdown.remains_high);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, QualityCheck>
-void Visit(Archive& archive, T& check) {
-  archive("name", check.name);
-  archive("grade", check.grade);
-  archive("known", check.known);
-  archive("is_share", check.is_share);
-  archive("value", check.value);
-  archive("bound", check.bound);
-  archive("sentence", check.sentence);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, GradeRecord>
-void Visit(Archive& archive, T& graded) {
-  archive("grade", graded.grade);
-  archive("checks", graded.checks);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, CaptureRecord>
-void Visit(Archive& archive, T& record) {
-  archive("id", record.id);
-  archive("group_id", record.group_id);
-  archive("request_id", record.request_id);
-  archive("spec", record.spec);
-  archive("requested_by_uid", record.requested_by_uid);
-  archive("requested_by", record.requested_by);
-  archive("schedule_id", record.schedule_id);
-  archive("schedule_window_unix_ns", record.schedule_window_unix_ns);
-  archive("sampling_weight", record.sampling_weight);
-  archive("target", record.target);
-  archive("node", record.node);
-  archive("state", record.state);
-  archive("ended_by", record.ended_by);
-  archive("error_reason", record.error_reason);
-  archive("error_message", record.error_message);
-  archive("create_unix_ns", record.create_time);
-  archive("armed_unix_ns", record.armed_time);
-  archive("end_unix_ns", record.end_time);
-  archive("start_unix_ns", record.start_unix_ns);
-  archive("covered_ns", record.covered_ns);
-  archive("covered_steps", record.covered_steps);
-  archive("windows", record.windows);
-  archive("current_window", record.current_window);
-  archive("current_step", record.current_step);
-  archive("event_count", record.event_count);
-  archive("drops", record.drops);
-  archive("warmup_event_count", record.warmup_event_count);
-  archive("open_range_count", record.open_range_count);
-  archive("truncated_range_count", record.truncated_range_count);
-  archive("other_name_event_count", record.other_name_event_count);
-  archive("foreign_step_mark_count", record.foreign_step_mark_count);
-  archive("clock_error_ns", record.clock_error_ns);
-  archive("gpu", record.gpu);
-  archive("torch", record.torch);
-  archive("cpu", record.cpu);
-  archive("imported", record.imported);
-  archive("activity", record.activity);
-  archive("step_before_ns", record.step_before_ns);
-  archive("step_during_ns", record.step_during_ns);
-  archive("step_after_ns", record.step_after_ns);
-  archive("slowdown", record.slowdown);
-  archive("graded", record.graded);
-  archive("file_bytes", record.file_bytes);
-  archive("file_sha256", record.file_sha256);
-  archive("deleted", record.deleted);
-}
-
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, GroupMember>
+// As in capture_fields.h: each Visit() names every field of its struct once.
+template <typename Archive, SameStruct<GroupMember> T>
 void Visit(Archive& archive, T& member) {
   archive("node", member.node);
   archive("address", member.address);
@@ -344,8 +52,7 @@ void Visit(Archive& archive, T& member) {
   archive("clock_bound_ns", member.clock_bound_ns);
 }
 
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, GroupRecord>
+template <typename Archive, SameStruct<GroupRecord> T>
 void Visit(Archive& archive, T& group) {
   archive("id", group.id);
   archive("members", group.members);
@@ -356,8 +63,7 @@ void Visit(Archive& archive, T& group) {
   archive("closed", group.closed);
 }
 
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, TargetSelector>
+template <typename Archive, SameStruct<TargetSelector> T>
 void Visit(Archive& archive, T& selector) {
   archive("job", selector.job);
   archive("ranks", selector.ranks);
@@ -367,24 +73,21 @@ void Visit(Archive& archive, T& selector) {
   archive("uid", selector.uid);
 }
 
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, SampleSpec>
+template <typename Archive, SameStruct<SampleSpec> T>
 void Visit(Archive& archive, T& sample) {
   archive("unit", sample.unit);
   archive("fraction", sample.fraction);
   archive("count", sample.count);
 }
 
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, ScheduleBudget>
+template <typename Archive, SameStruct<ScheduleBudget> T>
 void Visit(Archive& archive, T& budget) {
   archive("captures_per_hour", budget.captures_per_hour);
   archive("bytes_per_day", budget.bytes_per_day);
   archive("time_share", budget.time_share);
 }
 
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, ScheduleSpec>
+template <typename Archive, SameStruct<ScheduleSpec> T>
 void Visit(Archive& archive, T& spec) {
   archive("every_ns", spec.every);
   archive("align", spec.align);
@@ -403,8 +106,7 @@ void Visit(Archive& archive, T& spec) {
   archive("display_name", spec.display_name);
 }
 
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, Principal>
+template <typename Archive, SameStruct<Principal> T>
 void Visit(Archive& archive, T& principal) {
   archive("uid", principal.uid);
   archive("gid", principal.gid);
@@ -414,8 +116,7 @@ void Visit(Archive& archive, T& principal) {
   archive("spiffe_id", principal.spiffe_id);
 }
 
-template <typename Archive, typename T>
-requires std::is_same_v<std::remove_const_t<T>, ScheduleRecord>
+template <typename Archive, SameStruct<ScheduleRecord> T>
 void Visit(Archive& archive, T& record) {
   archive("id", record.id);
   archive("spec", record.spec);
@@ -564,44 +265,13 @@ class Decoder {
     FromJson(json, value.emplace());
   }
   template <typename T>
-  void FromEnum(const Json& json, int smallest, int largest, T& value) {
-    int number = smallest;
+  requires std::is_enum_v<T>
+  void FromJson(const Json& json, T& value) {
+    constexpr int kFirst = static_cast<int>(EnumFacts<T>::kFirst);
+    int number = kFirst;
     FromJson(json, number);
-    if (Check(number >= smallest && number <= largest)) value = static_cast<T>(number);
-  }
-  void FromJson(const Json& json, CaptureState& value) {
-    FromEnum(json, static_cast<int>(CaptureState::kPending),
-             static_cast<int>(CaptureState::kCancelled), value);
-  }
-  void FromJson(const Json& json, EndedBy& value) {
-    FromEnum(json, static_cast<int>(EndedBy::kNone), static_cast<int>(EndedBy::kCuptiTaken), value);
-  }
-  void FromJson(const Json& json, TargetState& value) {
-    FromEnum(json, static_cast<int>(TargetState::kRunning), static_cast<int>(TargetState::kStopped),
-             value);
-  }
-  void FromJson(const Json& json, GpuMode& value) {
-    FromEnum(json, static_cast<int>(GpuMode::kAuto), static_cast<int>(GpuMode::kFull), value);
-  }
-  void FromJson(const Json& json, GpuOutcome& value) {
-    FromEnum(json, static_cast<int>(GpuOutcome::kOff), static_cast<int>(GpuOutcome::kUnknown),
-             value);
-  }
-  void FromJson(const Json& json, OperatorMode& value) {
-    FromEnum(json, static_cast<int>(OperatorMode::kAuto), static_cast<int>(OperatorMode::kShapes),
-             value);
-  }
-  void FromJson(const Json& json, StepSource& value) {
-    FromEnum(json, static_cast<int>(StepSource::kNone), static_cast<int>(StepSource::kPeriodicity),
-             value);
-  }
-  void FromJson(const Json& json, TorchOutcome& value) {
-    FromEnum(json, static_cast<int>(TorchOutcome::kOff), static_cast<int>(TorchOutcome::kUnknown),
-             value);
-  }
-  void FromJson(const Json& json, SampleUnit& value) {
-    FromEnum(json, static_cast<int>(SampleUnit::kNodes), static_cast<int>(SampleUnit::kJobs),
-             value);
+    const bool is_known = number >= kFirst && number <= static_cast<int>(EnumFacts<T>::kLast);
+    if (Check(is_known)) value = static_cast<T>(number);
   }
   template <typename T>
   requires std::is_class_v<T>
