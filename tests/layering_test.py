@@ -25,6 +25,7 @@ PORTS = "daemon/capture/ports.h"
 ACCESS = "daemon/capture/access.h"
 # What schedules are made of, and what they need of the store.
 SCHEDULE_TYPES = "daemon/schedule/schedule_types.h"
+SCHEDULE_FIELDS = "daemon/schedule/schedule_fields.h"
 SCHEDULE_STORE = "daemon/schedule/schedule_store.h"
 
 # How the GPU of software is driven: the one header of tests/ that may be seen from outside.
@@ -55,11 +56,12 @@ ARROWS = {
     PORTS: ["daemon/quota", TYPES, EVENTS, GROUPS],
     ACCESS: ["daemon/quota", TYPES],
     SCHEDULE_TYPES: [TYPES, ACCESS],
+    SCHEDULE_FIELDS: [FIELDS, SCHEDULE_TYPES],
     SCHEDULE_STORE: [SCHEDULE_TYPES],
     "daemon/access": ["daemon/base", ACCESS],
     # One capture file.
     "daemon/store/file": ["daemon/base", TYPES, FIELDS, EVENT_FIELDS, EVENTS, GROUPS, QUALITY,
-                          PORTS, SCHEDULE_TYPES],
+                          PORTS, SCHEDULE_TYPES, SCHEDULE_FIELDS],
     "daemon/store/catalog": ["daemon/base", "daemon/store/file", TYPES, GROUPS, SCHEDULE_TYPES,
                              SCHEDULE_STORE],
     # It tells the ledger what principals hold.
@@ -134,7 +136,7 @@ ARROWS = {
     "daemon/rpc/server": ["daemon/base", "daemon/worker", "daemon/rpc/admission"],
     # The summary of a rank, as the catalog keeps it: a format, not a report of events.
     "daemon/rpc/convert": ["proto/profd/v1", "daemon/base", TYPES, FIELDS, GROUPS, QUALITY,
-                           SCHEDULE_TYPES,
+                           SCHEDULE_TYPES, SCHEDULE_FIELDS,
                            "daemon/report/ranks", "daemon/schedule", "daemon/rpc/admission"],
     "daemon/rpc/services": ["proto/profd/v1", "daemon/base", "daemon/quota", "daemon/store",
                             "daemon/capture", "daemon/schedule", "daemon/worker",

@@ -3,6 +3,7 @@
 #include "cli/client/daemon_client_impl.h"
 #include "cli/client/from_proto_schedules.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/rpc/convert/schedule_spec.h"
 
 namespace profd::cli {
 
@@ -11,7 +12,7 @@ using Stub = v1::ScheduleService::Stub;
 absl::StatusOr<ScheduleView> DaemonClient::CreateSchedule(const ScheduleSpec& spec,
                                                           const std::string& id) {
   v1::CreateScheduleRequest request;
-  *request.mutable_spec() = ToProto(spec);
+  rpc::ScheduleSpecToProto(spec, *request.mutable_spec());
   if (!id.empty()) request.set_name(ScheduleName(id));
   ASSIGN_OR_RETURN(const v1::Schedule schedule,
                    impl_->Unary(*impl_->schedules_, &Stub::CreateSchedule, request, kCallDeadline));

@@ -12,8 +12,8 @@
 #include "cli/client/resource_names.h"
 #include "daemon/base/text.h"
 #include "daemon/base/ulid.h"
-#include "daemon/rpc/convert/convert.h"
 #include "daemon/rpc/convert/proto_time.h"
+#include "daemon/rpc/convert/schedule_spec.h"
 
 namespace profd::cli {
 namespace {
@@ -21,47 +21,11 @@ namespace {
 constexpr int kMaxDeclarations = 256;
 constexpr size_t kMaxShownErrorBytes = 300;
 
-TargetSelector SelectorOf(const v1::TargetSelector& message) {
-  TargetSelector selector{.job = message.job(),
-                          .ranks = {message.ranks().begin(), message.ranks().end()},
-                          .command = message.command(),
-                          .metadata = {message.metadata().begin(), message.metadata().end()},
-                          .pod_namespace = message.pod_namespace()};
-  if (message.has_uid()) selector.uid = message.uid();
-  return selector;
-}
-
-ScheduleSpec SpecOf(const v1::ScheduleSpec& message) {
-  ScheduleSpec spec{
-      .every = rpc::DurationOf(message.every()),
-      .align = message.align(),
-      .cron = message.cron(),
-      .jitter = rpc::DurationOf(message.jitter()),
-      .capture = rpc::SpecOf(message.capture()),
-      .selector = SelectorOf(message.selector()),
-      .sample = {.fraction = message.sample().fraction(), .count = message.sample().count()},
-      .budget = {.captures_per_hour = message.budget().captures_per_hour(),
-                 .bytes_per_day = message.budget().bytes_per_day(),
-                 .time_share = message.budget().time_share()},
-      .step_grid = message.step_grid(),
-      .step_lead = message.step_lead(),
-      .max_slowdown = message.governor().max_slowdown(),
-      .nodes = {message.nodes().begin(), message.nodes().end()},
-      .pin = message.pin(),
-      .display_name = message.display_name()};
-  // A unit to come is shown as the default.
-  if (v1::Sample::Unit_IsValid(message.sample().unit())) {
-    spec.sample.unit = static_cast<SampleUnit>(message.sample().unit());
-  }
-  if (message.has_end_time()) spec.end_time = rpc::TimeOf(message.end_time());
-  return spec;
-}
-
 }  // namespace
 
 ScheduleView FromProto(const v1::Schedule& message) {
   ScheduleView view{.id = std::string(WithoutPrefix(message.name(), kSchedulesPrefix)),
-                    .spec = SpecOf(message.spec()),
+                    .spec = rpc::ScheduleSpecOf(message.spec()),
                     .created_by = message.created_by(),
                     .create_time = rpc::TimeOf(message.create_time()),
                     .spec_hash = message.spec_hash(),
@@ -155,45 +119,6 @@ absl::StatusOr<std::vector<DeclarationView>> ParseScheduleFile(std::string_view 
     declarations.push_back(std::move(declaration));
   }
   return declarations;
-}
-
-v1::ScheduleSpec ToProto(const ScheduleSpec& spec) {
-  v1::ScheduleSpec message;
-  if (spec.every != absl::ZeroDuration())
-    rpc::DurationToProto(spec.every, *message.mutable_every());
-  message.set_align(spec.align);
-  message.set_cron(spec.cron);
-  if (spec.jitter != absl::ZeroDuration())
-    rpc::DurationToProto(spec.jitter, *message.mutable_jitter());
-  rpc::SpecToProto(spec.capture, *message.mutable_capture());
-  v1::TargetSelector& selector = *message.mutable_selector();
-  selector.set_job(spec.selector.job);
-  selector.mutable_ranks()->Add(spec.selector.ranks.begin(), spec.selector.ranks.end());
-  selector.set_command(spec.selector.command);
-  selector.mutable_metadata()->insert(spec.selector.metadata.begin(), spec.selector.metadata.end());
-  selector.set_pod_namespace(spec.selector.pod_namespace);
-  if (spec.selector.uid.has_value()) selector.set_uid(*spec.selector.uid);
-  if (spec.sample.fraction > 0 || spec.sample.count > 0) {
-    v1::Sample& sample = *message.mutable_sample();
-    sample.set_unit(static_cast<v1::Sample::Unit>(spec.sample.unit));
-    sample.set_fraction(spec.sample.fraction);
-    sample.set_count(spec.sample.count);
-  }
-  message.mutable_budget()->set_captures_per_hour(spec.budget.captures_per_hour);
-  message.mutable_budget()->set_bytes_per_day(spec.budget.bytes_per_day);
-  message.mutable_budget()->set_time_share(spec.budget.time_share);
-  message.set_step_grid(spec.step_grid);
-  message.set_step_lead(spec.step_lead);
-  message.mutable_governor()->set_max_slowdown(spec.max_slowdown);
-  if (spec.end_time != absl::InfiniteFuture()) {
-    const int64_t unix_ns = absl::ToUnixNanos(spec.end_time);
-    message.mutable_end_time()->set_seconds(unix_ns / 1'000'000'000);
-    message.mutable_end_time()->set_nanos(static_cast<int32_t>(unix_ns % 1'000'000'000));
-  }
-  for (const std::string& node : spec.nodes) message.add_nodes(node);
-  message.set_display_name(spec.display_name);
-  message.set_pin(spec.pin);
-  return message;
 }
 
 }  // namespace profd::cli

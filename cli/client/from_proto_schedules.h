@@ -15,7 +15,6 @@ namespace profd::cli {
 ScheduleView FromProto(const v1::Schedule& message);
 WindowView FromProto(const v1::ScheduleWindow& message);
 AppliedView FromProto(const v1::ApplyScheduleResponse& message);
-v1::ScheduleSpec ToProto(const ScheduleSpec& spec);
 
 }  // namespace profd::cli
 

@@ -58,6 +58,16 @@ void MessageWriter::Put(const MessageField& field, absl::Duration duration) {
   }
 }
 
+void MessageWriter::Put(const MessageField& field, const std::vector<int64_t>& numbers) {
+  for (const int64_t number : numbers) out_.GetReflection()->AddInt64(&out_, &field, number);
+}
+
+void MessageWriter::Put(const MessageField& field, const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
+    out_.GetReflection()->AddString(&out_, &field, ToValidUtf8(text));
+  }
+}
+
 Message& MessageWriter::Add(const MessageField& field) {
   return *out_.GetReflection()->AddMessage(&out_, &field);
 }
@@ -100,6 +110,18 @@ void MessageReader::Take(const MessageField& field, absl::Time& time) const {
 
 void MessageReader::Take(const MessageField& field, absl::Duration& duration) const {
   duration = DurationOf(dynamic_cast<const google::protobuf::Duration&>(MessageIn(field)));
+}
+
+void MessageReader::Take(const MessageField& field, std::vector<int64_t>& numbers) const {
+  for (int i = 0; i < SizeOf(field); ++i) {
+    numbers.push_back(in_.GetReflection()->GetRepeatedInt64(in_, &field, i));
+  }
+}
+
+void MessageReader::Take(const MessageField& field, std::vector<std::string>& texts) const {
+  for (int i = 0; i < SizeOf(field); ++i) {
+    texts.push_back(in_.GetReflection()->GetRepeatedString(in_, &field, i));
+  }
 }
 
 const Message& MessageReader::MessageIn(const MessageField& field) const {

@@ -1,5 +1,5 @@
 // Our structs into protobuf's messages and back, field by field, by the lists of
-// capture/capture_fields.h.
+// capture/capture_fields.h and schedule/schedule_fields.h.
 //
 //   in the struct                  in the message
 //   absl::Time NAME_unix_ns        Timestamp NAME_time; the epoch and infinite times: unset
@@ -7,7 +7,7 @@
 //   an integer                     an integer; below 0: unset, if the field is `optional`
 //   an enumeration                 an enum with the same numbers, or a string: ToString()
 //   char                           a string of one letter
-//   a struct, a vector, a map      a message, repeated messages, a map; all converted alike
+//   a struct, a vector, a map      a message, a repeated field, a map; all converted alike
 //
 // A field that only one side has is left out; convert_test.cc lists these. In a capture, its spec,
 // its target with its state, and its drops are converted apart (convert.h), because not all of
@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -122,6 +123,11 @@ class MessageWriter {
     if (field.enum_type() != nullptr) return PutEnum(field, static_cast<int>(value));
     PutText(field, ToString(value));
   }
+  void Put(const MessageField& field, const std::optional<int64_t>& value) {
+    if (value.has_value()) PutInteger(field, *value);
+  }
+  void Put(const MessageField& field, const std::vector<int64_t>& numbers);
+  void Put(const MessageField& field, const std::vector<std::string>& texts);
   template <typename T>
   void Put(const MessageField& field, const std::vector<T>& rows) {
     for (const T& row : rows) FieldsToMessage(row, Add(field));
@@ -192,6 +198,11 @@ class MessageReader {
       if (!text.empty()) value = Facts::kUnknown;
     }
   }
+  void Take(const MessageField& field, std::optional<int64_t>& value) const {
+    value = IntegerIn(field);
+  }
+  void Take(const MessageField& field, std::vector<int64_t>& numbers) const;
+  void Take(const MessageField& field, std::vector<std::string>& texts) const;
   template <typename T>
   void Take(const MessageField& field, std::vector<T>& rows) const {
     for (int i = 0; i < SizeOf(field); ++i) FieldsFromMessage(RowOf(field, i), rows.emplace_back());

@@ -14,13 +14,9 @@
 
 namespace profd::rpc {
 
-// With defaults filled in. INVALID_ARGUMENT for what cannot be said in a ScheduleSpec; whether it
-// can be carried out, the runner says.
-absl::StatusOr<ScheduleSpec> ScheduleSpecFromProto(const v1::ScheduleSpec& spec);
 absl::StatusOr<ScheduleDeclaration> DeclarationFromProto(
     const v1::ScheduleDeclaration& declaration);
 v1::ApplyScheduleResponse::Change ChangeToProto(DeclaredChange change);
-void ScheduleSpecToProto(const ScheduleSpec& spec, v1::ScheduleSpec& out);
 void ScheduleToProto(const ScheduleView& view, std::string_view node, v1::Schedule& out);
 void WindowToProto(const ScheduleWindow& window, std::string_view node, v1::ScheduleWindow& out);
 

@@ -10,6 +10,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/rpc/admission/names.h"
 #include "daemon/rpc/convert/schedule.h"
+#include "daemon/rpc/convert/schedule_spec.h"
 #include "daemon/rpc/server/call.h"
 #include "daemon/rpc/services/services.h"
 #include "daemon/schedule/schedule_runner.h"

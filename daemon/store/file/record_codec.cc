@@ -14,16 +14,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/capture/capture_fields.h"
-
-namespace profd {
-
-template <>
-struct EnumFacts<SampleUnit> {
-  static constexpr SampleUnit kFirst = SampleUnit::kNodes;
-  static constexpr SampleUnit kLast = SampleUnit::kJobs;
-};
-
-}  // namespace profd
+#include "daemon/schedule/schedule_fields.h"
 
 namespace profd::store {
 namespace {
@@ -61,49 +52,6 @@ void Visit(Archive& archive, T& group) {
   archive("create_unix_ns", group.create_time);
   archive("requested_by", group.requested_by);
   archive("closed", group.closed);
-}
-
-template <typename Archive, SameStruct<TargetSelector> T>
-void Visit(Archive& archive, T& selector) {
-  archive("job", selector.job);
-  archive("ranks", selector.ranks);
-  archive("command", selector.command);
-  archive("metadata", selector.metadata);
-  archive("pod_namespace", selector.pod_namespace);
-  archive("uid", selector.uid);
-}
-
-template <typename Archive, SameStruct<SampleSpec> T>
-void Visit(Archive& archive, T& sample) {
-  archive("unit", sample.unit);
-  archive("fraction", sample.fraction);
-  archive("count", sample.count);
-}
-
-template <typename Archive, SameStruct<ScheduleBudget> T>
-void Visit(Archive& archive, T& budget) {
-  archive("captures_per_hour", budget.captures_per_hour);
-  archive("bytes_per_day", budget.bytes_per_day);
-  archive("time_share", budget.time_share);
-}
-
-template <typename Archive, SameStruct<ScheduleSpec> T>
-void Visit(Archive& archive, T& spec) {
-  archive("every_ns", spec.every);
-  archive("align", spec.align);
-  archive("cron", spec.cron);
-  archive("jitter_ns", spec.jitter);
-  archive("capture", spec.capture);
-  archive("selector", spec.selector);
-  archive("sample", spec.sample);
-  archive("budget", spec.budget);
-  archive("step_grid", spec.step_grid);
-  archive("step_lead", spec.step_lead);
-  archive("max_slowdown", spec.max_slowdown);
-  archive("end_unix_ns", spec.end_time);
-  archive("nodes", spec.nodes);
-  archive("pin", spec.pin);
-  archive("display_name", spec.display_name);
 }
 
 template <typename Archive, SameStruct<Principal> T>

@@ -5,7 +5,9 @@
 
 #include <set>
 
+#include "daemon/schedule/schedule_fields.h"
 #include "profd/v1/captures.pb.h"
+#include "profd/v1/schedules.pb.h"
 #include "profd/v1/targets.pb.h"
 
 namespace profd::rpc {
@@ -37,6 +39,7 @@ class Filler {
   void Fill(std::string_view, absl::Time& value) { value = absl::FromUnixNanos(++last_); }
   void Fill(std::string_view, absl::Duration& value) { value = absl::Nanoseconds(++last_); }
   void Fill(std::string_view, DropCounts& value) { value.fill(++last_); }
+  void Fill(std::string_view name, std::optional<int64_t>& value) { Fill(name, value.emplace()); }
   template <typename T>
   requires std::is_enum_v<T>
   void Fill(std::string_view, T& value) { value = EnumFacts<T>::kLast; }
@@ -120,6 +123,10 @@ TEST(MessageFieldsTest, EveryFieldThatBothSidesHaveGoesBothWays) {
   ExpectBothWays<SlowdownRecord, v1::Slowdown>();
   ExpectBothWays<QualityCheck, v1::QualityCheck>();
   ExpectBothWays<CaptureRecord, v1::Capture>();
+  ExpectBothWays<TargetSelector, v1::TargetSelector>();
+  ExpectBothWays<SampleSpec, v1::Sample>();
+  ExpectBothWays<ScheduleBudget, v1::Budget>();
+  ExpectBothWays<ScheduleSpec, v1::ScheduleSpec>();
 }
 
 // A new field that is missing on one side by mistake is found here.
@@ -138,6 +145,9 @@ TEST(MessageFieldsTest, FieldsWithoutAPartnerAreTheseAlone) {
   expect_all(PartnersOf<TorchRecord, v1::TorchInfo>());
   expect_all(PartnersOf<SlowdownRecord, v1::Slowdown>());
   expect_all(PartnersOf<QualityCheck, v1::QualityCheck>());
+  expect_all(PartnersOf<TargetSelector, v1::TargetSelector>());
+  expect_all(PartnersOf<SampleSpec, v1::Sample>());
+  expect_all(PartnersOf<ScheduleBudget, v1::Budget>());
 
   // What of a GPU only the analysis needs.
   const Partners device = PartnersOf<GpuDevice, v1::GpuDevice>();
@@ -168,6 +178,9 @@ TEST(MessageFieldsTest, FieldsWithoutAPartnerAreTheseAlone) {
               UnorderedElementsAre("name", "group", "spec", "target", "schedule", "steps",
                                    "dropped_event_count", "dropped_by_reason", "quality", "pinned",
                                    "quality_checks", "quality_stored"));
+  const Partners schedule = PartnersOf<ScheduleSpec, v1::ScheduleSpec>();
+  EXPECT_THAT(schedule.only_struct, ElementsAre("capture", "max_slowdown"));
+  EXPECT_THAT(schedule.only_message, UnorderedElementsAre("capture", "governor"));
 }
 
 TEST(MessageFieldsTest, WhatIsNotSetIsUnset) {
