@@ -16,7 +16,7 @@ namespace profd::cli {
 
 struct Column {
   std::string_view title = {};
-  bool right = true;      // Numbers; text stands left.
+  bool right = true;      // Aligned right, as numbers are; false: left, as text is.
   bool flexible = false;  // Names: may be shortened, down to kMinFlexibleWidth; one at most.
   int drop_order = 0;     // Left out where the table is too wide, highest first; 0: never.
 };

@@ -57,7 +57,7 @@ Command VersionCommand() {
   return {.name = "version",
           .summary = "Show the versions of profctl and of the daemon",
           .description = "Shows the version of profctl and, if a daemon answers, of profd.",
-          .examples = {{"profctl version", "Do the two fit together"}},
+          .examples = {{"profctl version", "Check that profctl and profd have the same version"}},
           .run = &RunVersion};
 }
 

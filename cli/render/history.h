@@ -18,7 +18,7 @@
 
 namespace profd::cli {
 
-// What of a point is shown to people.
+// Which figure of each point text output shows.
 enum class HistoryMeasure {
   kStep,     // The median step of the window.
   kSelfCpu,  // These three: per step, or per call where a capture has no steps.

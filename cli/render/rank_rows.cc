@@ -87,7 +87,7 @@ std::vector<table::Field<RankRow>> ComparedRankFields() {
         .nullable = true}},
       {Path<&RankRow::of, &RankScore::late_ns>(),
        {.key = "late_ns",
-        .doc = "Time between the arrival of the rank before it and its own at those, per step",
+        .doc = "Time from the previous rank's arrival at those collectives to its own, per step",
         .unit = Unit::kNs,
         .priority = kOnlyInData,
         .nullable = true}},

@@ -32,7 +32,7 @@ namespace profd::client::python_stack {
 // The code of torch.nn.Module's calls, which are kept alive for good. 0: there is none.
 struct ModuleCalls {
   uint64_t outer;  // Called with each module as its first argument.
-  uint64_t inner;  // What that calls, if it is another.
+  uint64_t inner;  // The function that `outer` calls; 0: none.
   // Which local variable of `outer` is the dict of its keyword arguments; kNowhere: not known.
   // Python makes one for each call.
   int32_t keywords;

@@ -82,7 +82,7 @@ enum class ColumnMeaning : uint8_t {
   kTimeOrAbsent,   // Likewise, or kAbsentTime.
   kEnd,            // `start_ns` in memory; in files start_ns + duration_ns.
   kLead,           // A time before `start_ns`, or kAbsentTime; in files the distance, PackLead().
-  kDuration,       // Of what begins at `start_ns`; it ends at a time, too.
+  kDuration,       // Of an event that begins at `start_ns`; its end is a valid time, too.
   kName,           // As given to CaptureSink::AddName; 0: none.
   kInputs,         // As given to CaptureSink::AddInputs; 0: none.
   kScalars,        // As given to CaptureSink::AddScalars; 0: none.

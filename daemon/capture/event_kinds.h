@@ -475,7 +475,7 @@ struct OperatorInputs {
 
   friend bool operator==(const OperatorInputs&, const OperatorInputs&) = default;
 };
-// Distinct ones that a capture keeps; operators with further ones have 0 and are counted.
+// Most distinct inputs that a capture keeps. Operators with others have 0, and are counted.
 inline constexpr uint32_t kMaxOperatorInputs = 1 << 20;
 
 // A tensor's storage was an input of an operator. Recorded with memory only.

@@ -34,7 +34,7 @@ class WindowMetrics {
  public:
   struct Options {
     int64_t operators = 10;  // Of each target, on the CPU and on GPUs; 0: none.
-    // A window says less and less of what runs now.
+    // Older windows are not shown: they say little of what runs now.
     absl::Duration oldest = absl::Hours(24);
     std::filesystem::path gpus_folder = kNvidiaGpusFolder;
   };

@@ -148,8 +148,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // What pinned captures of one principal may take: a quarter of the cap, root's half of it, and
   // all together half of it.
   int64_t MaxPinnedBytes(std::string_view principal) const;
-  // Removes what was created before `before` and is meant, for good: events, records, summaries.
-  // Never what is live or pinned. Takes seconds for thousands.
+  // Removes captures created before `before` that `is_meant` accepts, with their events and
+  // summaries, for good. Captures that are live or pinned stay. Takes seconds for thousands.
   absl::StatusOr<PurgeResult> PurgeCaptures(absl::Time before, bool dry_run,
                                             absl::FunctionRef<bool(const CaptureRecord&)> is_meant);
   absl::Status PutGroup(const GroupRecord& group) override;

@@ -213,7 +213,7 @@ struct GpuPlace {
 };
 static_assert(sizeof(GpuPlace) == 16);
 
-// A call of the CUDA runtime or driver API. EventHeader.thread is who made it. A driver call
+// A call of the CUDA runtime or driver API. EventHeader.thread made the call. A driver call
 // within a runtime call has the same correlation and is not sent.
 struct ApiCallEvent {
   EventHeader header;

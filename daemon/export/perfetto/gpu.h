@@ -61,7 +61,7 @@ class PerfettoGpu {
   uint64_t ProcessUuid(const GpuTrackProcess& process) const;
   void WriteTrack(uint64_t uuid, uint64_t parent, std::string_view name, int64_t rank,
                   bool orders_children);
-  // The ends of a track's open slices until `time_ns`.
+  // Writes the ends of a track's open slices that end by `time_ns`.
   void CloseUntil(int64_t time_ns, uint32_t track);
   void CloseAll();
   // Sorts `slices`, calls `begin` for each, and ends them all.

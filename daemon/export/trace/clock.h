@@ -19,7 +19,7 @@ struct TraceClock {
         static_cast<int64_t>(offset_ns + static_cast<uint64_t>(time_ns) - Gained(time_ns));
     return since_base < 0 ? 0 : static_cast<uint64_t>(since_base);
   }
-  // Of what begins at `start_ns`.
+  // The duration, on the trace's clock, of an event that begins at `start_ns`.
   uint64_t Duration(int64_t start_ns, uint64_t duration_ns) const {
     if (drift == 0) return duration_ns;
     const auto end_ns = static_cast<int64_t>(static_cast<uint64_t>(start_ns) + duration_ns);

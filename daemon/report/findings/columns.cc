@@ -49,8 +49,8 @@ const table::Description<FindingsReport>& TotalsColumns() {
                "time from the GPU's first work to its last, or the window, counts as one"}},
       {&Row::steps_of_gpu,
        {.key = "steps_of_gpu",
-        .doc = "Whether these steps are from the GPU's first work for a step to that for the next, "
-               "not from mark to mark: the host runs ahead"}},
+        .doc = "Whether a step is counted from the GPU's first work for it to that for the next, "
+               "because the host runs ahead of the GPU; false: from mark to mark"}},
       {&Row::idle_ns,
        {.key = "idle_ns",
         .doc = "Idle time of the GPU in these steps, summed: that of the same steps in `profctl "
@@ -150,7 +150,7 @@ const table::Description<Evidence>& EvidenceColumns() {
       {&Evidence::start_ns,
        {.key = "start_ns",
         .title = "Start",
-        .doc = "When it, or the longest one, began; null: not known",
+        .doc = "Start of the event, or of the longest one; null: not known",
         .unit = Unit::kNs}}};
   static_assert(Evidence::kNoTime == table::Column::kUnknown);
   return columns;

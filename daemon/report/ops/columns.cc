@@ -246,7 +246,7 @@ const table::Description<OpProfileRow>& OpColumns() {
       {&OpProfileRow::dtype,
        {.key = "dtype",
         .title = "Type",
-        .doc = "The data type whose peak Peak % is of",
+        .doc = "Data type whose peak rate is 100% in Peak %",
         .priority = 12,
         .only_if_set = true}},
       {&OpProfileRow::top_source,

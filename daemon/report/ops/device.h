@@ -27,7 +27,7 @@ class OpDevice {
     std::optional<int64_t> step;  // Only launches in the step of this number.
   };
   struct Row {
-    uint32_t kind = 0;  // The first kind of its row.
+    uint32_t kind = 0;  // The first of the kinds of calls that share the row.
     int32_t step = -1;  // With by_step: position in the attribution's steps(); -1: in none.
     // Unsigned, so that no number in a hostile file causes signed overflow.
     uint64_t self_ns = 0;
