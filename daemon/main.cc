@@ -278,7 +278,7 @@ absl::Status Daemon::Run() {
   if (!config_.policy_file.empty()) {
     ASSIGN_OR_RETURN(policy_, access::PolicyFile::Open(config_.policy_file, clock_));
   }
-  // Opening the store gives captures that an earlier daemon left their final state, before anybody
+  // Opening the store gives captures that an earlier daemon left their final state, before callers
   // can ask for it. Their files are recovered meanwhile.
   store::CaptureStore::Options store_options;
   store_options.data_dir = config_.data_dir;

@@ -41,7 +41,7 @@ class CaptureSet {
     int64_t rank = -1;                        // -1: not known
     std::string capture_id;                   // Empty: it could not be prepared.
     CaptureView view;                         // Of no capture where it is missing.
-    std::optional<report::ClockProbe> probe;  // As whoever asked for the group measured it.
+    std::optional<report::ClockProbe> probe;  // As the caller that asked for the group measured it.
     std::string missing;  // Why there is nothing of it, for people; empty: there is.
   };
 

@@ -101,7 +101,7 @@ class GroupCapture {
   void Commit();
   // What node `node` is asked to begin. The same for every renewal of the lease.
   GroupStart StartOf(size_t node, std::vector<GroupMember> members) const;
-  // Who had passed the step, if nobody records yet: then it may be tried again.
+  // Who had passed the step, if none records yet: then it may be tried again.
   const JobMember* MissedBeforeAnyRecorded();
   // The same once all have ended.
   const JobMember* MissedAndNothingRecorded() const;

@@ -13,7 +13,7 @@
 namespace profd::cli {
 namespace {
 
-// Where nobody's steps have been timed yet. One that is shorter may make members miss the start.
+// Where no member's steps have been timed yet. One that is shorter may make members miss the start.
 constexpr int64_t kUnknownStepNs = 50'000'000;
 // What rounding and a step that begins just now may take away.
 constexpr int64_t kSpareSteps = 2;

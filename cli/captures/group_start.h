@@ -32,7 +32,7 @@ struct ClockOffset {
 // measured.
 ClockOffset OffsetFrom(std::span<const ClockProbe> probes);
 
-// How far a member was when somebody looked.
+// How far a member was when it was last seen.
 struct MemberPace {
   int64_t step = -1;           // -1: not known
   int64_t median_step_ns = 0;  // 0: not known

@@ -61,7 +61,7 @@ absl::Status CheckFlags(const Invocation& invocation) {
   return absl::OkStatus();
 }
 
-// Whether nobody said which daemon to ask, and none answers where one would be looked for.
+// Whether it was not said which daemon to ask, and none answers where one would be looked for.
 bool HasNoDaemon(Invocation& invocation) {
   for (const std::string_view flag : {"nodes", "job"}) {
     if (invocation.flags().Has(flag)) return false;

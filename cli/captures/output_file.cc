@@ -59,7 +59,7 @@ class CountingSink final : public exporter::ByteSink {
   int64_t bytes_ = 0;
 };
 
-// Whatever stdout is: a pipe, or a file that the shell opened and nobody may replace.
+// Whatever stdout is: a pipe, or a file that the shell opened and that must not be replaced.
 class StdoutSink final : public exporter::ByteSink {
  public:
   absl::Status Append(std::string_view bytes) override {

@@ -15,7 +15,7 @@
 //   tls-server-name = gpu007.example
 //
 // One `name = value` a line, `#` at the beginning of a line starts a comment; paths are absolute.
-// The file belongs to the user, and nobody else may write it: it says whom to trust.
+// The file belongs to the user, and no other user may write it: it says whom to trust.
 //
 // Threads:    any.
 // Durability: WriteContexts() replaces the file as a whole, mode 0600.

@@ -125,7 +125,7 @@ absl::StatusOr<std::unique_ptr<DaemonClient>> DaemonClient::Connect(
         return std::unique_ptr<DaemonClient>(new DaemonClient(std::move(impl)));
       }
       const std::string reason = ReasonOf(status);
-      // Somebody is there: another daemon further down the list is not the one meant.
+      // One is there: another daemon further down the list is not the one meant.
       if (reason != kNoDaemonReason && reason != kNoAnswerReason) return status;
     }
     StrAppend(&tried, "\n  ", endpoint.address, " (", endpoint.from,

@@ -193,7 +193,7 @@ class DaemonClient {
   // Newest first, at most `limit`; 0: all.
   absl::StatusOr<std::vector<AuditLine>> ListAudit(const AuditQuery& query, int64_t limit);
   absl::StatusOr<std::vector<QuotaView>> GetQuotas();
-  // Captures on the daemon's node; `reason` is for whoever is refused.
+  // Captures on the daemon's node; `reason` is for the callers refused.
   absl::Status SetCapturesAllowed(bool allowed, const std::string& reason);
 
   // Works after Abort() too, and from any thread: it is what an interrupt asks for.

@@ -9,7 +9,7 @@
 
 namespace profd::cli {
 
-// UNAVAILABLE (NO_DAEMON): nobody is there, or nothing was found to be wrong; UNAUTHENTICATED
+// UNAVAILABLE (NO_DAEMON): no daemon is there, or nothing was found to be wrong; UNAUTHENTICATED
 // (NOT_TRUSTED): one of the two does not trust the other. The message says why and what to do.
 // Takes some seconds at most.
 absl::Status ExplainNoConnection(const Endpoint& endpoint);

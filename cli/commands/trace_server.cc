@@ -158,7 +158,7 @@ MHD_Result TraceServer::Impl::OnRequest(void* self, MHD_Connection* connection, 
                                         const char* method, const char* /*version*/,
                                         const char* /*upload*/, size_t* upload_bytes,
                                         void** request) {
-  // The first call comes with the headers; the answer is for the one behind them. Nobody has to
+  // The first call comes with the headers; the answer is for the one after them. It need not
   // send a body.
   if (*request == nullptr) {
     *request = reinterpret_cast<void*>(Request::kOther);

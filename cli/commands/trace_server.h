@@ -1,7 +1,7 @@
 // TraceServer gives one file to the Perfetto page in a browser on this machine, once: that page may
 // fetch from 127.0.0.1:9001 and nowhere else, and only it may read the answer (CORS).
 //
-// Other users of the machine can connect as well, so the path has a part that nobody can guess; and
+// Other users of the machine can connect, too, so the path has a part that cannot be guessed; and
 // requests that name another host, as a page that plays tricks with DNS would, are refused. Their
 // connections do not keep the page out: of those that have not asked for the file, a silent one is
 // closed after 2 s, and the oldest if there are more than 16.
@@ -37,7 +37,7 @@ class TraceServer {
   // "/3f2a.../01J9ZK.pftrace"
   const std::string& url_path() const;
 
-  // Until the file was given whole to somebody, once, or Stop(); false: neither, within `timeout`.
+  // Until the file was given whole to a client, once, or Stop(); false: neither, within `timeout`.
   bool WaitUntilServed(absl::Duration timeout);
   // From any thread, also before it is waited for.
   void Stop();

@@ -132,7 +132,7 @@ std::string GpuKindFailures(const GpuRecord& gpu) {
 }
 
 // "2.6.0: 1,234 operators with shapes, memory"; empty where none was asked for, or where there
-// is no torch and nobody had asked for it by name.
+// is no torch and it was not asked for by name.
 std::string TorchSummary(const CaptureRecord& record) {
   const TorchRecord& torch = record.torch;
   if (torch.outcome == TorchOutcome::kOff) return "";

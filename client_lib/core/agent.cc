@@ -145,7 +145,7 @@ Next SendMetadataIfChanged() {
   return SendFrame();
 }
 
-// Nobody records from here on; returns once nobody is inside a write. The daemon's memory
+// No thread records from here on; returns once no thread is inside a write. The daemon's memory
 // stays mapped.
 void StopRecording() {
   g_hot.flag.store(kFlagOff, std::memory_order_seq_cst);
@@ -377,7 +377,7 @@ Next ArmGpu(uint32_t request_id, const wire::ArmBody& arm) {
   return SendArmed(request_id);
 }
 
-// Before anybody can see the session.
+// Before any thread can see the session.
 void SetStepMarker(Session* session, const ReceivedFrame& frame) {
   const char* name;
   size_t length;

@@ -41,7 +41,7 @@ class Connection {
 
   constexpr Connection() = default;
 
-  // Connects to the socket at `path` without waiting. False: nobody answers there, or it
+  // Connects to the socket at `path` without waiting. False: no daemon answers there, or it
   // is neither root's nor ours.
   bool Open(const char* path);
   void Close();

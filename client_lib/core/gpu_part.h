@@ -58,7 +58,7 @@ bool HasLeft();
 // Ends recording; kDrained follows, and until then events are written.
 void RequestStop();
 
-// From the return on, and once nobody is inside a write, the session is not touched any more.
+// From the return on, and once no thread is inside a write, the session is not touched any more.
 // The thread puts CUPTI back in order and ends, as soon as CUPTI lets it.
 void LeaveSession();
 

@@ -8,7 +8,7 @@
 //
 // How memory may be unmapped under writers: a writer marks itself busy, then reads the
 // flag (or session); the agent clears both, runs a barrier on every CPU that runs one of
-// our threads, then waits until nobody who was busy still is (Quiesce()). So either the
+// our threads, then waits until no thread that was busy still is (Quiesce()). So either the
 // writer sees the cleared flag, or the agent sees the writer.
 #ifndef PROFD_CLIENT_LIB_CORE_HOT_STATE_H_
 #define PROFD_CLIENT_LIB_CORE_HOT_STATE_H_

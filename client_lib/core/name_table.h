@@ -39,7 +39,7 @@ class NameTable {
   // Every id in use is below this.
   uint32_t id_limit() const { return next_id_.load(std::memory_order_seq_cst); }
 
-  // The bytes of `id`. False for an id that nobody has been given yet.
+  // The bytes of `id`. False for an id that was not given out yet.
   bool Find(uint32_t id, NameView* name) const;
 
   uint64_t name_count() const { return name_count_.load(std::memory_order_relaxed); }

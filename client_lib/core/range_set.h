@@ -55,7 +55,7 @@ class RangeSet {
     return false;
   }
 
-  // While nobody else adds or removes.
+  // While no other thread adds or removes.
   void Clear() {
     most_probes_.store(0, std::memory_order_relaxed);
     if (is_empty()) return;

@@ -121,7 +121,7 @@ uint64_t SpanOf(uint32_t name_id, uint64_t start_ticks);
 uint32_t NameOfSpan(uint64_t span);
 // The start exactly, which may be a little after `end_ticks`: clocks of processors differ.
 uint64_t StartOfSpan(uint64_t span, uint64_t end_ticks);
-// A span that nobody will end: counts it as dropped.
+// A span without an end: counts it as dropped.
 void DropSpan();
 
 // Writes a span of the calling thread, or counts it as dropped. Within a write in `session`,

@@ -243,7 +243,7 @@ bool Session::TakeChunk(ThreadState* thread) {
     HandOverChunk(thread);
     return false;
   }
-  // A list that gives out what somebody has, or had and filled, is no list. (Also what the
+  // A list that gives out what another holder has, or had and filled, is no list. (Also what the
   // last owner's release of the chunk pairs with.)
   if (chunk_table[index].state.load(std::memory_order_acquire) !=
       static_cast<uint32_t>(wire::ChunkState::kFree)) {

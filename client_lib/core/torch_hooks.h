@@ -22,7 +22,7 @@ struct TorchHooks {
   // flag itself, so that however calls race the last one to look sees how things are. Whoever
   // moved the flag; it may be inside a write.
   void (*on_flag)();
-  // The window is over and nobody records any more. The agent's thread; returns at once.
+  // The window is over and no thread records any more. The agent's thread; returns at once.
   void (*on_stop)();
   // Whether what on_stop() began is done. The agent's thread. WakeAgentForTorch() when it is.
   bool (*is_ready)();

@@ -57,7 +57,7 @@ void CaptureWriter::ShowChunk() {
   sink_.sink.end = thread_->data + wire::kChunkDataBytes;
 }
 
-// Waits outside of the write: nobody must wait for this thread while it does.
+// Waits outside of the write: no thread must wait for this thread while it does.
 bool CaptureWriter::TakeChunk() {
   Publish();
   sink_.sink.at = sink_.sink.end = nullptr;

@@ -9,7 +9,7 @@
 // a Turn, which says whether it is still there.
 //
 // Threads:   the GPU thread's, but Leave(), which is the agent's: the session is not touched
-//            any more once it has also seen nobody inside a write (Quiesce()).
+//            any more once it has also seen no thread inside a write (Quiesce()).
 // Ownership: borrows the session.
 #ifndef PROFD_CLIENT_LIB_CUPTI_CAPTURE_WRITER_H_
 #define PROFD_CLIENT_LIB_CUPTI_CAPTURE_WRITER_H_

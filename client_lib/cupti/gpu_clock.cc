@@ -10,7 +10,7 @@ namespace profd::client {
 namespace {
 
 constexpr int kTries = 5;
-// CLOCK_REALTIME runs exactly as CLOCK_MONOTONIC does until somebody sets it; where CUPTI has
+// CLOCK_REALTIME runs exactly as CLOCK_MONOTONIC does until it is set; where CUPTI has
 // another clock the two drift apart by some millionths.
 constexpr uint64_t kStepNs = 100'000;
 constexpr uint64_t kDriftPerMillion = 50;

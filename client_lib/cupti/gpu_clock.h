@@ -1,7 +1,7 @@
 // GpuClock turns CUPTI's nanoseconds into ticks of the target's clock, by pairs of both that
 // were read while records flowed.
 //
-// CUPTI's clock is CLOCK_REALTIME as a rule, which somebody may set: then it jumps against the
+// CUPTI's clock is CLOCK_REALTIME as a rule, which may be set: then it jumps against the
 // ticks, and a time between two pairs is taken to be of the side that it fits.
 //
 //   CUPTI ns │            ┌── pair i+1          a time v between them: as many ticks behind

@@ -279,7 +279,7 @@ void FillStatus(Work* work) {
 
 bool WriteStatus(Work* work) {
   CaptureWriter::Turn turn(&g_writer);
-  if (!turn.is_open()) return true;  // Nobody reads it any more.
+  if (!turn.is_open()) return true;  // It is not read any more.
   EventSink* sink = g_writer.sink();
   FillStatus(work);
   if (static_cast<size_t>(sink->end - sink->at) < sizeof(work->status) &&
@@ -316,7 +316,7 @@ bool GoOnWithoutCuda(Work* work) {
   return true;
 }
 
-// What buffers of earlier captures brought since: of no use to anybody.
+// What buffers of earlier captures brought since: of no use any more.
 void CountStale(Work* work) {
   BufferPool::Returned buffer;
   while (g_pool.TakeReturned(&buffer)) {
@@ -472,7 +472,7 @@ Nearness LookAtPlan(Work* work, const Session* session, uint64_t now_ns) {
   }
   const uint64_t steps = StepsUntilRecording(*session);
   if (steps == kNoSteps) return Nearness::kFar;
-  // Nobody keeps the times of steps that a range marks.
+  // The times of steps that a range marks are not kept.
   const uint64_t step_ticks = session->step_marker == wire::kNoNameId ? RecentStepTicks() : 0;
   if (steps <= 1 || step_ticks == 0) return Nearness::kNear;
   const double until_ns =

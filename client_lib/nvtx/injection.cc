@@ -1,6 +1,6 @@
 // The entry points that loaders look for in a library that an environment variable names.
 // README.md says which. They run on a thread of the program, inside cuInit() or its first
-// NVTX call, perhaps inside a dlopen(): they return at once, and wait for nobody.
+// NVTX call, perhaps inside a dlopen(): they return at once, and wait for nothing.
 #include "client_lib/core/handover.h"
 #include "client_lib/core/lifecycle.h"
 #include "client_lib/core/log.h"

@@ -67,7 +67,7 @@ using String = StringTag*;
 
 using RangeId = uint64_t;
 
-// What push and pop return where nobody keeps track of levels.
+// What push and pop return where no tool keeps track of levels.
 inline constexpr int kNotTracked = -2;
 
 enum MessageType : int32_t {

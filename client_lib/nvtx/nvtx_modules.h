@@ -6,7 +6,7 @@
 // An empty slot costs a program what NVTX costs without a tool. In a forked child the slots
 // are filled until its first annotation, which registers it.
 //
-// Threads:   any; no lock. Slots are single words, written by whoever sees a change; after
+// Threads:   any; no lock. Slots are single words, written by the thread that sees a change; after
 //            all of them returned, the slots are as HotState says.
 // Ownership: a shared object that was attached is never unmapped, since its slots are written.
 // Errors:    beyond kMaxModules, and where a table is not what it must be, ranges of that

@@ -1,6 +1,6 @@
 // The raw walk of the calling thread's own Python frames, innermost first.
 //
-// The thread is inside a call of C, so nobody changes its frames, whether it holds Python's lock or
+// The thread is inside a call of C, so its frames do not change, whether it holds Python's lock or
 // not, and each frame keeps its code alive. To see whether the stack has changed, every frame is
 // compared: a function that is called again from another line has its frame at the same address.
 // The walk itself costs a load that waits for the one before it, 1 to 2 ns a frame.

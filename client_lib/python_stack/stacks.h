@@ -29,7 +29,7 @@ uint32_t features();
 // Why `feature`, one of those, does not work.
 const char* why_not(uint32_t feature);
 
-// While nobody records. What does not work is not wanted.
+// While no thread records. What does not work is not wanted.
 void Want(bool frames, bool modules);
 bool IsWanted();
 

@@ -29,7 +29,7 @@
 
 namespace profd::client::python_stack {
 
-// Of one capture; reset while nobody records.
+// Of one capture; reset while no thread records.
 struct StackCounts {
   std::atomic<uint64_t> odd_frames;
   std::atomic<uint64_t> full;

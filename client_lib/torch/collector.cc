@@ -157,7 +157,7 @@ void WriteTo(LateWriter* writer) {
   for (uint32_t i = 0; i < limit; ++i) {
     const uint64_t header = records[i].header.load(std::memory_order_acquire);
     if (header == 0) {
-      g_lost.fetch_add(1, std::memory_order_relaxed);  // Somebody is just about to write it.
+      g_lost.fetch_add(1, std::memory_order_relaxed);  // Another thread is just about to write it.
     } else {
       WriteRecord(writer, records[i], header);
     }

@@ -5,7 +5,7 @@
 //                │                 │                 ▲                         │
 //   Python:      └► kArmed         └► kCollect ── Add*() ── Done()             └► kIdle
 //
-// Between captures it may be asked, by whoever trains, how many optimizers there are.
+// Between captures it may be asked, by the training program, how many optimizers there are.
 //
 // It is told how things are, not what happened: of a capture that came and went while it was busy
 // it hears nothing, but it always hears kIdle between two captures.

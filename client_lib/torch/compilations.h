@@ -10,9 +10,9 @@
 //   kInside + n                                ─► kInside + n+1    ─► kInside + n-1
 //
 // Threads:  each its own state, but ResetCounts(), count() and WriteNotes(), which are for when
-//           nobody records.
+//           no thread records.
 // Hot path: IsInside() is a load. Within a compilation, no lock and no allocation.
-// Errors:   of a compilation whose end nobody told, the next "TorchDynamo Cache Lookup" or window
+// Errors:   of a compilation without a reported end, the next "TorchDynamo Cache Lookup" or window
 //           is the end.
 #ifndef PROFD_CLIENT_LIB_TORCH_COMPILATIONS_H_
 #define PROFD_CLIENT_LIB_TORCH_COMPILATIONS_H_

@@ -36,7 +36,7 @@ class GotSlots {
   // Puts `replacement` into each slot that still leads to the function. Returns into how many.
   uint32_t Replace(void* replacement);
 
-  // Puts back what Replace() found, where nobody has put something else since.
+  // Puts back what Replace() found, where nothing else was put since.
   void Restore();
 
   uint32_t count() const { return count_; }

@@ -27,7 +27,7 @@ bool LiveBlocks::Add(uint64_t address, int64_t bytes) {
   if (address >> kGenerationShift != 0) return false;
   const uint64_t key = KeyOf(address);
   const uint32_t first = FirstPlace(address);
-  // There already, where nobody said that it was freed.
+  // There already, if its free was not reported.
   if (Slot* slot = Find(key, first)) {
     slot->bytes.store(bytes, std::memory_order_relaxed);
     return true;

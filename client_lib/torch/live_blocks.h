@@ -4,7 +4,7 @@
 //   allocation ── Add(address, bytes) ──► one of the eight places of its address
 //   free       ── Take(address)       ──► the bytes, and the place is empty
 //
-// Threads:  Add(), Take(): any, as long as nobody frees a block while another allocates it.
+// Threads:  Add(), Take(): any, as long as no thread frees a block while another allocates it.
 //           Forget(): one at a time; a call that it meets may be remembered or not.
 // Hot path: no lock, no allocation; at most two cache lines, besides a page's first touch. Forget()
 //           is one store, but for one in 65,535, which goes through the table.

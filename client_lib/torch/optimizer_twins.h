@@ -68,7 +68,7 @@ class OptimizerTwins {
   uint32_t known_count_ = 0;
   uint32_t misses_ = 0;  // A bit for each of the last kKept calls.
 
-  bool is_question_ = false;  // Nobody has taken it yet.
+  bool is_question_ = false;  // Not taken yet.
   bool has_asked_ = false;    // And not used the answer yet.
   uint32_t question_count_ = 0;
   uint64_t next_question_ = 0;  // Not before so many calls.

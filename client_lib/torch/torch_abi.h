@@ -1,7 +1,7 @@
 // What we call of libtorch, in our own words: nothing of torch's headers, which differ from
 // release to release where these few do not.
 //
-// A RecordFunction is torch's announcement of an operator to whoever has registered a callback:
+// A RecordFunction is torch's announcement of an operator to those that have registered a callback:
 // an object on the stack of the thread that runs the operator. Of its fields we know no place
 // but what record_function.h proves. An IValue is 16 bytes: a payload and a tag.
 #ifndef PROFD_CLIENT_LIB_TORCH_TORCH_ABI_H_

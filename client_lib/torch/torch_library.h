@@ -9,7 +9,7 @@
 // Threads:   FindTorch() any, once. What it found is constant.
 // Ownership: the loader's; torch is kept mapped for ever, since callbacks lead from it to us.
 // Errors:    FindTorch() says what is missing, in words for people. Two copies of torch in one
-//            process are refused: nobody could tell whose operators were seen.
+//            process are refused: it would be unknown whose operators were seen.
 #ifndef PROFD_CLIENT_LIB_TORCH_TORCH_LIBRARY_H_
 #define PROFD_CLIENT_LIB_TORCH_TORCH_LIBRARY_H_
 

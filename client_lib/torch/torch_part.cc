@@ -76,7 +76,7 @@ constinit wire::ArmTorchField g_field{};
 constinit bool g_has_armed_collector = false;
 constinit bool g_has_asked_collector = false;
 
-// Changes of the flag that nobody has looked at yet. Who makes it 1 looks, again and again
+// Changes of the flag that no thread has looked at yet. Who makes it 1 looks, again and again
 // until it can be made 0; everybody else leaves theirs to that one.
 constinit std::atomic<uint32_t> g_changes{0};
 constinit bool g_is_recording = false;  // Who looks has it.
@@ -184,7 +184,7 @@ void WriteBehind(Session* session) {
   WriteStatus(&writer, wanted, recorded);
 }
 
-// Until nobody looks at the flag any more: who does is done in a moment, if it is let run.
+// Until no thread looks at the flag any more: who does is done in a moment, if it is let run.
 void AwaitFollowers() {
   constexpr int kMostYields = 1000;
   for (int i = 0; i < kMostYields; ++i) {

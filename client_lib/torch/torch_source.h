@@ -26,7 +26,7 @@ struct TorchSource {
   // be inside a write and inside a callback of torch: no allocation, no waiting.
   void (*set_recording)(bool on);
   // Adds to the counts of the status, what was left out in this capture. The agent's thread, and
-  // nobody records any more.
+  // no thread records any more.
   void (*add_counts)(uint64_t* counts);
   // Why `feature`, one bit, does not work; null: it is not of this source, or does. As above.
   const char* (*why_missing)(uint32_t feature);

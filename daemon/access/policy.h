@@ -8,7 +8,7 @@
 //   map           cn:alice                         uid:1000
 //
 // The first rule that matches decides; where none does, an owner may do everything but `admin`
-// with what is its own, root everything, and nobody else anything. So `deny any all all` at the
+// with what is its own, root everything, and others nothing. So `deny any all all` at the
 // end of the file leaves only what stands above it, also to root.
 //
 // PRINCIPAL  uid:N, user:NAME, gid:N, group:NAME for local callers; cn:X, dns:X, spiffe://X for

@@ -201,7 +201,7 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"max-connections", "N", "remote connections at once (default: 1024)", false,
      [](std::string_view v, Config& c) { return SetNumber(v, 1, 65536, c.max_connections); },
      "1 to 65536", [](const Config& c) { return StrCat(c.max_connections); }},
-    {"plaintext-listen", "HOST:PORT", "serve callers nobody vouches for; loopback only", false,
+    {"plaintext-listen", "HOST:PORT", "serve callers without an identity; loopback only", false,
      [](std::string_view v, Config& c) { return SetHostAndPort(v, c.plaintext_listen); },
      "HOST:PORT of loopback, like 127.0.0.1:7412",
      [](const Config& c) { return c.plaintext_listen; }},

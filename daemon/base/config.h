@@ -57,7 +57,7 @@ struct Config {
   absl::Duration max_connection_age = absl::Hours(1);
   absl::Duration max_connection_idle = absl::Minutes(10);
   int64_t max_connections = 1024;
-  std::string metrics_listen;  // "HOST:PORT"; empty: nobody is served.
+  std::string metrics_listen;  // "HOST:PORT"; empty: none are served.
   int64_t metrics_operators = 10;
 };
 

@@ -111,7 +111,7 @@ class LogThread::Queue {
       }
       if (lost > 0) {
         batch += FormatLine(LogLevel::kWarning,
-                            StrCat(lost, " log lines were lost because nobody read stderr"));
+                            StrCat(lost, " log lines were lost because stderr was not read"));
       }
       WriteAll(fd_, batch);
     }

@@ -98,7 +98,7 @@ class Watchdog {
 // mutex.
 class WatchedThread {
  public:
-  // nullptr: nobody watches. An empty `wake`: the thread is not asked while it waits.
+  // nullptr: not watched. An empty `wake`: the thread is not asked while it waits.
   WatchedThread(Watchdog* watchdog, std::string_view name, Watchdog::Work work,
                 std::function<void()> wake = nullptr);
   ~WatchedThread();
@@ -114,7 +114,7 @@ class WatchedThread {
 
  private:
   Watchdog* const watchdog_;
-  Watchdog::Entry* const entry_;  // nullptr: nobody watches.
+  Watchdog::Entry* const entry_;  // nullptr: not watched.
   WatchedThread* const outer_;
 };
 

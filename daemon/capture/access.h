@@ -1,9 +1,9 @@
 // Who asks, and what they may do: the words in which the daemon decides about access.
 //
 // A principal is who the kernel (a local socket) or TLS (a certificate) vouches for. Everything
-// it may touch belongs to somebody (Ownership), and everything it may do is one of few verbs.
+// it may touch belongs to a user (Ownership), and everything it may do is one of few verbs.
 // AccessRules decide; the daemon's come from a policy file (daemon/access/), and without one an
-// owner may do everything with what its uid owns, root with everything, and nobody anything else.
+// owner may do everything with what its uid owns, root with everything, and others nothing.
 //
 // How do I guard a new RPC?  Choose its verb, and ask `caller.May(verb, owner)` with the owner of
 // what it touches before telling or doing anything; what a caller may not list is NOT_FOUND. Add
@@ -93,7 +93,7 @@ struct Caller {
   int64_t uid = -1;  // As principal.uid.
   Principal principal = {.uid = uid};
   std::shared_ptr<const AccessRules> rules = nullptr;  // nullptr: OwnerAndRootRules().
-  // Asked by May() for what belongs to others, except for kList; nullptr: nobody is asked.
+  // Asked by May() for what belongs to others, except for kList; nullptr: none is asked.
   std::shared_ptr<OthersGate> others = nullptr;
 
   bool May(Verb verb, const Ownership& owner) const;

@@ -52,7 +52,7 @@ class CaptureManager final : public TargetPort::Observer, public ScheduledCaptur
     // Limits live captures, capture memory, and requests per minute; must outlive the manager.
     // nullptr: nothing is limited.
     quota::Ledger* ledger = nullptr;
-    // Watches the manager's threads; must outlive the manager. nullptr: nobody does.
+    // Watches the manager's threads; must outlive the manager. nullptr: not watched.
     Watchdog* watchdog = nullptr;
     // Why captures are switched off from the start; nullopt: they are not.
     std::optional<std::string> captures_forbidden;

@@ -265,7 +265,7 @@ std::string JobOf(const TargetInfo& target) {
 }
 
 bool MissesSteps(const TargetInfo& target) {
-  // Below this, nobody could read it before it changes.
+  // Below this, no person could read it before it changes.
   constexpr int64_t kShortestSilenceNs = 1'000'000'000;
   return target.median_step_ns > 0 && target.since_last_step_ns >= kShortestSilenceNs &&
          target.since_last_step_ns / 2 >= target.median_step_ns;

@@ -40,7 +40,7 @@ enum class CaptureState {
   kComplete = 8,    // Every step (or the time) asked for was covered and stored.
   kPartial = 9,     // Something was kept, not all that was asked; `ended_by` says why.
   kFailed = 10,     // Nothing was recorded; `ended_by` and `error_message` say why.
-  kCancelled = 11,  // Somebody cancelled; what was recorded by then is kept.
+  kCancelled = 11,  // A caller cancelled; what was recorded by then is kept.
 };
 bool CanAdvance(CaptureState from, CaptureState to);
 bool IsTerminal(CaptureState state);
@@ -64,8 +64,8 @@ enum class EndedBy {
   // 12 is free.
   kTargetLost = 13,    // The target's library went away (exec, or a protocol error).
   kStorage = 14,       // The capture file could not be written, for another reason than space.
-  kLeaseExpired = 15,  // Prepared, and nobody committed in time.
-  kPreempted = 16,     // A schedule's; somebody asked for the target.
+  kLeaseExpired = 15,  // Prepared, and not committed in time.
+  kPreempted = 16,     // A schedule's; a user asked for the target.
   kOptOut = 17,        // Captures of the target, or of the node, were switched off.
   kCuptiTaken = 18,    // Another tool took the target's CUPTI over: the GPU's part is incomplete.
 };
@@ -253,7 +253,7 @@ struct TargetInfo {
   int64_t since_last_step_ns = -1;
   int64_t median_step_ns = -1;
   Workload workload;
-  bool opted_out = false;  // It asked not to be captured (PROFD_OPTOUT); nobody may.
+  bool opted_out = false;  // It asked not to be captured (PROFD_OPTOUT); no caller may.
 };
 // The job by which people name it: the Slurm job of its cgroup, else what its environment says
 // (metadata "job"), else empty. For choosing and display, never for deciding who may.
@@ -428,7 +428,7 @@ struct ImportRecord {
 // slowdown.h says how they are compared.
 struct SlowdownRecord {
   bool known = false;
-  std::string unknown_reason;  // If not known; for people. Empty: nobody measured.
+  std::string unknown_reason;  // If not known; for people. Empty: not measured.
   double estimate = 0;
   double low = 0;  // The true value lies in [low, high] in 95 % of captures.
   double high = 0;
@@ -480,7 +480,7 @@ struct CaptureRecord {
   std::string requested_by;      // PrincipalName() of who asked (access.h): "uid:1000", "cn:alice".
   // Of captures that a schedule made. The weight is what the window stands for: 1 / the chance
   // with which this target was chosen.
-  std::string schedule_id;              // ULID; empty: somebody asked.
+  std::string schedule_id;              // ULID; empty: a user asked.
   int64_t schedule_window_unix_ns = 0;  // Which of its windows.
   double sampling_weight = 1;
   TargetInfo target;  // As it was at creation.

@@ -404,7 +404,7 @@ absl::Status CaptureManager::Actor::CloseGroup(const Caller& caller, std::string
   if (group->requested_by != PrincipalName(caller.principal)) {
     return WithReason(
         absl::PermissionDeniedError(StrCat("group ", group_id, " was asked for by ",
-                                           group->requested_by, "; nobody else can close it")),
+                                           group->requested_by, "; no other caller can close it")),
         "OTHER_OWNER");
   }
   group->members = Merge(std::move(members), group->members);

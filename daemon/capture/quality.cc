@@ -308,7 +308,7 @@ std::string AdviceForSlowdown(const CaptureRecord& record) {
 QualityCheck Perturbation(const Subject& subject) {
   const SlowdownRecord& slowdown = subject.record.slowdown;
   if (!slowdown.known) {
-    // Nobody may take the numbers for those of an undisturbed program.
+    // They must not be taken for those of an undisturbed program.
     return {.grade = subject.imported() ? 'A' : 'B',
             .known = false,
             .is_share = true,

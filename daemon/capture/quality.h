@@ -111,7 +111,7 @@ struct Quality {
   bool stored = false;
 };
 
-// Grades `record` anew, whatever grade it has: for the seal. `events`: nullptr where nobody looked
+// Grades `record` anew, whatever grade it has: for the seal. `events`: nullptr where none were read
 // at them.
 Quality ComputeQuality(const CaptureRecord& record, const EventChecks* events = nullptr);
 

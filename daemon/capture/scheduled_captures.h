@@ -34,7 +34,7 @@ class ScheduledCaptures {
 
   virtual ~ScheduledCaptures() = default;
 
-  // As CaptureManager::Create() on behalf of a schedule, which never takes a target from anybody:
+  // As CaptureManager::Create() on behalf of a schedule, which never takes a target from another:
   // TARGET_BUSY. With `common_start` it waits for a target that a schedule's capture holds; if that
   // is not free in time, the capture fails with the same reason. `on_change` hears of every change,
   // the last time with a terminal state: hand over and return. After an error it is not called at

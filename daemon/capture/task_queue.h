@@ -24,7 +24,7 @@ namespace profd {
 class TaskQueue {
  public:
   // `name` is the thread's, at most 15 characters. `clock` must outlive the queue, and so must
-  // `watchdog`, which watches the thread; nullptr: nobody does.
+  // `watchdog`, which watches the thread; nullptr: not watched.
   TaskQueue(std::string name, Clock& clock, Watchdog* watchdog = nullptr);
   ~TaskQueue();
 

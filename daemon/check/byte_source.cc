@@ -209,7 +209,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> Begun(std::unique_ptr<Source> source
 
 absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::OpenFile(
     const std::string& path, std::function<bool(uint64_t)> on_progress) {
-  // A FIFO that nobody writes to would block.
+  // A FIFO without a writer would block.
   UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!fd.valid()) return ErrnoStatus(path, errno);
   struct stat info = {};

@@ -1,4 +1,4 @@
-// ImportTrace() makes a capture file of a trace that somebody else recorded: the Chrome JSON that
+// ImportTrace() makes a capture file of a trace of another profiler: the Chrome JSON that
 // torch.profiler (Kineto) writes, plain or gzip, with the field names of its older releases too,
 // of CUDA and of HIP; and what `profctl export` wrote.
 //

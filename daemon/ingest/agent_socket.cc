@@ -46,7 +46,7 @@ absl::StatusOr<bool> SomebodyAnswers(const sockaddr_un& address) {
   ASSIGN_OR_RETURN(const UniqueFd probe, NewSocket());
   const int result =
       connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  // EAGAIN: a full backlog, so somebody listens. ENOENT: gone meanwhile.
+  // EAGAIN: a full backlog, so a daemon listens. ENOENT: gone meanwhile.
   return result == 0 || (errno != ECONNREFUSED && errno != ENOENT);
 }
 

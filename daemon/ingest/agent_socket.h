@@ -12,13 +12,13 @@
 
 namespace profd {
 
-// AgentSocket listens. It unlinks its file when it goes, unless somebody else's stands
+// AgentSocket listens. It unlinks its file when it goes, unless another's stands
 // there by then or the socket was inherited.
 class AgentSocket {
  public:
   // Makes `socket_dir`/agent (mode 0755, so that every user's targets reach it) and the
-  // socket in it (mode 0666). A socket that nobody answers at is removed.
-  // FAILED_PRECONDITION: somebody answers there. INVALID_ARGUMENT: the path is too long
+  // socket in it (mode 0666). A socket at which no daemon answers is removed.
+  // FAILED_PRECONDITION: a daemon answers there. INVALID_ARGUMENT: the path is too long
   // for a socket. PERMISSION_DENIED or UNAVAILABLE: anything else, with the cause.
   static absl::StatusOr<AgentSocket> Listen(const std::filesystem::path& socket_dir);
 

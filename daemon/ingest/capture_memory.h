@@ -51,7 +51,7 @@ class CaptureMemory : public NameReader {
   // fills the list.
   bool has_first_chunks() const { return filled_chunks_ >= first_chunks(); }
 
-  // Gives all pages back to the system: nobody reads or writes the memory any more.
+  // Gives all pages back to the system: no thread reads or writes the memory any more.
   void FreePages() { memory_.Free(); }
 
   int fd() const { return memory_.fd(); }

@@ -50,7 +50,7 @@ class CaptureSession {
     absl::Duration gpu_arm_timeout = absl::Seconds(60);
     // What arming is busy with is passed on no more often than this.
     absl::Duration arming_interval = absl::Milliseconds(200);
-    Watchdog* watchdog = nullptr;  // Of the worker's thread; nullptr: nobody watches.
+    Watchdog* watchdog = nullptr;  // Of the worker's thread; nullptr: not watched.
   };
 
   // `wake` makes the ingest thread call Poll(); `done` runs last; both run on the worker's thread.
@@ -84,7 +84,7 @@ class CaptureSession {
   void Stop(absl::Duration now);
   // The target is gone, or only its library. In kArming the session is over by that.
   void ConnectionLost(bool library_gone);
-  // Reads what is published now, waits for nobody. For the daemon's end.
+  // Reads what is published now, waits for nothing. For the daemon's end.
   void CutOff();
 
   // Does what is due. Returns how long it may wait for the next call; infinite: for an event.

@@ -51,7 +51,7 @@ class DecodeWorker {
 
   // `gpu_mode`: what of the GPU is recorded; not kAuto. `torch`: what of PyTorch is.
   // `wake` is called on the worker's thread when has_first_chunks() becomes true, unless it is from
-  // the start. `watchdog` watches the worker's thread and must outlive it; nullptr: nobody does.
+  // the start. `watchdog` watches the worker's thread and must outlive it; nullptr: not watched.
   DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink& sink, GpuMode gpu_mode,
                const TorchSpec& torch, uint64_t queue_bytes, absl::Duration settle, Wake wake,
                Done done, Watchdog* watchdog = nullptr);

@@ -34,7 +34,7 @@ class MappedMemfd {
   // Linux 5.14, or if there is no memory.
   void Populate(uint64_t from, uint64_t to);
 
-  // Gives all pages back, whoever has them mapped; they read as zeros from then on.
+  // Gives all pages back, also those that are mapped elsewhere; they read as zeros from then on.
   void Free();
 
   std::byte* data() const { return data_; }

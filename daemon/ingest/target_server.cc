@@ -158,7 +158,7 @@ absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, C
   if (!memory.ok()) return give_up(memory.status());
   auto done = [this, target, id = request.capture_id, pages = memory->get()](
                   DrainResult result, const DecodeWorker::End& end) {
-    // First, so that whoever hears of it can arm the next.
+    // First, so that those who hear of it can arm the next.
     registry_.EndCapture(target, end.target_holds_memory);
     observer_->OnDrained(id, std::move(result));
     // Takes milliseconds, which the ingest thread owes to others.

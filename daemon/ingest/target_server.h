@@ -70,7 +70,7 @@ class TargetServer final : public TargetPort {
     bool accept_passed_files_for_testing = false;
     // Reads /proc; must outlive the server. nullptr: with the daemon's own rights.
     ProcessReader* processes = nullptr;
-    // Watches the ingest thread; must outlive the server. nullptr: nobody does.
+    // Watches the ingest thread; must outlive the server. nullptr: not watched.
     Watchdog* watchdog = nullptr;
     // Tests run many targets in one process.
     bool several_per_process_for_testing = false;

@@ -42,7 +42,7 @@ class Exporter {
   static constexpr int kMostScrapes = 2;  // Fewer than the server's threads, for /healthz.
 
   struct Options {
-    std::string listen;  // As HttpServer::Start(); empty: nobody is served.
+    std::string listen;  // As HttpServer::Start(); empty: none are served.
     std::string node_name;
     std::string version;
     WindowMetrics::Options windows;
@@ -70,7 +70,7 @@ class Exporter {
   // A capture ended: counts it, and its window is looked for.
   void CaptureEnded(const CaptureRecord& record);
 
-  uint16_t port() const;  // 0: nobody is served.
+  uint16_t port() const;  // 0: none are served.
 
   // The text of /metrics, and what a scraper is told. Public for tests.
   HttpServer::Answer AnswerTo(std::string_view path);

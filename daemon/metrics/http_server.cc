@@ -230,7 +230,7 @@ MHD_Result HttpServer::Impl::OnRequest(void* self, MHD_Connection* connection, c
                                        const char* method, const char* /*version*/,
                                        const char* /*upload*/, size_t* upload_bytes, void** seen) {
   // The first call comes with the headers; the answer is for the one behind them. A body, which
-  // nobody needs, ends the connection.
+  // is not needed, ends the connection.
   static char headers_seen;
   if (*seen == nullptr) {
     *seen = &headers_seen;

@@ -40,7 +40,7 @@ class HttpServer {
   // Listens on `address`, "HOST:PORT" with a name or a number, "[::1]:9464", or "*:9464" for all
   // addresses; port 0: any. INVALID_ARGUMENT: not an address. FAILED_PRECONDITION: it cannot be
   // listened on, saying why.
-  // `watchdog` watches "profd-http" and must outlive the server; nullptr: nobody does.
+  // `watchdog` watches "profd-http" and must outlive the server; nullptr: not watched.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address,
                                                            Handler handler,
                                                            Watchdog* watchdog = nullptr);

@@ -1,4 +1,4 @@
-// What the daemon and its store are when somebody looks: gauges, and counts that others keep.
+// What the daemon and its store are at a scrape: gauges, and counts that others keep.
 //
 // Threads: any; waits for the disk and the capture manager.
 #ifndef PROFD_DAEMON_METRICS_NODE_METRICS_H_
@@ -44,7 +44,7 @@ std::vector<prometheus::MetricFamily> AccessMetrics(const AccessNumbers& numbers
 // How long each watched thread has gone without progress.
 std::vector<prometheus::MetricFamily> WatchdogMetrics(
     const std::vector<Watchdog::ThreadState>& threads);
-// By resource, not by principal: whoever may scrape must not learn whose jobs run.
+// By resource, not by principal: those who may scrape must not learn whose jobs run.
 std::vector<prometheus::MetricFamily> QuotaMetrics(
     const std::vector<quota::Ledger::ResourceUse>& uses);
 // This process, by the names that every Prometheus client gives them.

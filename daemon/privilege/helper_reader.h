@@ -51,7 +51,7 @@ class HelperReader final : public ProcessReader {
   absl::Mutex mu_;
   UniqueFd connection_ ABSL_GUARDED_BY(mu_);
   uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
-  // After a loss, nobody waits for the helper until then.
+  // After a loss, no caller waits for the helper until then.
   absl::Duration next_try_ ABSL_GUARDED_BY(mu_) = -absl::InfiniteDuration();
 };
 

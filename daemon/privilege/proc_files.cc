@@ -103,7 +103,7 @@ int OpenProcessOf(int pidfd, int64_t& pid) {
   snprintf(path, sizeof path, "/proc/%lld", static_cast<long long>(pid));
   const int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0) return -errno;
-  // If it lives now, nobody else had its pid when the folder was opened.
+  // If it lives now, no other process had its pid when the folder was opened.
   if (!ProcessHasEnded(pidfd)) return folder;
   close(folder);
   return -ESRCH;

@@ -64,7 +64,7 @@ Limit LimitOf(Resource resource, int64_t capacity) {
     case Resource::kCaptureRequests:
       limit.per_principal = kCaptureRequestsPerMinuteOfOne;
       break;
-    case Resource::kSchedules:  // They stay until they are deleted: nobody else's turn comes.
+    case Resource::kSchedules:  // They stay until they are deleted: no other's turn comes.
       limit.per_principal = std::max<int64_t>(1, capacity / 2);
       break;
     case Resource::kWaitingCalls:

@@ -57,10 +57,10 @@ class ControlServer {
     quota::Ledger& ledger;
     Clock& clock;
     std::function<NodeFacts()> node_facts;  // Any thread.
-    CallObserver on_call = nullptr;         // nullptr: nobody counts.
+    CallObserver on_call = nullptr;         // nullptr: not counted.
     // The rules that hold now; any thread. Unset: an owner's and root's.
     std::function<std::shared_ptr<const AccessRules>()> access_rules;
-    Watchdog* watchdog = nullptr;  // Watches the server's threads; nullptr: nobody does.
+    Watchdog* watchdog = nullptr;  // Watches the server's threads; nullptr: not watched.
   };
 
   // Serves from when it returns. FAILED_PRECONDITION: another daemon answers on the socket,
@@ -80,7 +80,7 @@ class ControlServer {
   // Takes up new certificates now, not at the next look.
   void CheckCertificates();
 
-  // Health says NOT_SERVING, nobody is accepted, waiting reports and target watches end as
+  // Health says NOT_SERVING, no connection is accepted, waiting reports and target watches end as
   // UNAVAILABLE; what else runs may finish within `grace` and is cancelled then.
   // The socket file is removed, unless it was inherited.
   void Shutdown(absl::Duration grace);

@@ -1,5 +1,5 @@
 // Which nodes, jobs and targets sample a window, and at which steps: hash(schedule, window, what is
-// chosen) and nothing else, so that nodes agree without asking each other, and everybody can tell
+// chosen) and nothing else, so that nodes agree without asking each other, and all can tell
 // afterwards why.
 //
 // A share takes each by its own hash; a number takes those with the highest (rendezvous hashing:

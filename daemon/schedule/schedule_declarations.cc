@@ -124,7 +124,7 @@ absl::StatusOr<AppliedDeclaration> ScheduleRunner::Actor::Apply(
   if (declaration.deleted) {
     if (!IsDeleted(record)) record.delete_time = now;
   } else {
-    // From now on as the caller: nobody changes what is captured with the rights of another.
+    // From now on as the caller: none changes what is captured with the rights of another.
     record.creator = caller.principal;
     record.spec = declaration.spec;
     if (!is_active) {

@@ -86,7 +86,7 @@ class ScheduleRunner {
     // Likewise for every row that is put into the history, stored or not. A capture that then
     // keeps nothing changes the row, and nothing is told of it.
     std::function<void(const ScheduleWindow&)> on_window;
-    // Watches the runner's thread; must outlive the runner. nullptr: nobody does.
+    // Watches the runner's thread; must outlive the runner. nullptr: not watched.
     Watchdog* watchdog = nullptr;
   };
 

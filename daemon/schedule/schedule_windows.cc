@@ -27,7 +27,7 @@ constexpr size_t kMaxSampledTargets = 4096;
 constexpr absl::Duration kTrimPeriod = absl::Hours(24);
 constexpr size_t kMaxDetailBytes = 400;
 
-const Caller kSelf{.uid = 0};  // Reads what became of captures, whoever owns them.
+const Caller kSelf{.uid = 0};  // Reads what became of all captures.
 
 ProcessKey KeyOf(const TargetInfo& target) {
   return {.pid = target.pid, .start_ticks = target.process_start_ticks};

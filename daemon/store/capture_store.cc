@@ -696,7 +696,7 @@ absl::Status CaptureStore::CheckAudit() {
   if (status.ok() && audit_reserve_.Fill()) return absl::OkStatus();
   return WithReason(
       absl::ResourceExhaustedError(
-          "the audit log cannot be written, so nobody may act on what belongs to others: free "
+          "the audit log cannot be written, so no caller may act on what belongs to others: free "
           "space on the disk of profd's captures (`profctl node` shows it), and retry"),
       "AUDIT_UNAVAILABLE");
 }

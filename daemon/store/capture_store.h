@@ -230,7 +230,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // RESOURCE_EXHAUSTED (AUDIT_UNAVAILABLE) with advice.
   absl::Status CheckAudit();
   // At most `limit` lines written before that of an earlier page; 0: from the newest. Looks at all
-  // rows for those that fit, by a connection of its own, so that nobody waits for it. An error of
+  // rows for those that fit, by a connection of its own, so that no call waits for it. An error of
   // `still_wanted`, which is asked again and again, ends it.
   absl::StatusOr<AuditPage> ListAudit(
       const AuditFilter& filter, int64_t limit, int64_t before = 0,

@@ -96,7 +96,7 @@ absl::Status CaptureStore::NameImport(const Importer& importer, CaptureRecord& r
   if (!may_stay || is_taken) record.id = NewUlid(clock_.Now());
   if (record.group_id.empty()) return absl::OkStatus();
 
-  // Nobody joins a group that others made.
+  // No caller joins a group that others made.
   bool is_others = !absl::IsNotFound(catalog_->GetGroup(record.group_id).status());
   CaptureFilter members;
   members.group_id = record.group_id;

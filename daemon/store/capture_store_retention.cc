@@ -123,7 +123,7 @@ bool CaptureStore::IsCatalogOverShare() {
   return catalog_->UsedBytes().value_or(0) > part;
 }
 
-// Takes from whoever has most, root last.
+// Takes from the principal with most, root last.
 absl::Status CaptureStore::ShrinkCatalog() {
   int64_t left = kRecordsPerRound;
   while (left > 0 && IsCatalogOverShare()) {

@@ -53,7 +53,7 @@ class FairTurns {
 
   // Returns false if too many wait, in all or of this principal.
   bool Add(std::string_view principal, JobId job, absl::Duration now);
-  // Gives the turn away, if it is free and somebody wants it.
+  // Gives the turn away, if it is free and wanted.
   std::optional<Turn> Next(absl::Duration now);
 
   // The lane that has the turn gives it back after `used`. kAway: it asks again with Want().

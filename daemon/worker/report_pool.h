@@ -112,7 +112,7 @@ class ReportPool {
     absl::Duration cancel_grace = absl::Milliseconds(500);
     // A program without work ends after this, except for that of the first lane.
     absl::Duration spare_idle = absl::Minutes(1);
-    Watchdog* watchdog = nullptr;  // Must outlive the pool; nullptr: nobody watches.
+    Watchdog* watchdog = nullptr;  // Must outlive the pool; nullptr: not watched.
     const char* thread_name = "profd-report";
     bool yields_to_training = true;  // The threads, and with them the programs that they start.
   };

@@ -29,7 +29,7 @@ namespace {
 constexpr char kProgramName[] = "profd-report";
 // Starting takes some 10 ms; a machine out of memory or CPU takes longer.
 constexpr absl::Duration kHelloTimeout = absl::Seconds(20);
-// How soon a start notices that nobody wants it any more.
+// How soon a start notices that it is not wanted any more.
 constexpr absl::Duration kStartTick = absl::Milliseconds(20);
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
 constexpr absl::Duration kMaxBackOff = absl::Seconds(10);

@@ -10,7 +10,7 @@
 namespace profd::demo {
 
 // Trains until the last step, SIGTERM or SIGINT; blocks those two in the calling thread, and so in
-// all that it makes. `device`: nullptr for none. `device_note` says what it is, for whoever reads
+// all that it makes. `device`: nullptr for none. `device_note` says what it is, for those who read
 // the output; empty for none. Returns the exit code: 0 if the loss, over data it never trained on,
 // fell, else 1.
 int Train(const Options& options, const std::string& job, Device* device,

@@ -21,7 +21,7 @@
 // chunk is OWNED one thread alone writes it; the daemon may read the bytes below
 // published_bytes at any time, and reads OWNED chunks at the end of the window.
 // A thread that finds the list empty drops its event and counts it in
-// drops[kDropNoChunk]: nobody waits, nothing is overwritten. So what the daemon gets of a
+// drops[kDropNoChunk]: no thread waits, nothing is overwritten. So what the daemon gets of a
 // thread are unbroken runs, in `sequence` order, and gaps of known size.
 //
 // Names: the bytes of a name stand in the name area, and its offset in the name

@@ -203,7 +203,7 @@ TEST_F(LogThreadTest, AnUnreadPipeBlocksNobodyAndLostLinesAreReported) {
   // Far more than the pipe and the queue hold. Without the queue this never returns.
   for (int i = 0; i < 1000; ++i) LogWarning(kilobyte);
   EXPECT_GT(thread.lost_lines(), 500);
-  ReadUntil("log lines were lost because nobody read stderr\n");
+  ReadUntil("log lines were lost because stderr was not read\n");
   // From now on the log is complete again.
   LogWarning("the end");
   EXPECT_THAT(ReadUntil("the end\n"), HasSubstr("WARNING the end\n"));

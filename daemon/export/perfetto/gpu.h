@@ -36,7 +36,7 @@ class PerfettoGpu {
   // No call has more arrows than that: a graph's nodes beyond it are not pointed at.
   static constexpr uint32_t kMostFlowsPerCall = 1024;
 
-  // Borrows all. `sequence`: one that nobody else uses.
+  // Borrows all. `sequence`: one that is not used elsewhere.
   PerfettoGpu(store::CaptureReader& reader, const GpuPlan& plan, PerfettoPackets& packets,
               uint64_t sequence);
 

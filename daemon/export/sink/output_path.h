@@ -26,7 +26,7 @@ struct OutputPath {
 absl::StatusOr<OutputPath> ResolveOutputPath(const std::filesystem::path& path);
 
 // True if only root or this user can have put the file at `path` there: it belongs to this user, as
-// `owner` says, or its folder is one that nobody else may write to.
+// `owner` says, or its folder is one that no other user may write to.
 bool IsTrustedFile(const std::filesystem::path& path, uid_t owner);
 
 }  // namespace profd::exporter

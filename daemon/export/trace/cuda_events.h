@@ -23,7 +23,7 @@ class CudaEvents {
   };
 
   absl::Status Read(store::CaptureReader& reader);
-  // nullptr: it was recorded before the capture, or nobody asked for CUDA events.
+  // nullptr: it was recorded before the capture, or CUDA events were not asked for.
   const Recorded* Find(uint32_t context, uint32_t event_id, uint32_t wait_correlation) const;
 
  private:

@@ -45,7 +45,7 @@ struct KernelFigures {
 // False for a kernel whose grid or block is not known: it has no figures.
 bool KnowsShape(const GpuRow& kernel);
 KernelFigures FiguresOf(const GpuRow& kernel, const GpuDevice& device);
-// nullptr: nobody described it.
+// nullptr: not described.
 const GpuDevice* FindDevice(const CaptureRecord& record, uint16_t number);
 
 }  // namespace profd::exporter

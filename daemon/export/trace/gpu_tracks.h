@@ -76,7 +76,7 @@ class GpuTracks {
   // Gives the rows their numbers and names. `layout` is that of the CPU's rows.
   void Finish(const TraceLayout& layout, const report::WideStreams& wide, bool simulated);
 
-  // The index that Add(key) gave; kNone: nobody added it.
+  // The index that Add(key) gave; kNone: not added.
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
   uint32_t Find(const GpuTrackKey& key) const;
   const GpuTrack& operator[](uint32_t track) const { return tracks_[track]; }

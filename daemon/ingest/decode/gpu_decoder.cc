@@ -361,7 +361,7 @@ void GpuDecoder::NoteHostTime(uint32_t correlation, uint64_t start_ticks) {
 }
 
 void GpuDecoder::Place(GpuRow row, const Span& span, bool unfinished) {
-  // What was still running when CUPTI was asked has an end that nobody knows, but not before.
+  // What was still running when CUPTI was asked has an unknown end, but not before.
   const Span reach = {span.start, unfinished ? std::numeric_limits<uint64_t>::max() : span.end};
   const Placed placed = PlaceOf(reach);
   if (placed.place == Place::kBefore) {

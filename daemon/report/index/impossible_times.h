@@ -1,4 +1,4 @@
-// Times of GPU work that cannot be right, whoever recorded them:
+// Times of GPU work that cannot be right, whichever profiler recorded them:
 //
 //   stream 7  ▕██▏  ▕████████████████████ … 3 s      lasts beyond the start of what its stream did
 //                        ▕██▏  ▕██▏  ▕██▏            next: a stream does one thing at a time

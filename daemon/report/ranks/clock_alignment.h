@@ -1,7 +1,7 @@
 // Aligns the clocks of a job's ranks.
 //
 //   0. Members of one host share a clock: their offset is 0, and nothing shifts them.
-//   1. What each node's clock was measured to be ahead, where somebody measured it (8 probes, the
+//   1. What each node's clock was measured to be ahead, where it was measured (8 probes, the
 //      one with the shortest way; good to some microseconds).
 //   2. Matched collectives that no rank can end before all have begun, refined: they end on all
 //      ranks at about the same time. A rank's clock is off by the median of how much later than
@@ -45,7 +45,7 @@ struct ClockProbe {
   int64_t bound_ns = 0;
 };
 
-// How far wall clocks that nobody measured may be apart: NTP keeps them far closer.
+// How far wall clocks that were not measured may be apart: NTP keeps them far closer.
 inline constexpr int64_t kPlausibleClockOffsetNs = 1'000'000'000;
 
 // Returns the host whose clock the capture's times are of; empty: not known. The node of an import

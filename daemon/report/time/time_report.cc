@@ -38,7 +38,7 @@ class PendingWork {
     }
     pending_.emplace_back(begin_ns, activity.end_ns);
   }
-  // Of holes nobody knows what the host did.
+  // What the host did in holes is unknown.
   void Finish(const IntervalSet& holes) {
     for (const IntervalSet::Interval& hole : holes.intervals()) {
       pending_.emplace_back(hole.start_ns, hole.end_ns);

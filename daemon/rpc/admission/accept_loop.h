@@ -42,10 +42,10 @@ class AcceptLoop {
   ~AcceptLoop();  // Stop().
 
   // Accepts from now on; call once. `thread_name` has at most 15 bytes; `place` is where
-  // callers connect to, for the log. `watchdog` watches the thread; nullptr: nobody does.
+  // callers connect to, for the log. `watchdog` watches the thread; nullptr: not watched.
   void Start(const char* thread_name, std::string place, Handlers handlers,
              Watchdog* watchdog = nullptr);
-  // Ends the thread: nobody is accepted, and no end is heard of any more.
+  // Ends the thread: no connection is accepted, and no end is heard of any more.
   void Stop();
 
   // Calls on_wake on the loop's thread. Any thread.
@@ -56,7 +56,7 @@ class AcceptLoop {
   // Hears of the hang-up of a second descriptor of a connection.
   absl::Status Watch(int fd);
   // To be called before `fd` is closed: closing alone would not take it out of epoll while gRPC
-  // still holds its own descriptor, and the hang-up would be told for whoever has the number then.
+  // still holds its own descriptor, and the hang-up would be that of the number's next holder.
   void Forget(int fd);
 
  private:

@@ -46,7 +46,7 @@ struct CallInfo {
   Caller caller;
   std::string principal;    // PrincipalName(): whom limits count, and the logs name.
   quota::Principal holder;  // Whom quotas count.
-  // Becomes true when the caller went away or its deadline passed; nobody hears the answer.
+  // Becomes true when the caller went away or its deadline passed; the answer is not heard.
   std::shared_ptr<const std::atomic<bool>> cancelled;
 };
 

@@ -91,7 +91,7 @@ bool AuditLog::Wants(Verb verb, const absl::Status& status, std::string_view pri
   return false;
 }
 
-// Numbers of targets mean nothing to whoever reads the log next week.
+// Numbers of targets mean nothing to those who read the log next week.
 std::string AuditLog::Describe(std::string resource) const {
   const auto number = ParseTargetName(resource);
   if (!number.ok()) return resource;

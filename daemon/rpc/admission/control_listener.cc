@@ -58,7 +58,7 @@ absl::Status CheckFolder(const std::filesystem::path& folder) {
   return absl::OkStatus();
 }
 
-// Ok if nobody answers at `path`, which is then gone.
+// Ok if no daemon answers at `path`, which is then gone.
 absl::Status RemoveStale(const std::filesystem::path& path, const sockaddr_un& address) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) {

@@ -2,7 +2,7 @@
 //
 // The socket's mode is 0666: who may do what is decided by the peer's uid, not by who can
 // connect. It is made under a name of its own, given its mode, and then renamed into place,
-// so nobody ever finds it half made; that nobody else can do so is why the folder must be
+// so no caller finds it half made; that no other user can do so is why the folder must be
 // ours and writable by us alone.
 //
 // Threads:   the accept thread ("profd-accept") runs from Start() to Stop() and calls
@@ -30,7 +30,7 @@ namespace profd::rpc {
 
 inline constexpr std::string_view kControlSocketName = "control.sock";
 
-// A listening stream socket at `folder`/control.sock. A socket that nobody answers on is
+// A listening stream socket at `folder`/control.sock. A socket on which no daemon answers is
 // replaced. FAILED_PRECONDITION: another daemon answers, or the folder is not ours;
 // INVALID_ARGUMENT: the path is too long for a socket.
 absl::StatusOr<UniqueFd> ListenAt(const std::filesystem::path& folder);
@@ -44,14 +44,14 @@ class ControlListener {
   using OnConnection = std::function<void(UniqueFd)>;
 
   // `traffic`: the budgets of callers. `peers`, `processes`, and `watchdog` must outlive the
-  // listener; nullptr: nobody watches.
+  // listener; nullptr: not watched.
   static absl::StatusOr<std::unique_ptr<ControlListener>> Start(
       UniqueFd listener, PeerTable& peers, ProcessReader& processes,
       std::shared_ptr<CallerTraffic> traffic, OnConnection on_connection,
       Watchdog* watchdog = nullptr);
   ~ControlListener();  // Stop().
 
-  // Ends the thread: nobody is accepted any more, and closed connections stay in the table.
+  // Ends the thread: no connection is accepted any more, and closed connections stay in the table.
   void Stop();
 
  private:

@@ -72,10 +72,10 @@ class TcpListener {
   static absl::StatusOr<std::unique_ptr<TcpListener>> Create(UniqueFd listener, Limits limits);
   ~TcpListener();  // Stop().
 
-  // Accepts from now on; call once. `watchdog` must outlive the listener; nullptr: nobody watches.
+  // Accepts from now on; call once. `watchdog` must outlive the listener; nullptr: not watched.
   void Start(OnConnection on_connection, Watchdog* watchdog = nullptr);
 
-  // Ends the thread: nobody is accepted any more.
+  // Ends the thread: no connection is accepted any more.
   void Stop();
 
   int fd() const { return loop_->listener(); }

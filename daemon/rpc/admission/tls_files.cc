@@ -31,7 +31,7 @@ absl::StatusOr<UniqueFd> InMemory(const char* name, std::string_view text) {
   return fd;
 }
 
-// `fd` becomes what `replacement` is, at once for whoever opens it by its number.
+// `fd` becomes what `replacement` is, at once for all that open it by its number.
 absl::Status Replace(UniqueFd& fd, UniqueFd replacement) {
   if (!fd.valid()) {
     fd = std::move(replacement);

@@ -30,7 +30,7 @@ class WorkQueue {
     int threads = 1;
     int64_t max_waiting = 1024;  // For TryPost().
     int64_t max_waiting_per_principal = 1024;
-    Watchdog* watchdog = nullptr;  // Must outlive the queue; nullptr: nobody watches.
+    Watchdog* watchdog = nullptr;  // Must outlive the queue; nullptr: not watched.
   };
   explicit WorkQueue(Options options);
   ~WorkQueue();  // Stop().

@@ -96,7 +96,7 @@ class Call : public std::enable_shared_from_this<Call> {
   virtual Needs needs() const = 0;
   virtual const google::protobuf::Message& request() const = 0;
   virtual int64_t sent_bytes() const { return 0; }  // Of streams.
-  // False: anybody may call, at any time.
+  // False: any caller may call, at any time.
   bool IsGuarded() const { return needs().has_value(); }
   virtual void DropRequest() = 0;              // Frees the memory of request().
   virtual size_t copies() const { return 1; }  // Of request(), that may be kept.

@@ -28,7 +28,7 @@ struct NodeFacts {
 };
 
 struct ControlServerOptions {
-  // Where control.sock is made. The folder exists, is ours and writable by nobody else.
+  // Where control.sock is made. The folder exists, is ours, and no other user may write to it.
   std::filesystem::path socket_dir;
   // A listening AF_UNIX stream socket from systemd; then socket_dir is not touched.
   UniqueFd inherited_listener;

@@ -3,7 +3,7 @@
 // that is nothing.
 //
 // A plaintext port is for loopback alone (a proxy in front, a port that was forwarded by other
-// means): nobody vouches for its callers, so they are the principal "unknown", who may do
+// means): its callers have no identity, so they are the principal "unknown", who may do
 // nothing either unless a rule for `unknown` allows it. Prefer to forward the socket itself:
 // `ssh -L /tmp/p.sock:/run/profd/control.sock NODE` keeps the uid.
 //
@@ -45,7 +45,7 @@ class RemoteServer {
     worker::ReportPool& reports;
     std::function<void(grpc::ServerBuilder&)> set_limits;  // Of messages, streams and memory.
     Server::MakeServices make_services;
-    Watchdog* watchdog = nullptr;  // nullptr: nobody watches.
+    Watchdog* watchdog = nullptr;  // nullptr: not watched.
   };
 
   // Serves from when it returns. INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED: what is wrong

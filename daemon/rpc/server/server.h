@@ -61,7 +61,7 @@ class Server {
   AuditLog& audit_;
   WorkQueue& work_;
   worker::ReportPool& reports_;
-  Watchdog* const watchdog_;  // nullptr: nobody watches.
+  Watchdog* const watchdog_;  // nullptr: not watched.
   // In the order of their start.
   std::unique_ptr<grpc::ServerCompletionQueue> completions_;
   std::unique_ptr<Admission> admission_;

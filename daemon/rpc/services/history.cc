@@ -74,7 +74,7 @@ absl::StatusOr<Query> QueryFromProto(const v1::GetHistoryRequest& request) {
 }
 
 bool Concerns(const Query& query, const CaptureRecord& record) {
-  // Of what ran elsewhere nobody can say that it became slow here.
+  // What ran elsewhere did not become slow here.
   if (!record.imported.source.empty()) return false;
   if (!query.job.empty() && JobOf(record.target) != query.job) return false;
   return query.schedule_prefix.empty() || record.schedule_id.starts_with(query.schedule_prefix);

@@ -1,5 +1,5 @@
 // What one ImportCapture call does: a capture file comes in pieces, and is handed to the store once
-// it is there. Each takes a place on the disk that nobody else can have. So few run at once (the
+// it is there. Each takes a place on the disk that no other can have. So few run at once (the
 // quota "imports"), and an upload that is too slow or takes too long ends.
 #ifndef PROFD_DAEMON_RPC_SERVICES_IMPORT_CAPTURE_H_
 #define PROFD_DAEMON_RPC_SERVICES_IMPORT_CAPTURE_H_

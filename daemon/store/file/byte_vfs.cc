@@ -137,7 +137,7 @@ int FullPathname(sqlite3_vfs*, const char* name, int size, char* out) {
 int Randomness(sqlite3_vfs*, int size, char* out) {
   return static_cast<int>(getrandom(out, static_cast<size_t>(size), GRND_NONBLOCK));
 }
-int Sleep(sqlite3_vfs*, int microseconds) { return microseconds; }  // Nobody to wait for.
+int Sleep(sqlite3_vfs*, int microseconds) { return microseconds; }  // Nothing to wait for.
 int CurrentTime(sqlite3_vfs*, sqlite3_int64* julian_ms) {
   constexpr sqlite3_int64 kUnixEpochJulianMs = 210'866'760'000'000;
   timespec now{};

@@ -127,7 +127,7 @@ absl::StatusOr<SealedCapture> SealCaptureFile(
     const EventChecker& check_events = nullptr);
 
 // The part of SealCaptureFile() after the last write: for a file that was sealed but not yet
-// renamed. Nobody may have it open. `still_wanted` is asked between chunks; its error is returned.
+// renamed. No process may have it open. `still_wanted` is asked between chunks; its error returned.
 absl::StatusOr<SealedCapture> PublishSealedFile(
     const CapturePaths& paths,
     absl::FunctionRef<absl::Status()> still_wanted = [] { return absl::OkStatus(); });

@@ -4,7 +4,7 @@
 // Threads:   one at a time; callers that share a Database hold a mutex.
 // Ownership: a Statement must not outlive its Database.
 // Errors:    RESOURCE_EXHAUSTED for a full disk (also a quota or file size limit), DATA_LOSS
-//            for a damaged file, UNAVAILABLE for a lock held by somebody else, CANCELLED for a
+//            for a damaged file, UNAVAILABLE for a lock held by another process, CANCELLED for a
 //            statement that StopWhen() ended, INTERNAL for any other result, whose code is in the
 //            message. Statements and what SQLite says of
 //            them are in ToString(), for the log, not in message().
@@ -89,7 +89,7 @@ class Database {
     kReadWrite,           // Must exist.
     kReadOnly,            // The same, next to a connection that writes.
     kUntrusted,           // The same; trusts nothing in it.
-    kImmutableUntrusted,  // Read-only; believes that nobody writes; trusts nothing in it.
+    kImmutableUntrusted,  // Read-only; believes that no process writes; trusts nothing in it.
     kMemory,              // A private database in memory; `path` is for messages.
   };
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::filesystem::path& path,
