@@ -20,7 +20,7 @@ struct ScheduleView {
   std::string created_by;
   absl::Time create_time;
   std::string spec_hash;
-  int64_t version = 0;  // Of what was declared; 0: the daemon has no versions.
+  int64_t version = 0;  // Of the declaration; 0: the daemon has no versions.
   absl::Time next_window = absl::InfiniteFuture();  // InfiniteFuture: none.
   std::string node;                                 // As it calls itself.
   int64_t window_count = 0;

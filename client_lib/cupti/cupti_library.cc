@@ -84,7 +84,7 @@ const char* PackageFor(uint32_t major) {
   return major == 12 ? "nvidia-cuda-cupti-cu12" : "nvidia-cuda-cupti";
 }
 
-// What of interest the process has mapped.
+// The libraries of interest that the process has mapped.
 struct Mapped {
   char cuda[kPathBytes];
   uint32_t cudart_major;

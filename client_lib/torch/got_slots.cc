@@ -20,7 +20,7 @@ constexpr uint32_t kGlobalData = R_AARCH64_GLOB_DAT;
 #error "how this architecture names its relocations"
 #endif
 
-// What of an object's dynamic section leads to its slots.
+// The entries of an object's dynamic section that lead to its slots.
 struct DynamicSection {
   const ElfW(Sym) * symbols;
   const char* strings;

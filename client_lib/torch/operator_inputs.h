@@ -17,7 +17,7 @@
 
 namespace profd::client::torch {
 
-// What of them is wanted; no more than is proved.
+// Which inputs are wanted; no more than is proved.
 struct InputOptions {
   bool strides;
   bool storages;

@@ -174,7 +174,7 @@ class ForeignCloser::State : public std::enable_shared_from_this<State> {
   std::deque<UniqueFd> passed_ ABSL_GUARDED_BY(mu_);
   bool has_connection_thread_ ABSL_GUARDED_BY(mu_) = false;
   int threads_ ABSL_GUARDED_BY(mu_) = 0;  // Of passed descriptors.
-  int idle_ ABSL_GUARDED_BY(mu_) = 0;     // Of those threads.
+  int idle_ ABSL_GUARDED_BY(mu_) = 0;     // How many of the threads are idle.
   int64_t closing_ ABSL_GUARDED_BY(mu_) = 0;
   bool ends_ ABSL_GUARDED_BY(mu_) = false;
 };

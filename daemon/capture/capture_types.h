@@ -100,7 +100,7 @@ std::string_view ToString(DropReason reason);  // "no_chunk"
 using DropCounts = std::array<int64_t, kDropReasonCount>;
 int64_t TotalDrops(const DropCounts& drops);
 
-// What of the GPU to record; each includes what is before it. Kept in files.
+// How much of the GPU to record; each includes those before it. Kept in files.
 enum class GpuMode {
   kAuto = 0,  // As kDefault if the target uses CUDA; else without, and the result says so.
   kOff = 1,
@@ -122,7 +122,7 @@ struct GpuSpec {
   friend bool operator==(const GpuSpec&, const GpuSpec&) = default;
 };
 
-// What of PyTorch's operators to record; each includes what is before it. Kept in files.
+// How much of PyTorch's operators to record; each includes those before it. Kept in files.
 enum class OperatorMode {
   kAuto = 0,  // As kShapes where there is torch; the result says so.
   kOff = 1,

@@ -80,7 +80,7 @@ QualityCheck Loss(const Subject& subject) {
                                 : StrCat(Of(lost, lost + record.event_count), " events were lost")};
 }
 
-// Of what was asked, what is missing.
+// The part of the request that is missing.
 QualityCheck Coverage(const Subject& subject) {
   const CaptureRecord& record = subject.record;
   const CaptureSpec& spec = record.spec;

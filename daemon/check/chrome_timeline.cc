@@ -11,7 +11,7 @@
 namespace profd::check {
 namespace {
 
-// Of what a row and a name cost beside their slices.
+// What a row and a name cost besides their slices.
 constexpr size_t kRowBytes = 2048;
 constexpr size_t kNameBytes = 128;
 constexpr size_t kMostQuotedNameBytes = 120;

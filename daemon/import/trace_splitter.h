@@ -93,7 +93,7 @@ class TraceSplitter {
   TraceFile& file_;
   Handler& handler_;
   std::vector<char> window_;
-  size_t begin_;  // Of what is not used yet.
+  size_t begin_;  // Where the part begins that is not used yet.
   size_t end_;
   int64_t window_offset_ = 0;  // Of window_[0] in the text.
   bool at_end_ = false;

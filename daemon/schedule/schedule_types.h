@@ -21,7 +21,7 @@
 
 namespace profd {
 
-// Of what a share or a number is chosen. Kept in files.
+// The units of which a share or a number is chosen. Kept in files.
 enum class SampleUnit { kNodes = 0, kTargets = 1, kJobs = 2 };
 std::string_view ToString(SampleUnit unit);  // "nodes"
 std::optional<SampleUnit> SampleUnitFromString(std::string_view text);
@@ -98,7 +98,7 @@ struct ScheduleRecord {
   absl::Time last_window = absl::InfinitePast();
   // Hex; equal if SameSchedule(). The store fills it in.
   std::string spec_hash;
-  int64_t version = 1;  // Of what was declared; a higher one replaces it, also where it is deleted.
+  int64_t version = 1;  // Of the declaration; a higher one replaces it, also a deletion.
 };
 // Whether `nodes` decides which nodes are sampled: a number of nodes is chosen from that list.
 inline bool NodesDecide(const ScheduleSpec& spec) {

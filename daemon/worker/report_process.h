@@ -40,8 +40,8 @@ inline constexpr size_t kMaxAnswerBytes = 128 << 20;
 // How profd-report ends when an allocation fails.
 inline constexpr int kExitOutOfMemory = 97;
 
-// What of which capture, and how. `table` and `options` are the name of the RPC and its serialized
-// request today; profd passes both on unread.
+// Which report of which capture, and how. `table` and `options` are the name of the RPC and its
+// serialized request today; profd passes both on unread.
 struct ReportRequest {
   std::string table;    // "GetReport"
   std::string options;  // At most 1 MiB.

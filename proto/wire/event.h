@@ -606,7 +606,7 @@ struct ModuleEvent {
 };
 static_assert(sizeof(ModuleEvent) == 40);
 
-// What of torch could be recorded. Sent when the capture has been drained; the last one counts.
+// How much of torch could be recorded. Sent when the capture has been drained; the last one counts.
 struct TorchStatusEvent {
   EventHeader header;
   uint32_t version_id;   // "2.6.0+cu124"; kNoNameId: not known.

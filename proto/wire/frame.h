@@ -133,7 +133,7 @@ struct RefuseBody {
 };
 static_assert(sizeof(RefuseBody) == 8);
 
-// What of the GPU to record; each includes what is before it.
+// How much of the GPU to record; each includes those before it.
 enum class GpuMode : uint32_t {
   kOff = 0,
   kLight = 1,    // Kernels, copies, memsets, also as nodes of graphs.
@@ -146,7 +146,7 @@ inline constexpr uint32_t kArmGpuRequired = 1 << 0;  // Fail if this process has
 inline constexpr uint32_t kArmGpuDetach = 1 << 1;    // cuptiFinalize after the capture.
 inline constexpr uint32_t kArmGpuLatency = 1 << 2;   // Queue and submit times of kernels.
 
-// What of PyTorch's operators to record; each includes what is before it.
+// How much of PyTorch's operators to record; each includes those before it.
 enum class OperatorsMode : uint32_t {
   kOff = 0,
   kNames = 1,   // Names, nesting, forward and backward.

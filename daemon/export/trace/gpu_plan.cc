@@ -50,7 +50,7 @@ class NestingRow {
   }
 
  private:
-  std::vector<int64_t> ends_ns_;  // Of what is open.
+  std::vector<int64_t> ends_ns_;  // Of the work that is open.
 };
 
 }  // namespace

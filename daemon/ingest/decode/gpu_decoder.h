@@ -143,7 +143,7 @@ class GpuDecoder {
 
   GpuInventory inventory_;
   CorrelationSet calls_seen_;
-  // Of what began in the windows; 0: nothing yet.
+  // Of work that began in the windows; 0: none yet.
   uint32_t first_id_ = 0;
   uint32_t last_id_ = 0;
   HeldRows<HeldGpuRow> held_;

@@ -90,7 +90,7 @@ class RecentByStart {
   using Map = absl::flat_hash_map<uint64_t, Entry>;
   Map young_;
   Map old_;
-  size_t young_bytes_ = 0;  // Of what is in it.
+  size_t young_bytes_ = 0;  // Of the arguments in it.
 };
 
 class RangeArguments {

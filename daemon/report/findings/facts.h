@@ -104,7 +104,7 @@ struct KernelFacts {
   // DescribeHottest(): of its calls with the inputs that take most of that time. Negative: unknown.
   std::string hottest_inputs;  // "[[4096, 4096], [4096, 4096]]"
   double hottest_flops_per_s = -1;
-  double hottest_peak_share = -1;  // Of what the GPU can do with that type; 0..1.
+  double hottest_peak_share = -1;  // Share of the GPU's peak for that type; 0..1.
   std::string hottest_type;        // "bf16"
   // The innermost modules, with their numbers left out, whose work takes the most time.
   std::string hottest_module;       // "layers.*.mlp"

@@ -30,7 +30,7 @@ struct HostFacts {
   HostSplit split;             // Sum over the steps of the scope; 0 without steps.
   int64_t usual_count = 0;     // Steps that are not outliers; without steps 1.
   int64_t outside_ns = 0;      // Of their host time outside operators, what costs time.
-  double median_share = 0;     // Of that in a step: the median of the steps.
+  double median_share = 0;     // Share of a step, as the median of the steps.
   HostGapTable gaps;           // Of that.
 
   // What the host is in or outside of: "operators" of a framework, else "ranges" of the program.

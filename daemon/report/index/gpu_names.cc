@@ -100,7 +100,7 @@ constexpr std::array kPlainFamilies = {
     "simt"sv, "ffma"sv, "_sm50"sv, "_sm60"sv, "_sm61"sv,
 };
 
-// Of what a kernel is named after that exchanges data.
+// Parts of the names of kernels that exchange data.
 constexpr auto kCommunicationFamilies = std::to_array<std::string_view>({
     "ncclKernel",           // NCCL, until 2.18
     "rcclGenericKernel",    // RCCL

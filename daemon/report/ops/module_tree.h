@@ -71,7 +71,7 @@ struct ModuleTree {
   // By how much self times add up to more, because modules ran on several threads at once.
   int64_t concurrent_ns = 0;
   int64_t device_total_ns = 0;
-  // Of that: launched by no call in the capture.
+  // The part of it that no call in the capture launched.
   int64_t unattributed_device_ns = 0;
   bool has_device = false;  // The capture has GPU rows.
   bool is_simulated = false;

@@ -88,7 +88,7 @@ struct OpTable {
   bool overlaps_add_up = false;
   // All GPU work, including that of no row; with `step`, only launches in that step.
   int64_t self_device_total_ns = 0;
-  int64_t unattributed_device_ns = 0;  // Of that: orphans, and launches outside any range.
+  int64_t unattributed_device_ns = 0;  // By orphans, and by launches outside any range.
   int64_t row_count = 0;               // Before `limit`.
 };
 

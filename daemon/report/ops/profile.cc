@@ -40,7 +40,7 @@ double AsDouble(Int value) {
 }
 double Ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-// What of a row's calls is where, beside their sums.
+// Where the figures of a row's calls are, besides their sums.
 struct Calls {
   uint64_t in_first_step = 0;
   uint64_t in_later_steps = 0;

@@ -92,7 +92,7 @@ struct OpProfile {
   bool has_device = false;  // The capture holds GPU rows.
   // All GPU work, including that of no row; with `step`, only launches in that step.
   int64_t self_device_total_ns = 0;
-  int64_t unattributed_device_ns = 0;  // Of that: orphans, and launches outside any range.
+  int64_t unattributed_device_ns = 0;  // By orphans, and by launches outside any range.
   int64_t busy_device_ns = -1;         // Union over streams, devices added; negative: not known.
   int64_t step_count = 0;              // In the window, or 1 of one.
   // Python functions (RangeCategory::kPython) are not rows; modules are.

@@ -13,7 +13,7 @@ using GroupOpKey = std::tuple<std::string, int64_t, std::string, std::string>;
 
 struct OfMembers {
   std::vector<int64_t> figures;  // By member.
-  std::vector<int64_t> calls;    // Of those that ran it.
+  std::vector<int64_t> calls;    // Of each rank that ran it.
 };
 
 // `tables` as CompareOps() has them: who is missing has no figure to compare.

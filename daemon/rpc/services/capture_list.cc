@@ -20,7 +20,7 @@ constexpr int kMaxRounds = 16;
 constexpr int kMaxLabels = 32;
 constexpr size_t kMaxTextBytes = 256;
 
-// Of what the store can look for. It does not know the state of a live capture, so asking
+// The part that the store can look for. It does not know the state of a live capture, so asking
 // for any live state asks it for all of them.
 absl::StatusOr<store::CaptureFilter> ForStore(const Filter& filter, const Caller& caller) {
   store::CaptureFilter out;

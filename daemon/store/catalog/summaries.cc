@@ -1,4 +1,4 @@
-// What of a capture outlives its events: the catalog's summaries.
+// The catalog's summaries of a capture, which stay when its events are removed.
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
