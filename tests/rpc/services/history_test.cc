@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using Reports = v1::ReportService::Stub;
 
-constexpr int64_t kSomeoneElse = 54321;
+constexpr int64_t kAnotherUser = 54321;
 
 class HistoryTest : public RpcTest {
  protected:
@@ -139,7 +139,7 @@ TEST_F(HistoryTest, AnOperatorHasItsSumsAndIsMissedWhereItIsNot) {
 }
 
 TEST_F(HistoryTest, WhatOthersOwnIsInNoHistoryButRoots) {
-  StoreOf("1", "", kSomeoneElse);
+  StoreOf("1", "", kAnotherUser);
   ASSERT_THAT(Ask(*me_, Steps()), Succeeds());
   EXPECT_EQ(response_.points_size(), uid_ == 0 ? 1 : 0);
 }
