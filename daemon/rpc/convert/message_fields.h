@@ -9,9 +9,9 @@
 //   char                           a string of one letter
 //   a struct, a vector, a map      a message, a repeated field, a map; all converted alike
 //
-// A field that only one side has is left out; convert_test.cc lists these. In a capture, its spec,
-// its target with its state, and its drops are converted apart (convert.h), because not all of
-// them is like its partner.
+// A field that only one side has is left out; message_fields_test.cc lists these. The spec, target,
+// and drops of a capture, and the state of a target, are converted apart (convert.h): some of their
+// fields have other partners.
 //
 // Threads: any.
 // Errors:  none. What we write is valid UTF-8. Reading checks no ranges: a field that is unset, and
