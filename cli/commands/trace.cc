@@ -593,12 +593,12 @@ std::vector<Flag> TraceFlags() {
        .choices = {"memory", "modules", "stacks", "strides"}},
       {.name = "gpu",
        .value_name = "MODE",
-       .help = "How much to record of the GPU: off; light (kernels and copies, without their "
-               "launches); default (also CUDA calls and waits, and so the range that launched each "
-               "kernel); full (also device memory, events, and GPU decompression). Each costs more "
-               "per launch. Each "
-               "node of a launched CUDA graph costs a record in every mode: record fewer steps, or "
-               "set --gpu-max-records. Default: default if the process uses CUDA, else off",
+       .help =
+           "How much to record of the GPU: off; light (kernels and copies, without their "
+           "launches); default (also CUDA calls and waits, and so the range that launched each "
+           "kernel); full (also device memory, events, and decompression). Each costs more per "
+           "launch. Each node of a CUDA graph costs a record in every mode: record fewer steps, "
+           "or set --gpu-max-records. Default: default if the process uses CUDA, else off",
        .completes = Completes::kChoice,
        .choices = {"off", "light", "default", "full"}},
       {.name = "gpu-buffer",
