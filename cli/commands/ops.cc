@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -7,7 +8,6 @@
 #include "cli/captures/one_run.h"
 #include "cli/commands/command.h"
 #include "cli/commands/plain_report.h"
-#include "cli/commands/torch_ops.h"
 #include "cli/render/capture.h"
 #include "cli/render/group_reports.h"
 #include "cli/render/report_tables.h"
@@ -17,12 +17,48 @@
 #include "daemon/base/table/json.h"
 #include "daemon/base/text.h"
 #include "daemon/report/ops/profile.h"
+#include "daemon/report/ops/torch_table.h"
 #include "daemon/report/reports.h"
 
 namespace profd::cli {
 namespace {
 
 constexpr std::string_view kByRank = "rank";
+constexpr int64_t kTorchRowsForPeople = 100;  // As many as torch prints.
+
+// torch's name of a column to sort by, and what it is in our table and in torch's.
+struct TorchSortKey {
+  std::string_view torch;
+  std::string_view ops;
+  std::string_view ops_torch;
+};
+constexpr std::array<TorchSortKey, 16> kTorchSortKeys = {{
+    {"self_cpu_time_total", "self_cpu", "self_cpu_us"},
+    {"cpu_time_total", "cpu_total", "cpu_total_us"},
+    {"cpu_time", "average", "average_us"},
+    {"count", "calls", "calls"},
+    {"self_device_time_total", "self_device", "self_device_us"},
+    {"self_cuda_time_total", "self_device", "self_device_us"},
+    {"device_time_total", "device_total", "device_total_us"},
+    {"cuda_time_total", "device_total", "device_total_us"},
+    {"device_time", "device_average", "device_average_us"},
+    {"cuda_time", "device_average", "device_average_us"},
+    {"cpu_memory_usage", "cpu_memory", "cpu_memory"},
+    {"self_cpu_memory_usage", "self_cpu_memory", "self_cpu_memory"},
+    {"device_memory_usage", "device_memory", "device_memory"},
+    {"cuda_memory_usage", "device_memory", "device_memory"},
+    {"self_device_memory_usage", "self_device_memory", "self_device_memory"},
+    {"self_cuda_memory_usage", "self_device_memory", "self_device_memory"},
+}};
+
+// The column that --sort means; what is none of torch's names is the report's own.
+std::string ColumnToSortBy(const std::string& key, bool of_torch) {
+  for (const TorchSortKey& known : kTorchSortKeys) {
+    if (key != known.torch && !(of_torch && key == known.ops)) continue;
+    return std::string(of_torch ? known.ops_torch : known.ops);
+  }
+  return key;
+}
 
 struct OpsRequest {
   report::ReportRequest report;  // Sorted and limited as --sort and --limit say.
@@ -44,14 +80,20 @@ struct OpsRequest {
 absl::StatusOr<OpsRequest> ParseOpsRequest(const Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
   if (invocation.json() && flags.Has("csv")) return UsageError("--csv does not go with --json");
-  OpsRequest wanted = {.report = {.report = "ops"}};
+  const std::optional<std::string> torch = flags.Get("torch");
+  OpsRequest wanted = {.report = {.report = torch ? std::string(report::kTorchReport) : "ops"}};
   auto& options = wanted.report.options;
+  if (torch.has_value()) {
+    for (const std::string_view flag : {"step", "by-step"}) {
+      if (flags.Has(flag)) return UsageError(StrCat("--torch does not go with --", flag));
+    }
+    if (!torch->empty()) options["version"] = *torch;
+  }
   if (const auto sort = flags.Get("sort")) {
-    const std::string_view own = OwnSortKey(*sort);
-    options["sort"] = own.empty() ? *sort : std::string(own);
+    options["sort"] = ColumnToSortBy(*sort, torch.has_value());
   }
   if (const auto by = flags.Get("group-by")) {
-    wanted.by_rank = *by == kByRank;
+    wanted.by_rank = *by == kByRank && !torch.has_value();
     if (!wanted.by_rank) options["group_by"] = *by;
   }
   if (flags.Has("by-step")) options["by_step"] = "1";
@@ -85,6 +127,25 @@ absl::StatusOr<int> ShowOpsOfOne(Invocation& invocation, const OpsRequest& wante
   ASSIGN_OR_RETURN(const table::Report report, source.Report(wanted.report));
   PrintReport(invocation, source.view(), report);
   NoteMissingPlaces(invocation, report, wanted);
+  return 0;
+}
+
+absl::StatusOr<int> ShowTorchOps(Invocation& invocation, const OpsRequest& wanted,
+                                 CaptureSource& source) {
+  const bool is_for_people = !invocation.json() && !invocation.flags().Has("csv");
+  report::ReportRequest request = wanted.report;
+  // The widths and totals of the text are those of all rows.
+  if (is_for_people) request.options["limit"] = "0";
+  ASSIGN_OR_RETURN(const table::Report report, DemandingReport(source, request));
+  if (!is_for_people) {
+    PrintReport(invocation, source.view(), report);
+    return 0;
+  }
+  ASSIGN_OR_RETURN(const report::TorchTable torch, report::TorchTableOf(report));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> limit, invocation.flags().Int("limit", 0));
+  // On stderr: stdout is torch's table and nothing else.
+  invocation.Note(RenderReportHeader(source.view(), invocation.error_style()));
+  invocation.Print(RenderTorchTable(torch, limit == 0 ? -1 : limit.value_or(kTorchRowsForPeople)));
   return 0;
 }
 
@@ -235,14 +296,12 @@ bool IsOnlyOfEachRank(const OpsRequest& wanted) {
 }
 
 absl::StatusOr<int> RunOps(Invocation& invocation) {
-  if (invocation.flags().Has("torch")) {
-    RETURN_IF_ERROR(CheckTorchFlags(invocation));
-    ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
-    if (set.is_group()) return UsageError("--torch is for one capture, not for a group");
-    return ShowTorchOps(invocation, set.Only());
-  }
   ASSIGN_OR_RETURN(const OpsRequest wanted, ParseOpsRequest(invocation));
   ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
+  if (invocation.flags().Has("torch")) {
+    if (set.is_group()) return UsageError("--torch is for one capture, not for a group");
+    return ShowTorchOps(invocation, wanted, set.Only());
+  }
   if (wanted.by_rank) return ShowOpsByRank(invocation, wanted, set);
   if (set.is_group() && IsOnlyOfEachRank(wanted)) {
     invocation.Note(StrCat("Ranks are not compared by ", wanted.Option("sort"),
@@ -255,8 +314,7 @@ absl::StatusOr<int> RunOps(Invocation& invocation) {
 
 std::vector<std::string_view> SortChoices() {
   std::vector<std::string_view> choices = SortChoicesOf("ops");
-  const std::vector<std::string_view>& torch = TorchSortKeys();
-  choices.insert(choices.end(), torch.begin(), torch.end());
+  for (const TorchSortKey& key : kTorchSortKeys) choices.push_back(key.torch);
   return choices;
 }
 

@@ -19,7 +19,7 @@ namespace {
 std::vector<std::string_view> Names() {
   std::vector<std::string_view> names;
   for (const report::ReportKind& kind : report::ReportKinds()) {
-    if (!kind.command.empty()) names.push_back(kind.command);
+    if (!kind.schema.empty()) names.push_back(kind.schema);
   }
   for (const ListKind& kind : ListKinds()) names.push_back(kind.name);
   return names;
@@ -27,7 +27,7 @@ std::vector<std::string_view> Names() {
 
 // False: it has none.
 bool WriteSchemaNamed(std::string_view name, JsonWriter& json) {
-  const auto report = std::ranges::find(report::ReportKinds(), name, &report::ReportKind::command);
+  const auto report = std::ranges::find(report::ReportKinds(), name, &report::ReportKind::schema);
   if (report != report::ReportKinds().end() && !name.empty()) {
     WriteSchemaOf(*report, json);
     return true;
@@ -73,6 +73,7 @@ Command SchemaCommand() {
           .description =
               "Prints the JSON Schema (draft 2020-12) of what a report or a list prints with "
               "--json: every field with its type, unit, meaning, and formula. NAME is the command, "
+              "`ops_torch` for `ops --torch`, "
               "`group_ops` and `group_steps` for `ops GROUP` and `steps GROUP`, `nodes` for "
               "`--nodes NODES node`, `quotas` for `node --quotas`, or `history_stragglers` "
               "for `history --stragglers`. Without NAME it "

@@ -186,7 +186,12 @@ void WriteReportSchema(const table::Report& report, JsonWriter& json) {
                     .title = "Rows",
                     .doc = "Rows of the first table, before --limit",
                     .unit = table::Unit::kCount});
-  BeginSchema(report.name, json);
+  // "ops_torch" is of `ops --torch`.
+  const size_t variant = report.name.find('_');
+  BeginSchema(variant == std::string::npos
+                  ? report.name
+                  : StrCat(report.name.substr(0, variant), " --", report.name.substr(variant + 1)),
+              json);
   table::WriteProperties(fields, json);
   for (const table::Table& table : report.tables) {
     json.Key(table.key).BeginObject().Field("type", "array");

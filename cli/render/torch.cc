@@ -49,10 +49,6 @@ std::string BytesText(int64_t bytes, const report::TorchVersion& version) {
   return StrCat(bytes, is_upper ? " B" : " b");
 }
 
-double AverageUs(double total_us, int64_t calls) {
-  return calls == 0 ? 0 : total_us / static_cast<double>(calls);
-}
-
 // Characters as Python counts them; the text is valid UTF-8.
 bool BeginsCharacter(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 size_t CharacterCount(std::string_view text) {
@@ -70,51 +66,9 @@ std::string ForTorchTable(std::string_view untrusted) {
   return ForDisplay(untrusted, size_t{1} << 16);
 }
 
-struct SortKey {
-  std::string_view name;
-  double (*value)(const TorchRow&);
-};
-double AsDouble(int64_t value) { return static_cast<double>(value); }
-
-constexpr std::array<SortKey, 16> kTorchSortKeys = {{
-    {"cpu_time", [](const TorchRow& row) { return AverageUs(row.cpu_total_us, row.calls); }},
-    {"cpu_time_total", [](const TorchRow& row) { return row.cpu_total_us; }},
-    {"self_cpu_time_total", [](const TorchRow& row) { return row.self_cpu_us; }},
-    {"cuda_time", [](const TorchRow& row) { return AverageUs(row.device_total_us, row.calls); }},
-    {"cuda_time_total", [](const TorchRow& row) { return row.device_total_us; }},
-    {"self_cuda_time_total", [](const TorchRow& row) { return row.self_device_us; }},
-    {"device_time", [](const TorchRow& row) { return AverageUs(row.device_total_us, row.calls); }},
-    {"device_time_total", [](const TorchRow& row) { return row.device_total_us; }},
-    {"self_device_time_total", [](const TorchRow& row) { return row.self_device_us; }},
-    {"cpu_memory_usage", [](const TorchRow& row) { return AsDouble(row.cpu_memory_bytes); }},
-    {"self_cpu_memory_usage",
-     [](const TorchRow& row) { return AsDouble(row.self_cpu_memory_bytes); }},
-    {"cuda_memory_usage", [](const TorchRow& row) { return AsDouble(row.device_memory_bytes); }},
-    {"self_cuda_memory_usage",
-     [](const TorchRow& row) { return AsDouble(row.self_device_memory_bytes); }},
-    {"device_memory_usage", [](const TorchRow& row) { return AsDouble(row.device_memory_bytes); }},
-    {"self_device_memory_usage",
-     [](const TorchRow& row) { return AsDouble(row.self_device_memory_bytes); }},
-    {"count", [](const TorchRow& row) { return AsDouble(row.calls); }},
-}};
-
-std::vector<const TorchRow*> Sorted(const TorchTable& table, std::string_view sort_by) {
-  std::vector<const TorchRow*> rows;
-  for (const TorchRow& row : table.rows) rows.push_back(&row);
-  const auto* const key = std::find_if(kTorchSortKeys.begin(), kTorchSortKeys.end(),
-                                       [&](const SortKey& one) { return one.name == sort_by; });
-  if (key != kTorchSortKeys.end()) {
-    std::stable_sort(rows.begin(), rows.end(), [&](const TorchRow* a, const TorchRow* b) {
-      return key->value(*a) > key->value(*b);
-    });
-  }
-  return rows;
-}
-
 class TorchText {
  public:
-  TorchText(const TorchTable& table, const TorchTextOptions& options)
-      : table_(table), options_(options), rows_(Sorted(table, options.sort_by)) {
+  TorchText(const TorchTable& table, int64_t row_limit) : table_(table), row_limit_(row_limit) {
     bool is_on_gpu = false;
     size_t longest_name = 0;
     size_t longest_shapes = 0;
@@ -123,7 +77,7 @@ class TorchText {
       has_device_time_ |= row.self_device_us > 0;
       has_device_memory_ |= row.self_device_memory_bytes > 0;
       longest_name = std::max(longest_name, CharacterCount(ForTorchTable(row.name)));
-      longest_shapes = std::max(longest_shapes, row.shapes.size());
+      longest_shapes = std::max(longest_shapes, CharacterCount(ForTorchTable(row.shapes)));
       has_shapes_ |= !row.shapes.empty() && row.shapes != "[]";
     }
     has_device_memory_ &= is_on_gpu;
@@ -139,9 +93,9 @@ class TorchText {
     AddLine(titles_);
     StrAppend(&text_, rule_, "\n");
     int64_t shown = 0;
-    for (const TorchRow* row : rows_) {
-      if (shown++ == options_.row_limit) break;
-      AddLine(CellsOf(*row));
+    for (const TorchRow& row : table_.rows) {
+      if (shown++ == row_limit_) break;
+      AddLine(CellsOf(row));
     }
     StrAppend(&text_, rule_, "\n", "Self CPU time total: ", TimeText(self_cpu_total_us_), "\n");
     if (has_device_time_) {
@@ -153,11 +107,11 @@ class TorchText {
  private:
   // In the order of the lines, as torch does.
   void SumUp() {
-    for (const TorchRow* row : rows_) {
-      self_cpu_total_us_ += row->self_cpu_us;
+    for (const TorchRow& row : table_.rows) {
+      self_cpu_total_us_ += row.self_cpu_us;
       const bool is_counted =
-          row->is_device && !(row->is_annotation && options_.version.totals_work_only());
-      if (is_counted) self_device_total_us_ += row->self_device_us;
+          row.is_device && !(row.is_annotation && table_.version.totals_work_only());
+      if (is_counted) self_device_total_us_ += row.self_device_us;
     }
   }
 
@@ -187,19 +141,19 @@ class TorchText {
   }
 
   std::vector<std::string> CellsOf(const TorchRow& row) const {
-    const report::TorchVersion& version = options_.version;
+    const report::TorchVersion& version = table_.version;
     std::vector<std::string> cells = {NameCell(row),
                                       ShareText(row.self_cpu_us, self_cpu_total_us_),
                                       TimeText(row.self_cpu_us),
                                       ShareText(row.cpu_total_us, self_cpu_total_us_),
                                       TimeText(row.cpu_total_us),
-                                      TimeText(AverageUs(row.cpu_total_us, row.calls))};
+                                      TimeText(report::AverageUs(row.cpu_total_us, row.calls))};
     const auto add = [&](std::string cell) { cells.push_back(std::move(cell)); };
     if (has_device_time_) {
       add(TimeText(row.self_device_us));
       add(ShareText(row.self_device_us, self_device_total_us_));
       add(TimeText(row.device_total_us));
-      add(TimeText(AverageUs(row.device_total_us, row.calls)));
+      add(TimeText(report::AverageUs(row.device_total_us, row.calls)));
     }
     if (table_.has_memory) {
       add(BytesText(row.cpu_memory_bytes, version));
@@ -210,7 +164,7 @@ class TorchText {
       }
     }
     add(StrCat(row.calls));
-    if (has_shapes_) add(row.shapes.substr(0, shapes_width_));
+    if (has_shapes_) add(std::string(FirstCharacters(ForTorchTable(row.shapes), shapes_width_)));
     return cells;
   }
 
@@ -231,8 +185,7 @@ class TorchText {
   }
 
   const TorchTable& table_;
-  const TorchTextOptions& options_;
-  const std::vector<const TorchRow*> rows_;  // By what they are sorted by.
+  const int64_t row_limit_;
   double self_cpu_total_us_ = 0;
   double self_device_total_us_ = 0;
   bool has_device_time_ = false;
@@ -248,29 +201,9 @@ class TorchText {
 
 }  // namespace
 
-const std::vector<std::string_view>& TorchSortKeys() {
-  static const std::vector<std::string_view> keys = [] {
-    std::vector<std::string_view> names;
-    names.reserve(kTorchSortKeys.size());
-    for (const SortKey& key : kTorchSortKeys) {
-      names.push_back(key.name);
-    }
-    return names;
-  }();
-  return keys;
-}
-
-std::vector<const TorchRow*> ShownTorchRows(const TorchTable& table,
-                                            const TorchTextOptions& options) {
-  std::vector<const TorchRow*> rows = Sorted(table, options.sort_by);
-  const auto most = static_cast<size_t>(std::max<int64_t>(options.row_limit, 0));
-  if (options.row_limit >= 0 && rows.size() > most) rows.resize(most);
-  return rows;
-}
-
-std::string RenderTorchTable(const TorchTable& table, const TorchTextOptions& options) {
+std::string RenderTorchTable(const TorchTable& table, int64_t row_limit) {
   if (table.rows.empty()) return "";
-  return TorchText(table, options).Render();
+  return TorchText(table, row_limit).Render();
 }
 
 }  // namespace profd::cli

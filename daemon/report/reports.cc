@@ -17,6 +17,7 @@
 #include "daemon/report/memory/memory_report.h"
 #include "daemon/report/ops/module_tree.h"
 #include "daemon/report/ops/profile.h"
+#include "daemon/report/ops/torch_table.h"
 #include "daemon/report/ranks/collectives.h"
 #include "daemon/report/time/compile_report.h"
 #include "daemon/report/time/time_report.h"
@@ -53,6 +54,12 @@ constexpr ReportOption kOpOptions[] = {
     {"step", "K", "Only ranges that begin inside step K"},
     {"sums_only", "0|1", "Only sums: no percentiles, FLOPs, or figures by step; faster"},
 };
+
+constexpr ReportOption kVersionOption = {
+    "version", "RELEASE",
+    "As that release of PyTorch has it: 2.6; else the program's own, or the newest that is known"};
+constexpr ReportOption kTorchOptions[] = {
+    {"group_by", "WHAT", "One row for each name, or by input_shape, too"}, kVersionOption};
 
 std::string_view OptionOf(const ReportRequest& request, std::string_view name) {
   const auto found = request.options.find(name);
@@ -130,6 +137,34 @@ absl::StatusOr<table::Report> MakeOps(store::CaptureReader& reader, const Report
   return ToReport(profile);
 }
 
+// Of the option, or the one that the program had.
+absl::StatusOr<TorchVersion> TorchVersionOf(const ReportRequest& request,
+                                            const CaptureRecord& record) {
+  const std::string_view text = OptionOf(request, kVersionOption.name);
+  if (text.empty()) return TorchVersionFromString(record.torch.version).value_or(kNewestTorch);
+  const std::optional<TorchVersion> version = TorchVersionFromString(text);
+  const bool is_known =
+      version.has_value() && !version->IsAtLeast(kNewestTorch.major, kNewestTorch.minor + 1);
+  if (is_known) return *version;
+  return absl::InvalidArgumentError(
+      StrCat("'", ForDisplay(text, 80), "' is not a known release of PyTorch (1.13 to ",
+             kNewestTorch.major, ".", kNewestTorch.minor, ", such as 2.6)"));
+}
+
+absl::StatusOr<table::Report> MakeTorchOps(store::CaptureReader& reader,
+                                           const ReportRequest& request) {
+  TorchTableOptions options;
+  const std::string_view by = OptionOf(request, "group_by");
+  options.by_inputs = by == ToString(OpGroup::kInputs);
+  if (!by.empty() && !options.by_inputs && by != ToString(OpGroup::kName)) {
+    return absl::InvalidArgumentError(StrCat(
+        "torch's table is grouped by name or input_shape, not by '", ForDisplay(by, 80), "'"));
+  }
+  ASSIGN_OR_RETURN(options.version, TorchVersionOf(request, reader.record()));
+  ASSIGN_OR_RETURN(const TorchTable torch, SummarizeAsTorch(reader, options));
+  return ToReport(torch);
+}
+
 absl::StatusOr<table::Report> MakeModules(store::CaptureReader& reader,
                                           const ReportRequest& request) {
   ModuleTreeOptions options;
@@ -204,6 +239,13 @@ constexpr ReportKind kKinds[] = {
      .options = kOpOptions,
      .shape = &ShapeOf<OpProfile>,
      .make = &MakeOps},
+    {.name = kTorchReport,
+     .doc = "The operator table as torch.profiler counts it, for one of its releases",
+     .options = kTorchOptions,
+     .command = "ops",
+     .schema = kTorchReport,
+     .shape = &ShapeOf<TorchTable>,
+     .make = &MakeTorchOps},
     {.name = "modules",
      .doc = "Modules as a tree: host time, GPU work, memory, and FLOPs, forward and backward",
      .options = kModuleOptions,

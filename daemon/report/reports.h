@@ -42,6 +42,7 @@ struct ReportKind {
   bool limits_itself;  // It counts what is beyond "limit"; else the limit is applied to its rows.
   // The command of profctl that shows it; empty: none does, but others make their reports from it.
   std::string_view command = name;
+  std::string_view schema = command;  // What `profctl schema` calls it.
   // What that command prints with --json; nullptr: the fields of the totals, and the tables.
   const table::AnyObject& (*json)() = nullptr;
   // The report of no events: its columns.

@@ -1,4 +1,4 @@
-"""The --json of every report on two imported traces, against the files in golden/.
+"""The --json of every report on two imported traces, and torch's table as text, against the files in golden/.
 
 A change of a schema or of a figure shows in their diff. To accept it:
 
@@ -22,10 +22,15 @@ TRACES = {
 }
 # A few rows have all columns.
 REPORTS = {
-    'gpu': [['ops', '--limit', '2'], ['kernels', '--limit', '2'], ['copies'], ['syncs'], ['idle'],
-            ['time', '--limit', '2'], ['report']],
+    'gpu': [['ops', '--limit', '2'], ['ops', '--torch=2.6', '--limit', '2'], ['kernels', '--limit', '2'],
+            ['copies'], ['syncs'], ['idle'], ['time', '--limit', '2'], ['report']],
     'cpu': [['ops', '--limit', '2', '--group-by', 'input_shape'], ['steps'], ['compile'],
             ['memory', '--max-points', '20', '--limit', '2'], ['show']],
+}
+# Byte by byte.
+TEXTS = {
+    'gpu_ops_torch.txt': ['ops', '--torch=2.6', '--sort', 'self_cuda_time_total', '--limit', '12'],
+    'cpu_ops_torch.txt': ['ops', '--torch=2.15', '--group-by', 'input_shape', '--limit', '12'],
 }
 # Made anew by each import.
 VOLATILE = {'id', 'create_unix_ns', 'end_unix_ns', 'file_sha256', 'file_bytes', 'path', 'node',
@@ -70,10 +75,19 @@ class GoldenTest(unittest.TestCase):
                 with self.subTest(trace=trace, report=report):
                     answer = self.profctl(report, self.captures[trace], '--json', *flags)
                     text = json.dumps(stable(json.loads(answer)), indent=1) + '\n'
-                    golden = GOLDEN / ('%s_%s.json' % (trace, report))
-                    if os.environ.get('PROFD_UPDATE_GOLDEN'):
-                        golden.write_text(text)
-                    self.assertEqual(text, golden.read_text())
+                    of_torch = any(flag.startswith('--torch') for flag in flags)
+                    self.compare('%s_%s%s.json' % (trace, report, '_torch' if of_torch else ''), text)
+
+    def test_text_of_torch_is_as_it_was(self):
+        for name, (report, *flags) in TEXTS.items():
+            with self.subTest(name=name):
+                self.compare(name, self.profctl(report, self.captures[name[:3]], *flags))
+
+    def compare(self, name, text):
+        golden = GOLDEN / name
+        if os.environ.get('PROFD_UPDATE_GOLDEN'):
+            golden.write_text(text)
+        self.assertEqual(text, golden.read_text())
 
 
 if __name__ == '__main__':

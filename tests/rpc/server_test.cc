@@ -425,6 +425,13 @@ TEST_F(ServerTest, OperatorsOfAStoredCapture) {
   EXPECT_THAT(Do(*me_->reports, &Reports::GetReport, request, &ops), Fails(grpc::INVALID_ARGUMENT));
 }
 
+TEST_F(ServerTest, TorchsTableOfAStoredCapture) {
+  const v1::Report torch = ReportOf(NameOf(StoreCapture(uid_, 100)), "ops_torch");
+  EXPECT_THAT(TextsOf(TableOf(torch, "rows"), "name"), ElementsAre("ProfilerStep*", "op"));
+  EXPECT_THAT(IntsOf(TableOf(torch, "rows"), "calls"), ElementsAre(1, Gt(1)));
+  EXPECT_LT(torch.ByteSizeLong(), 20'000U);
+}
+
 TEST_F(ServerTest, AUserWithoutReportTimeKeepsNobodyElseFromReports) {
   constexpr auto kReportTime = quota::Resource::kReportMilliseconds;
   const quota::Limit limit = ledger_.limit(kReportTime);
@@ -523,6 +530,10 @@ TEST_F(ServerTest, AReportThatCannotBeMadeSaysWhy) {
   request.clear_options();
   (*request.mutable_options())["limit"] = "-3";
   refused("limit must be a number");
+  request.clear_options();
+  request.set_report("ops_torch");
+  (*request.mutable_options())["version"] = "9.9\x1b";
+  refused("not a known release of PyTorch");
 }
 
 TEST_F(ServerTest, GpuReportsOfACaptureWithoutGpuAreEmpty) {

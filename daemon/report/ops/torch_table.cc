@@ -380,6 +380,7 @@ class TorchTableBuilder {
   TorchTable Finish() {
     TorchTable table;
     table.rows = rows_.Take(shapes_texts_);
+    table.version = options_.version;
     table.has_memory = !memory_.empty();
     uint64_t self_cpu_ns = 0;
     for (const TorchRow& row : table.rows) self_cpu_ns += static_cast<uint64_t>(row.self_cpu_ns);

@@ -20,7 +20,7 @@
 // Threads: any, one reader each.
 // Memory:  120 bytes per range and API call, 48 per GPU row, 24 per allocator event and operator,
 //          and that of GpuAttribution; up to twice that as vectors grow.
-// Errors:  the reader's.
+// Errors:  the reader's, and those named.
 #ifndef PROFD_DAEMON_REPORT_OPS_TORCH_TABLE_H_
 #define PROFD_DAEMON_REPORT_OPS_TORCH_TABLE_H_
 
@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/base/table/table.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
@@ -87,8 +88,14 @@ struct TorchRow {
   int64_t self_device_memory_bytes = 0;
 };
 
+// As torch divides: 0 calls have an average of 0.
+inline double AverageUs(double total_us, int64_t calls) {
+  return calls == 0 ? 0 : total_us / static_cast<double>(calls);
+}
+
 struct TorchTable {
   std::vector<TorchRow> rows;
+  TorchVersion version = kNewestTorch;
   bool has_memory = false;           // As with profile_memory=True.
   int64_t self_cpu_total_ns = 0;     // Over all rows.
   int64_t self_device_total_ns = 0;  // Over GPU rows, as the release counts them.
@@ -96,6 +103,13 @@ struct TorchTable {
 
 absl::StatusOr<TorchTable> SummarizeAsTorch(store::CaptureReader& reader,
                                             const TorchTableOptions& options);
+
+// The report of this table, whose columns are in torch_columns.cc.
+inline constexpr std::string_view kTorchReport = "ops_torch";
+table::Report ToReport(const TorchTable& torch);
+// The rows, without has_parent, and the totals of such a report. DATA_LOSS: it is another one, or
+// of a version that this one does not read.
+absl::StatusOr<TorchTable> TorchTableOf(const table::Report& report);
 
 }  // namespace profd::report
 

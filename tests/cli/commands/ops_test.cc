@@ -2,10 +2,15 @@
 // it.
 #include <algorithm>
 #include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
 
 #include "cli/base/errors.h"
 #include "cli/commands/command.h"
-#include "cli/render/torch.h"
+#include "daemon/report/ops/torch_table.h"
+#include "daemon/report/reports.h"
+#include "daemon/store/file/capture_reader.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {
@@ -14,6 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
@@ -162,7 +168,12 @@ TEST_F(OpsTest, CsvQuotesWhatIsInNames) {
       StartsWith("name,rank,module,source,stack,thread,step,dims,types,busy_device_ns,share,"));
   EXPECT_THAT(result.out, HasSubstr("\"aten::mm\\u001b[2J\xEF\xBF\xBD,\"\"\n\",,,,,,,,,0,0,"));
   EXPECT_EQ(Run({"ops", file_, "--csv", "--json"}).exit_code, 2);
-  EXPECT_EQ(Run({"ops", file_, "--csv", "--torch"}).exit_code, 2);
+  const RunResult torch = Run({"ops", file_, "--csv", "--torch", "--sort", "name", "--limit", "1"});
+  EXPECT_EQ(torch.exit_code, 0) << torch.err;
+  EXPECT_THAT(torch.err, HasSubstr("Capture "));
+  EXPECT_THAT(torch.out, StartsWith("name,shapes,is_device,is_annotation,calls,self_cpu_ns,"));
+  EXPECT_THAT(torch.out, HasSubstr("\nProfilerStep*,,false,false,2,"));
+  EXPECT_EQ(std::ranges::count(torch.out, '\n'), 2);
 }
 
 TEST_F(OpsTest, TorchsTableIsAllOfStdout) {
@@ -182,6 +193,89 @@ TEST_F(OpsTest, TorchsTableIsAllOfStdout) {
   EXPECT_EQ(all[11], "Self CUDA time total: 20.000us");
 }
 
+table::Report TorchReportOf(const std::string& file, report::ReportRequest request) {
+  absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader = store::CaptureReader::Open(file);
+  EXPECT_TRUE(reader.ok()) << reader.status();
+  request.report = report::kTorchReport;
+  absl::StatusOr<table::Report> report = report::MakeReport(**reader, request);
+  EXPECT_TRUE(report.ok()) << report.status();
+  return *std::move(report);
+}
+
+TEST_F(OpsTest, ADaemonMakesTorchsTableAndSendsNoEvents) {
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--sort", "self_cuda_time_total", "--limit", "2"},
+        {"--group-by", "input_shape", "--json"},
+        {"--sort", "self_cpu", "--csv", "--limit", "3"}}) {
+    std::vector<std::string> of_file = {"ops", file_, "--torch=2.6"};
+    std::vector<std::string> of_daemon = {"ops", "01J", "--torch=2.6"};
+    of_file.insert(of_file.end(), flags.begin(), flags.end());
+    of_daemon.insert(of_daemon.end(), flags.begin(), flags.end());
+    EXPECT_EQ(Run(of_daemon).exit_code, 0);
+    const v1::GetReportRequest asked = profd_.report_calls().back();
+    profd_.Set(TorchReportOf(file_, {.options = {asked.options().begin(), asked.options().end()}}));
+    const RunResult local = Run(of_file);
+    const RunResult remote = Run(of_daemon);
+    EXPECT_GT(local.out.size(), 100U) << local.err;
+    if (flags.back() == "--json") {
+      EXPECT_EQ(nlohmann::json::parse(remote.out)["rows"],
+                nlohmann::json::parse(local.out)["rows"]);
+    } else {
+      EXPECT_EQ(remote.out, local.out);
+    }
+  }
+  EXPECT_THAT(profd_.download_offsets(), IsEmpty());
+  const auto first = profd_.report_calls().front();
+  EXPECT_EQ(first.report(), report::kTorchReport);
+  const std::map<std::string, std::string> options(first.options().begin(), first.options().end());
+  EXPECT_EQ(options, (std::map<std::string, std::string>{
+                         {"version", "2.6"}, {"sort", "self_device_us"}, {"limit", "0"}}))
+      << "widths and totals of the text are of all rows";
+}
+
+TEST_F(OpsTest, TorchsTableOfWhatTheDaemonHasNoRoomForIsMadeHere) {
+  profd_.on_report = {.code = absl::StatusCode::kResourceExhausted,
+                      .reason = "REPORT_TOO_LARGE",
+                      .message = "the report needs too much memory"};
+  const RunResult remote = Run({"ops", "01J", "--torch=2.6"});
+  EXPECT_EQ(remote.exit_code, 0) << remote.err;
+  EXPECT_EQ(remote.out, Run({"ops", file_, "--torch=2.6"}).out);
+  EXPECT_THAT(profd_.download_offsets(), Not(IsEmpty()));
+}
+
+TEST_F(OpsTest, AHostileTableOfTorchsPrintsNoControlCharacters) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  report::TorchTable torch = {.has_memory = true, .self_cpu_total_ns = INT64_MIN};
+  torch.rows = {{.name = std::string(kHostile),
+                 .shapes = "\x1b]0;x\x07[[\xFF",
+                 .is_device = true,
+                 .calls = -1,
+                 .self_cpu_us = kInfinity,
+                 .cpu_total_us = -kInfinity,
+                 .self_device_us = std::numeric_limits<double>::max(),
+                 .device_total_us = std::numeric_limits<double>::quiet_NaN(),
+                 .cpu_memory_bytes = INT64_MIN,
+                 .self_device_memory_bytes = INT64_MAX},
+                {.name = std::string(100'000, '\x9b'), .shapes = std::string(100'000, '[')}};
+  profd_.Set(report::ToReport(torch));
+  const RunResult text = Run({"ops", "01J", "--torch"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_LT(text.out.size(), 20'000U);
+  for (const char c : text.out) {
+    const auto byte = static_cast<unsigned char>(c);
+    EXPECT_TRUE(byte == '\n' || (byte >= ' ' && byte != 0x7f)) << int{byte};
+  }
+  EXPECT_EQ(RunJson({"ops", "01J", "--torch"})["rows"].size(), 2);
+  EXPECT_EQ(Run({"ops", "01J", "--torch", "--csv"}).exit_code, 0);
+
+  table::Report unknown = report::ToReport(torch);
+  unknown.totals.cells[unknown.totals.Find("torch")] = std::vector<std::string>{"\x1b[2J"};
+  profd_.Set(unknown);
+  const RunResult refused = Run({"ops", "01J", "--torch"});
+  EXPECT_EQ(refused.exit_code, kExitFailed);
+  EXPECT_THAT(refused.err, HasSubstr("of no release of PyTorch"));
+}
+
 TEST_F(OpsTest, TorchsTableSaysWhatItDoesNotHave) {
   for (const std::vector<std::string>& more :
        std::vector<std::vector<std::string>>{{"--torch=1.12"},
@@ -189,6 +283,7 @@ TEST_F(OpsTest, TorchsTableSaysWhatItDoesNotHave) {
                                              {"--torch=x"},
                                              {"--torch", "--sort", "p95"},
                                              {"--torch", "--step", "7"},
+                                             {"--torch", "--group-by", "rank"},
                                              {"--torch", "--group-by", "module"}}) {
     std::vector<std::string> arguments = {"ops", file_};
     arguments.insert(arguments.end(), more.begin(), more.end());

@@ -19,6 +19,7 @@
 #include "daemon/report/index/step_table.h"
 #include "daemon/report/memory/memory_report.h"
 #include "daemon/report/ops/profile.h"
+#include "daemon/report/ops/torch_table.h"
 #include "daemon/report/ranks/collectives.h"
 #include "daemon/report/reports.h"
 #include "daemon/report/time/compile_report.h"
@@ -146,6 +147,12 @@ TEST_F(SchemaTest, TheReportsThatTheDaemonAnswersKeepToTheirSchema) {
        {"ops", "kernels", "copies", "syncs", "idle", "compile", "steps", "time"}) {
     EXPECT_THAT(ViolationsOf(report), IsEmpty());
   }
+  report::TorchTable torch;
+  torch.rows = {{.name = "aten::mm", .calls = 2, .self_cpu_us = 0.5}};
+  profd_.Set(report::ToReport(torch));
+  EXPECT_THAT(Violations(RunJson({"ops", "01J", "--torch"}), SchemaOf("ops_torch"), "ops_torch"),
+              IsEmpty());
+  EXPECT_EQ(SchemaOf("ops_torch").at("title"), "profctl ops --torch --json");
 }
 
 TEST_F(SchemaTest, AnAnswerThatDoesNotKeepToItIsFound) {
@@ -161,13 +168,13 @@ TEST_F(SchemaTest, AnAnswerThatDoesNotKeepToItIsFound) {
 TEST_F(SchemaTest, EveryColumnSaysWhatItMeans) {
   const Json all = Json::parse(Run({"schema"}).out);
   const auto without_schema =
-      std::ranges::count(report::ReportKinds(), "", &report::ReportKind::command);
+      std::ranges::count(report::ReportKinds(), "", &report::ReportKind::schema);
   EXPECT_EQ(std::ssize(all),
             std::ssize(report::ReportKinds()) + std::ssize(ListKinds()) - without_schema);
   for (const report::ReportKind& kind : report::ReportKinds()) {
     const table::Report shape = kind.shape();
     EXPECT_EQ(shape.name, kind.name);
-    EXPECT_EQ(all.contains(kind.command), !kind.command.empty()) << kind.name;
+    EXPECT_EQ(all.contains(kind.schema), !kind.schema.empty()) << kind.name;
     for (const table::Table& table : shape.tables) {
       std::set<std::string> titles;
       size_t flexible = 0;
@@ -480,7 +487,8 @@ TEST_F(SchemaTest, SchedulesAndCallsKeepToTheirSchema) {
 TEST_F(SchemaTest, AReportThatDoesNotExistHasNone) {
   const RunResult result = Run({"schema", "nonsense"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("there is one of: report, ops, modules, steps, kernels"));
+  EXPECT_THAT(result.err,
+              HasSubstr("there is one of: report, ops, ops_torch, modules, steps, kernels"));
 }
 
 }  // namespace

@@ -6,10 +6,15 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
 #include "daemon/report/ops/input_shapes.h"
 #include "daemon/report/ops/torch_memory.h"
+#include "daemon/report/reports.h"
 #include "proto/wire/event.h"
 #include "tests/fakes/fake_capture_reader.h"
 #include "tests/fakes/status_matchers.h"
@@ -18,6 +23,7 @@ namespace profd::report {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class TorchTableTest : public ::testing::Test {
  protected:
@@ -221,6 +227,107 @@ TEST_F(TorchTableTest, ByInputsListsCountAsNoSizes) {
   EXPECT_EQ(table.rows[0].shapes, "[[16, 64], [], []]");
   EXPECT_EQ(table.rows[0].calls, 2);
   EXPECT_EQ(table.rows[1].shapes, "[]");
+}
+
+// ---- the report ----
+
+TEST_F(TorchTableTest, TheReportHasAllThatTheTextNeeds) {
+  const uint32_t inputs = reader_.Inputs("[[16,64]]", "[]");
+  reader_.Range(main_, "annotated", 0, 200)
+      .Operator(main_, "mm", 10, 143, {.inputs = inputs})
+      .ApiCall(main_, "cudaLaunchKernel", 20, 30, 1)
+      .Kernel("_Z3addPfi", 200, 350, 1)
+      .Allocate(main_, 50, 0x1000, 64);
+  const TorchTable table = Table({2, 4}, true);
+  ASSERT_GE(table.rows.size(), 4U);
+  const absl::StatusOr<TorchTable> again = TorchTableOf(ToReport(table));
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(again->version.minor, 4);
+  EXPECT_EQ(again->has_memory, table.has_memory);
+  EXPECT_EQ(again->self_cpu_total_ns, table.self_cpu_total_ns);
+  EXPECT_EQ(again->self_device_total_ns, table.self_device_total_ns);
+  ASSERT_EQ(again->rows.size(), table.rows.size());
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    const TorchRow& a = again->rows[i];
+    const TorchRow& b = table.rows[i];
+    EXPECT_EQ(std::tie(a.name, a.shapes, a.is_device, a.is_annotation, a.calls),
+              std::tie(b.name, b.shapes, b.is_device, b.is_annotation, b.calls));
+    EXPECT_EQ(std::tie(a.self_cpu_ns, a.cpu_total_ns, a.self_device_ns, a.device_total_ns),
+              std::tie(b.self_cpu_ns, b.cpu_total_ns, b.self_device_ns, b.device_total_ns));
+    EXPECT_EQ(std::tie(a.self_cpu_us, a.cpu_total_us, a.self_device_us, a.device_total_us),
+              std::tie(b.self_cpu_us, b.cpu_total_us, b.self_device_us, b.device_total_us));
+    EXPECT_EQ(std::tie(a.cpu_memory_bytes, a.self_cpu_memory_bytes, a.device_memory_bytes,
+                       a.self_device_memory_bytes),
+              std::tie(b.cpu_memory_bytes, b.self_cpu_memory_bytes, b.device_memory_bytes,
+                       b.self_device_memory_bytes));
+  }
+}
+
+TEST_F(TorchTableTest, AReportThatIsNoneOfTorchsIsRefused) {
+  reader_.Operator(main_, "mm", 0, 10);
+  const table::Report good = ToReport(Table());
+  EXPECT_THAT(TorchTableOf(good), IsOk());
+  const auto refused = [&](const auto& spoil) {
+    table::Report report = good;
+    spoil(report);
+    EXPECT_THAT(TorchTableOf(report), StatusIs(absl::StatusCode::kDataLoss));
+  };
+  refused([](table::Report& report) { report.name = "ops"; });
+  refused([](table::Report& report) { ++report.version; });
+  refused([](table::Report& report) { report.tables.clear(); });
+  refused([](table::Report& report) { report.totals = {}; });
+  refused([](table::Report& report) {
+    report.totals.cells[report.totals.Find("torch")] = std::vector<std::string>{"0.4"};
+  });
+  refused([](table::Report& report) {
+    report.totals.cells[report.totals.Find("torch")] = std::vector<int64_t>{2};
+  });
+  refused([](table::Report& report) {
+    table::Table& rows = report.tables.front();
+    const size_t at = rows.Find("self_cpu_us");
+    rows.columns[at].type = table::Type::kInt;
+    rows.cells[at] = std::vector<int64_t>{2};
+  });
+}
+
+TEST_F(TorchTableTest, TheReportIsOfTheReleaseOfTheProgramUnlessAnotherIsNamed) {
+  reader_.Operator(main_, "mm", 0, 10);
+  const auto release = [&](std::string_view named) -> std::string {
+    ReportRequest request = {.report = std::string(kTorchReport)};
+    if (!named.empty()) request.options["version"] = named;
+    const absl::StatusOr<table::Report> report = MakeReport(reader_, request);
+    if (!report.ok()) return std::string(FromAbsl(report.status().message()));
+    const table::Table& totals = report->totals;
+    return std::get<std::vector<std::string>>(totals.cells[totals.Find("torch")]).front();
+  };
+  EXPECT_EQ(release(""), "2.15");
+  reader_.mutable_record().torch.version = "2.4.1+cu121";
+  EXPECT_EQ(release(""), "2.4");
+  EXPECT_EQ(release("1.13"), "1.13");
+  for (const char* unknown : {"1.12", "2.16", "3.0", "x\x1b", "2"}) {
+    EXPECT_THAT(release(unknown), HasSubstr("not a known release of PyTorch (1.13 to 2.15"));
+  }
+}
+
+TEST_F(TorchTableTest, TheReportIsSortedAndLimitedLikeOthersAndHasFewerGroups) {
+  reader_.Operator(main_, "a", 0, 10).Operator(main_, "b", 20, 50).Operator(main_, "c", 60, 80);
+  const auto names = [&](std::map<std::string, std::string, std::less<>> options)
+      -> absl::StatusOr<std::vector<std::string>> {
+    ASSIGN_OR_RETURN(
+        const table::Report report,
+        MakeReport(reader_, {.report = std::string(kTorchReport), .options = std::move(options)}));
+    EXPECT_EQ(report.tables.front().row_count, 3);
+    return std::get<std::vector<std::string>>(report.tables.front().cells.front());
+  };
+  EXPECT_THAT(names({{"sort", "cpu_total_us"}}), IsOkAndHolds(ElementsAre("b", "c", "a")));
+  EXPECT_THAT(names({{"sort", "average_us"}, {"limit", "1"}}), IsOkAndHolds(ElementsAre("b")));
+  EXPECT_THAT(names({{"group_by", "input_shape"}}), IsOkAndHolds(ElementsAre("a", "b", "c")));
+  using Option = std::pair<const std::string, std::string>;
+  for (const Option& wrong :
+       {Option("sort", "p95"), Option("group_by", "module"), Option("group_by", "stack:3"),
+        Option("step", "7"), Option("by_step", "1"), Option("limit", "-1")}) {
+    EXPECT_THAT(names({wrong}), StatusIs(absl::StatusCode::kInvalidArgument)) << wrong.first;
+  }
 }
 
 TEST_F(TorchTableTest, AnEmptyCaptureHasNoRows) {
