@@ -1,6 +1,7 @@
 #include "cli/client/history.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,11 +11,13 @@
 #include "cli/captures/rank_history.h"
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
+#include "cli/commands/plain_report.h"
 #include "cli/render/history.h"
 #include "cli/render/rank_history.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/table/table.h"
 
 namespace profd::cli {
 namespace {
@@ -52,6 +55,18 @@ absl::StatusOr<HistoryQuery> ParseQuery(const ParsedFlags& flags, absl::Time now
   ASSIGN_OR_RETURN(const std::optional<int64_t> limit, flags.Int("limit", 0, kMostPoints));
   query.limit = limit.value_or(0);
   return query;
+}
+
+// --sort: a column of the windows, which --json and --csv print, else of what people see.
+absl::StatusOr<std::string> ParseSort(const ParsedFlags& flags, bool is_for_people) {
+  const std::string column = flags.Get("sort").value_or("");
+  if (column.empty()) return column;
+  if (flags.Has("stragglers")) return UsageError("--sort does not go with --stragglers");
+  History none;
+  table::Table series = HistorySeriesOf(none, HistoryMeasure::kStep, false);
+  RETURN_IF_ERROR(is_for_people ? table::Apply({.sort = column}, series)
+                                : SortPoints(column, none));
+  return column;
 }
 
 absl::StatusOr<HistoryMeasure> ParseMeasure(const ParsedFlags& flags, const HistoryQuery& query) {
@@ -135,6 +150,8 @@ absl::StatusOr<int> RunHistory(Invocation& invocation) {
   if (flags.Has("csv") && invocation.json()) {
     return UsageError("--csv and --json are mutually exclusive");
   }
+  const bool is_for_people = !invocation.json() && !flags.Has("csv");
+  ASSIGN_OR_RETURN(const std::string sort, ParseSort(flags, is_for_people));
   if (flags.Has("stragglers")) return ShowRankHistory(invocation, query);
   ASSIGN_OR_RETURN(const HistoryMeasure measure, ParseMeasure(flags, query));
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
@@ -148,6 +165,7 @@ absl::StatusOr<int> RunHistory(Invocation& invocation) {
     ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
     ASSIGN_OR_RETURN(history, daemon->GetHistory(query));
   }
+  if (!is_for_people && !sort.empty()) RETURN_IF_ERROR(SortPoints(sort, history));
 
   if (invocation.json()) {
     JsonWriter json;
@@ -156,16 +174,26 @@ absl::StatusOr<int> RunHistory(Invocation& invocation) {
   } else if (flags.Has("csv")) {
     invocation.Print(HistoryCsv(history));
   } else if (!LacksOperator(history, query)) {
-    invocation.Print(RenderHistory(history, query, measure, fleet.has_value(), invocation.style()));
+    table::Table series = HistorySeriesOf(history, measure, fleet.has_value());
+    RETURN_IF_ERROR(table::Apply({.sort = sort}, series));
+    invocation.Print(RenderHistory(history, series, query, measure, invocation.style()));
   }
   if (fleet.has_value()) invocation.Note(RenderNodeFailures(outcomes));
   if (LacksOperator(history, query)) {
-    invocation.Note(
-        RenderHistory(history, query, measure, fleet.has_value(), invocation.error_style()));
+    invocation.Note(RenderHistory(history, {}, query, measure, invocation.error_style()));
   }
   // A node that did not answer may have it.
   const int exit_code = fleet.has_value() ? ExitCodeOf(outcomes) : kExitDone;
   return exit_code == kExitDone && LacksOperator(history, query) ? kExitFailed : exit_code;
+}
+
+// Of what people see, and of the windows.
+std::vector<std::string_view> HistorySortChoices() {
+  std::vector<std::string_view> choices = SortChoicesOf(HistorySeriesColumns());
+  for (const std::string_view key : SortChoicesOf(HistoryPointColumns())) {
+    if (std::ranges::find(choices, key) == choices.end()) choices.push_back(key);
+  }
+  return choices;
 }
 
 }  // namespace
@@ -231,6 +259,12 @@ Command HistoryCommand() {
             .help = "At most N windows of each daemon, the newest; with --stragglers, of all "
                     "together. 0 is "
                     "all (default: all, also with --json and --csv). A daemon sends at most 10000"},
+           {.name = "sort",
+            .value_name = "KEY",
+            .help = "Order rows by a column: numbers descending, names ascending; with --json and "
+                    "--csv, the windows by theirs. Default: by job and rank, windows by time",
+            .completes = Completes::kChoice,
+            .choices = HistorySortChoices()},
            {.name = "csv", .help = "Print all windows as CSV"}},
       .examples = {{"profctl history --step-time --since 30d", "Since when is it slow?"},
                    {"profctl history --op aten::addmm --measure self_device --csv",

@@ -4,13 +4,12 @@ namespace profd::cli {
 namespace {
 
 constexpr ColumnDoc kListDocs[] = {
-    {"top history", "NODE|NODES", "The machine whose daemon it is", ""},
+    {"top", "NODE|NODES", "The machine whose daemon it is", ""},
     {"schedule", "NODES", "How many of its nodes have it", ""},
-    {"top history", "PID", "The process, as the daemon's node numbers it", ""},
+    {"top", "PID", "The process, as the daemon's node numbers it", ""},
     {"top schedule", "STATE", "What it is doing", ""},
     {"top", "STEP", "The number of the step that it is in", ""},
-    {"history", "JOB", "The job that it is part of, from its cgroup or environment", ""},
-    {"top history", "RANK", "The rank, from the program's metadata", ""},
+    {"top", "RANK", "The rank, from the program's metadata", ""},
     {"top", "COMMAND", "Its command, without folders and without the Python that runs it", ""},
     {"top", "STEP TIME", "Time of a step; \"none for\" and how long there was none",
      "1 / steps per second"},
@@ -24,11 +23,6 @@ constexpr ColumnDoc kListDocs[] = {
     {"schedule", "WHEN|WHAT|SAMPLE|NEXT",
      "When it captures, what, how many of the targets, and when next", ""},
     {"schedule", "WINDOWS", "How often it has captured", ""},
-    {"history", "Windows", "Captures that are counted", ""},
-    {"history", "Min|Median|Max", "Of the figure over the windows", ""},
-    {"history", "Early|Late", "The median of the first and of the last quarter of the windows", ""},
-    {"history", "Change", "How far the late windows are above the early ones", "Late / Early - 1"},
-    {"history", "Trend", "The figure over time, oldest left", ""},
 };
 
 }  // namespace

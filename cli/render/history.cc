@@ -10,9 +10,10 @@
 
 #include "absl/strings/str_format.h"
 #include "cli/base/object.h"
-#include "cli/base/table.h"
 #include "cli/base/units.h"
+#include "cli/render/report_tables.h"
 #include "daemon/base/median.h"
+#include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/base/units.h"
@@ -82,42 +83,109 @@ bool IsPerPart(HistoryMeasure measure) {
          measure == HistoryMeasure::kSelfDevice;
 }
 
-std::string FormatChange(double from, double to) {
-  if (from <= 0) return "-";
-  return absl::StrFormat("%+.1f%%", 100 * (to - from) / from);
+// What a row of the text is.
+struct HistorySeries {
+  std::string node;
+  std::string job;
+  int64_t rank = -1;
+  int64_t pid = -1;  // -1: of a rank
+  int64_t window_count = 0;
+  int64_t min_ns = 0;
+  int64_t median_ns = 0;
+  int64_t max_ns = 0;
+  int64_t early_ns = 0;
+  int64_t late_ns = 0;
+  double change = std::numeric_limits<double>::quiet_NaN();
+  std::string trend;
+};
+
+const table::Description<HistorySeries>& SeriesColumns() {
+  using Row = HistorySeries;
+  const auto time = [](int64_t Row::*member, const char* key, const char* title, const char* doc,
+                       int priority = 0) -> table::Field<Row> {
+    return {
+        member,
+        {.key = key, .title = title, .doc = doc, .unit = table::Unit::kNs, .priority = priority}};
+  };
+  static const table::Description<Row> columns = {
+      {&Row::node,
+       {.key = "node",
+        .title = "Node",
+        .doc = "The machine whose daemon it is",
+        .only_if_set = true}},
+      {&Row::job,
+       {.key = "job",
+        .title = "Job",
+        .doc = "The job that it is part of, from its cgroup or environment",
+        .flexible = true}},
+      {&Row::rank,
+       {.key = "rank",
+        .title = "Rank",
+        .doc = "The rank, from the program's metadata",
+        .nullable = true}},
+      {&Row::pid,
+       {.key = "pid",
+        .title = "PID",
+        .doc = "The process; -: a rank, which may have had several",
+        .nullable = true}},
+      {&Row::window_count,
+       {.key = "window_count",
+        .title = "Windows",
+        .doc = "Captures that are counted",
+        .unit = table::Unit::kCount,
+        .priority = 3}},
+      time(&Row::min_ns, "min_ns", "Min", "Lowest figure of the windows", 6),
+      time(&Row::median_ns, "median_ns", "Median", "Median of the figure over the windows"),
+      time(&Row::max_ns, "max_ns", "Max", "Highest figure of the windows", 5),
+      time(&Row::early_ns, "early_ns", "Early", "The median of the first quarter of the windows",
+           2),
+      time(&Row::late_ns, "late_ns", "Late", "The median of the last quarter of the windows", 1),
+      {&Row::change,
+       {.key = "change",
+        .doc = "How far the late windows are above the early ones",
+        .formula = "Late / Early - 1",
+        .priority = kOnlyInData,
+        .nullable = true,
+        .may_be_negative = true}},
+      {[](const Row& row) {
+         return std::isnan(row.change) ? std::string()
+                                       : absl::StrFormat("%+.1f%%", 100 * row.change);
+       },
+       {.title = "Change",
+        .doc = "How far the late windows are above the early ones",
+        .formula = "Late / Early - 1",
+        .right = true}},
+      {&Row::trend,
+       {.title = "Trend", .doc = "The figure over time, oldest left", .unknown_text = ""}}};
+  return columns;
 }
 
-std::string Ns(double ns) { return FormatNs(std::llround(ns)); }
-
-void AddSeries(const SeriesKey& key, std::vector<TimedValue> values, int64_t begin, int64_t end,
-               bool several_nodes, Table& table) {
+HistorySeries SeriesOf(const SeriesKey& key, const std::vector<TimedValue>& values, int64_t begin,
+                       int64_t end) {
   std::vector<double> all;
   all.reserve(values.size());
   for (const TimedValue& value : values) all.push_back(value.value);
   // A quarter at each end: one odd window is then no trend.
-  const size_t quarter = std::max<size_t>(1, all.size() / 4);
-  const double early =
-      Median(std::vector(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(quarter)));
-  const double late =
-      Median(std::vector(all.end() - static_cast<std::ptrdiff_t>(quarter), all.end()));
-  std::vector<std::string> cells;
-  if (several_nodes) cells.push_back(key.node);
-  cells.push_back(key.job.empty() ? "-" : key.job);
-  cells.push_back(key.rank < 0 ? "-" : StrCat(key.rank));
-  cells.push_back(key.pid == 0 ? "-" : StrCat(key.pid));
-  cells.push_back(FormatCount(static_cast<int64_t>(all.size())));
-  cells.push_back(Ns(*std::ranges::min_element(all)));
-  cells.push_back(Ns(Median(all)));
-  cells.push_back(Ns(*std::ranges::max_element(all)));
-  cells.push_back(Ns(early));
-  cells.push_back(Ns(late));
-  cells.push_back(all.size() > 1 ? FormatChange(early, late) : "-");
-  cells.push_back(Sparkline(values, begin, end, kTrendColumns));
-  table.AddRow(std::move(cells));
+  const auto quarter = static_cast<std::ptrdiff_t>(std::max<size_t>(1, all.size() / 4));
+  const double early = Median(std::vector(all.begin(), all.begin() + quarter));
+  const double late = Median(std::vector(all.end() - quarter, all.end()));
+  HistorySeries series = {.node = key.node,
+                          .job = key.job,
+                          .rank = key.rank,
+                          .pid = key.pid == 0 ? -1 : key.pid,
+                          .window_count = std::ssize(all),
+                          .min_ns = std::llround(*std::ranges::min_element(all)),
+                          .median_ns = std::llround(Median(all)),
+                          .max_ns = std::llround(*std::ranges::max_element(all)),
+                          .early_ns = std::llround(early),
+                          .late_ns = std::llround(late),
+                          .trend = Sparkline(values, begin, end, kTrendColumns)};
+  if (all.size() > 1 && early > 0) series.change = (late - early) / early;
+  return series;
 }
 
-std::string Rfc3339(int64_t unix_ns) {
-  return absl::FormatTime(absl::RFC3339_full, absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
+bool IsPerStep(const History& history) {
+  return std::ranges::all_of(history.points, [](const HistoryPoint& p) { return p.steps > 0; });
 }
 
 }  // namespace
@@ -167,8 +235,29 @@ std::string Sparkline(std::span<const TimedValue> values, int64_t begin_unix_ns,
   return line;
 }
 
-std::string RenderHistory(const History& history, const HistoryQuery& query, HistoryMeasure measure,
-                          bool several_nodes, const Style& style) {
+table::Table HistorySeriesOf(const History& history, HistoryMeasure measure, bool several_nodes) {
+  const bool per_step = IsPerStep(history);
+  std::map<SeriesKey, std::vector<TimedValue>> by_key;
+  for (const HistoryPoint& point : history.points) {
+    by_key[KeyOf(point)].push_back({point.time_unix_ns, MeasuredValue(point, measure, per_step)});
+  }
+  std::vector<HistorySeries> rows;
+  for (const auto& [key, values] : by_key) {
+    rows.push_back(SeriesOf(key, values, history.points.front().time_unix_ns,
+                            history.points.back().time_unix_ns));
+    if (!several_nodes) rows.back().node.clear();
+  }
+  table::Table series = SeriesColumns().ToTable("series", rows);
+  // A row is a process, or a rank, which may have had several.
+  const bool by_pid = std::ranges::any_of(rows, [](const auto& row) { return row.pid >= 0; });
+  if (!by_pid) series.columns[series.Find("pid")].priority = 7;
+  return series;
+}
+
+std::vector<table::Column> HistorySeriesColumns() { return SeriesColumns().columns(); }
+
+std::string RenderHistory(const History& history, const table::Table& series,
+                          const HistoryQuery& query, HistoryMeasure measure, const Style& style) {
   const std::string subject = query.operator_name.empty()
                                   ? "Step time"
                                   : StrCat("'", ForDisplay(query.operator_name, 120), "'");
@@ -182,38 +271,13 @@ std::string RenderHistory(const History& history, const HistoryQuery& query, His
     }
     return text;
   }
-  const bool per_step =
-      std::ranges::all_of(history.points, [](const HistoryPoint& p) { return p.steps > 0; });
-  std::map<SeriesKey, std::vector<TimedValue>> series;
-  for (const HistoryPoint& point : history.points) {
-    series[KeyOf(point)].push_back({point.time_unix_ns, MeasuredValue(point, measure, per_step)});
-  }
-  const int64_t begin = history.points.front().time_unix_ns;
-  const int64_t end = history.points.back().time_unix_ns;
-
-  // A row is a process, or a rank, which may have had several.
-  const bool by_pid =
-      std::ranges::any_of(series, [](const auto& row) { return row.first.pid != 0; });
-  std::vector<Column> columns;
-  if (several_nodes) columns.push_back({.title = "Node", .right = false});
-  for (const Column& column :
-       {Column{.title = "Job", .right = false, .flexible = true}, Column{.title = "Rank"},
-        Column{.title = "PID", .drop_order = by_pid ? 0 : 7},
-        Column{.title = "Windows", .drop_order = 3}, Column{.title = "Min", .drop_order = 6},
-        Column{.title = "Median"}, Column{.title = "Max", .drop_order = 5},
-        Column{.title = "Early", .drop_order = 2}, Column{.title = "Late", .drop_order = 1},
-        Column{.title = "Change"}, Column{.title = "Trend", .right = false}}) {
-    columns.push_back(column);
-  }
-  Table table(std::move(columns));
-  for (auto& [key, values] : series) {
-    AddSeries(key, std::move(values), begin, end, several_nodes, table);
-  }
-
   std::string text = StrCat(subject, ": ", Describe(measure));
-  if (IsPerPart(measure)) StrAppend(&text, per_step ? " per step" : " per call");
-  StrAppend(&text, ", from ", FormatLocalTime(absl::FromUnixNanos(begin)), " to ",
-            FormatLocalTime(absl::FromUnixNanos(end)), "\n", table.Render(style));
+  if (IsPerPart(measure)) StrAppend(&text, IsPerStep(history) ? " per step" : " per call");
+  const auto at = [](const HistoryPoint& point) {
+    return FormatLocalTime(absl::FromUnixNanos(point.time_unix_ns));
+  };
+  StrAppend(&text, ", from ", at(history.points.front()), " to ", at(history.points.back()), "\n",
+            RenderTable(series, style));
   if (history.left_out_count > 0) {
     StrAppend(&text, "(", FormatCount(history.left_out_count),
               " older windows are left out: ask for a shorter time)\n");
@@ -226,6 +290,10 @@ std::string RenderHistory(const History& history, const HistoryQuery& query, His
 }
 
 namespace {
+
+std::string Rfc3339(int64_t unix_ns) {
+  return absl::FormatTime(absl::RFC3339_full, absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
+}
 
 const ObjectDescription<HistoryPoint>& PointObject() {
   static const ObjectDescription<HistoryPoint> object(
@@ -317,7 +385,16 @@ void WriteHistoryJson(const History& history, const HistoryQuery& query,
                       const std::vector<NodeOutcome>* nodes, JsonWriter& json) {
   HistoryAnswerObject().Write({history, query, nodes}, json);
 }
+std::vector<table::Column> HistoryPointColumns() { return PointObject().columns().columns(); }
 void WriteHistorySchema(JsonWriter& json) { HistoryAnswerObject().WriteSchema(json); }
+
+absl::Status SortPoints(const std::string& column, History& history) {
+  const table::Description<HistoryPoint>& columns = PointObject().columns();
+  table::Table points = columns.ToTable("points", history.points);
+  RETURN_IF_ERROR(table::Apply({.sort = column}, points));
+  ASSIGN_OR_RETURN(history.points, columns.FromTable(points));
+  return absl::OkStatus();
+}
 
 std::string HistoryCsv(const History& history) {
   return table::ToCsv(PointObject().columns().ToTable("points", history.points));

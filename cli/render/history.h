@@ -1,6 +1,6 @@
 // How a history of step times, or of one operator, is shown.
 //
-// Threads: pure functions.
+// Threads: pure functions. Errors: those named.
 #ifndef PROFD_CLI_RENDER_HISTORY_H_
 #define PROFD_CLI_RENDER_HISTORY_H_
 
@@ -11,10 +11,12 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "cli/base/style.h"
 #include "cli/captures/fleet.h"
 #include "cli/client/history.h"
 #include "daemon/base/json_writer.h"
+#include "daemon/base/table/table.h"
 
 namespace profd::cli {
 
@@ -40,13 +42,19 @@ std::string Sparkline(std::span<const TimedValue> values, int64_t begin_unix_ns,
 
 // A row with a sparkline for each process or rank, by node, job and rank. `several_nodes`: with
 // a column for the node.
-std::string RenderHistory(const History& history, const HistoryQuery& query, HistoryMeasure measure,
-                          bool several_nodes, const Style& style);
+table::Table HistorySeriesOf(const History& history, HistoryMeasure measure, bool several_nodes);
+std::vector<table::Column> HistorySeriesColumns();
+std::vector<table::Column> HistoryPointColumns();
+// `series`: those of the history, in the order in which they are shown.
+std::string RenderHistory(const History& history, const table::Table& series,
+                          const HistoryQuery& query, HistoryMeasure measure, const Style& style);
 // {"operator", "step_time", "points": [...], "left_out", "without_operator", "nodes"}; `nodes`
 // nullptr: one daemon was asked.
 void WriteHistoryJson(const History& history, const HistoryQuery& query,
                       const std::vector<NodeOutcome>* nodes, JsonWriter& json);
 void WriteHistorySchema(JsonWriter& json);
+// Sorts the points by a column of theirs. INVALID_ARGUMENT: there is no such column.
+absl::Status SortPoints(const std::string& column, History& history);
 // The points, with a header line.
 std::string HistoryCsv(const History& history);
 

@@ -31,7 +31,7 @@ std::span<const ListKind> ListKinds() {
       {"schedule_status", "schedule", &ScheduleStatusColumns, &WriteScheduleStatusSchema},
       {"schedule_history", "schedule", &WindowColumns, &WriteWindowListSchema},
       {"audit", "audit", &AuditColumns, &WriteAuditSchema},
-      {"history", "history", nullptr, &WriteHistorySchema},
+      {"history", "history", &HistorySeriesColumns, &WriteHistorySchema},
       {"history_stragglers", "history", &RankHistoryColumns, &WriteRankHistorySchema},
       {"stragglers", "stragglers", &StragglerTextColumns, &WriteStragglersSchema},
       {"group_ops", "ops", &GroupOpTextColumns, &WriteGroupOpsSchema},

@@ -34,7 +34,8 @@ HistoryPoint AStep(int64_t time, int64_t median_ns, const std::string& job = "j"
 
 std::string Shown(const History& history, const HistoryQuery& query,
                   HistoryMeasure measure = HistoryMeasure::kStep) {
-  return RenderHistory(history, query, measure, /*several_nodes=*/false, Style());
+  const table::Table series = HistorySeriesOf(history, measure, /*several_nodes=*/false);
+  return RenderHistory(history, series, query, measure, Style());
 }
 
 TEST(SparklineTest, EachColumnIsTheMedianOfItsTime) {
@@ -113,6 +114,16 @@ TEST(HistoryRenderTest, CsvQuotesWhatHasToBe) {
   EXPECT_THAT(csv, HasSubstr("2026-09-21T14:13:20+00:00,1790000000000000000,gpu001,"));
 }
 
+TEST(HistoryRenderTest, ARowHasNoNumberForWhatIsNotKnown) {
+  History history;
+  history.points.push_back(AStep(1, 5 * kNsPerMs, "", -1));
+  const table::Table series = HistorySeriesOf(history, HistoryMeasure::kStep, true);
+  ASSERT_EQ(series.size(), 1U);
+  const std::string text = RenderHistory(history, series, {}, HistoryMeasure::kStep, Style());
+  EXPECT_THAT(text, HasSubstr("\ngpu001  -       -  101  "));
+  EXPECT_THAT(text, HasSubstr("5.000ms       -  ▁")) << "one window has no change";
+}
+
 class HistoryCommandTest : public CliTest {
  protected:
   HistoryCommandTest() {
@@ -166,6 +177,31 @@ TEST_F(HistoryCommandTest, OfManyNodesEachThatFailedIsNamed) {
   ASSERT_EQ(json["nodes"].size(), 2U);
   EXPECT_EQ(json["nodes"][0]["ok"], true);
   EXPECT_EQ(json["nodes"][1]["ok"], false);
+}
+
+TEST_F(HistoryCommandTest, RowsAreSortedByAnyColumnOfWhatIsPrinted) {
+  v1::HistoryPoint other = profd_.history.points(0);
+  other.set_job("99999");
+  other.set_median_ns(250 * kNsPerMs);
+  *profd_.history.add_points() = other;
+  const auto first_row = [this](const std::string& key) {
+    const std::string text = Run({"history", "--step-time", "--sort", key}).out;
+    return text.find("99999") < text.find("88123") ? "99999" : "88123";
+  };
+  EXPECT_EQ(first_row("median"), "99999");
+  EXPECT_EQ(first_row("job"), "88123");
+  EXPECT_EQ(RunJson({"history", "--step-time", "--sort", "median"})["points"][0]["job"], "99999");
+  EXPECT_EQ(RunJson({"history", "--step-time", "--sort", "job"})["points"][0]["job"], "88123");
+  EXPECT_THAT(Run({"history", "--step-time", "--sort", "median", "--csv"}).out,
+              ::testing::ContainsRegex("99999(.|\n)*88123"));
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{{"--step-time", "--sort", "sampling_weight"},
+                                             {"--step-time", "--sort", "trend", "--csv"},
+                                             {"--stragglers", "--sort", "job"}}) {
+    std::vector<std::string> arguments = {"history"};
+    arguments.insert(arguments.end(), wrong.begin(), wrong.end());
+    EXPECT_EQ(Run(arguments).exit_code, 2) << wrong.back();
+  }
 }
 
 TEST_F(HistoryCommandTest, AnOperatorThatNoCaptureHasIsAFailure) {
