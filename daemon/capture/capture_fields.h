@@ -264,6 +264,13 @@ void Visit(Archive& archive, T& thread) {
   archive("waited_ns", thread.waited_ns);
 }
 
+template <typename Archive, SameStruct<CpuSample> T>
+void Visit(Archive& archive, T& sample) {
+  archive("time_ns", sample.time_ns);
+  archive("waited_ns", sample.waited_ns);
+  archive("children_waited_ns", sample.children_waited_ns);
+}
+
 template <typename Archive, SameStruct<CpuRecord> T>
 void Visit(Archive& archive, T& cpu) {
   archive("watched_ns", cpu.watched_ns);
@@ -274,6 +281,7 @@ void Visit(Archive& archive, T& cpu) {
   archive("child_count", cpu.child_count);
   archive("children_ran_ns", cpu.children_ran_ns);
   archive("children_waited_ns", cpu.children_waited_ns);
+  archive("samples", cpu.samples);
   archive("resident_begin_bytes", cpu.resident_begin_bytes);
   archive("resident_end_bytes", cpu.resident_end_bytes);
 }

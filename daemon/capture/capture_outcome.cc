@@ -107,10 +107,14 @@ int64_t ApplyDrainResult(const DrainResult& result, CaptureRecord& record) {
   record.windows.clear();
   record.covered_ns = 0;
   record.covered_steps = 0;
-  if (result.windows.empty()) return 0;
+  if (result.windows.empty()) {
+    record.cpu.samples.clear();
+    return 0;
+  }
 
   const int64_t start_ns = result.windows.front().start_ns;
   record.start_unix_ns = result.epoch_unix_ns + start_ns;
+  for (CpuSample& sample : record.cpu.samples) sample.time_ns -= start_ns;
   for (const RecordedWindow& window : result.windows) {
     record.windows.push_back({.start_ns = window.start_ns - start_ns,
                               .end_ns = window.end_ns - start_ns,

@@ -393,18 +393,26 @@ struct ThreadCpuRecord {
   int64_t waited_ns = 0;
 };
 inline constexpr size_t kMostCpuThreads = 16;
+// How long was waited until a moment, since the first of these.
+struct CpuSample {
+  int64_t time_ns = 0;             // Since the first window began; negative: before.
+  int64_t waited_ns = 0;           // By all threads of the target.
+  int64_t children_waited_ns = 0;  // By all threads of its children.
+};
+inline constexpr size_t kMostCpuSamples = 256;
 struct CpuRecord {
   int64_t watched_ns = 0;  // How long they were watched; 0: it was not measured.
   int64_t thread_count = 0;
   int64_t ran_ns = 0;  // Summed over all threads, as is:
   int64_t waited_ns = 0;
   std::vector<ThreadCpuRecord> threads;  // The kMostCpuThreads that ran or waited longest.
-  // The main threads of the target's children that were there from the begin of a window to its
-  // end, such as workers of a DataLoader: how many ran or waited for 1 % of the time or more, and
-  // their sums.
+  // The target's children and theirs, such as workers of a DataLoader: how many ran or waited for
+  // 1 % of the time or more, and the sums of the threads of all.
   int64_t child_count = 0;
   int64_t children_ran_ns = 0;
   int64_t children_waited_ns = 0;
+  // In order of time, at most kMostCpuSamples. Two are further apart the longer the capture is.
+  std::vector<CpuSample> samples;
   // Of the target: when its first window began, and when its last one ended; -1: not known.
   int64_t resident_begin_bytes = -1;
   int64_t resident_end_bytes = -1;

@@ -174,8 +174,9 @@ bool CaptureSession::OnDrained(uint32_t stuck_writer_count) {
   return true;
 }
 
-void CaptureSession::Fire(const FirePlan& plan) {
+void CaptureSession::Fire(const FirePlan& plan, absl::Duration now) {
   if (state_ != State::kArmed) return;
+  cpu_watch_.Expect(now);
   state_ = State::kFired;
   plan_ = plan;
   worker_.SetPlan(plan);
@@ -318,9 +319,17 @@ void CaptureSession::ReportProgress(absl::Duration now) {
 // Follows the windows as far as the target has told of them.
 void CaptureSession::WatchCpu(absl::Duration now) {
   if (progress_.phase == RecordingPhase::kRecording) {
+    watched_window_ = progress_.window;
     cpu_watch_.Begin(now);
+    cpu_watch_.Sample(now);
+  } else if (progress_.phase == RecordingPhase::kEnded) {
+    // A short window may begin and end between two looks.
+    if (progress_.window > watched_window_) cpu_watch_.Begin(now);
+    watched_window_ = progress_.window;
+    cpu_watch_.End(now);
   } else {
     cpu_watch_.End(now);
+    cpu_watch_.Expect(now);
   }
 }
 

@@ -80,7 +80,7 @@ class CaptureSession {
   // Also after the time for it: the target lets go of the memory.
   bool OnDrained(uint32_t stuck_writer_count);
 
-  void Fire(const FirePlan& plan);
+  void Fire(const FirePlan& plan, absl::Duration now);
   void Stop(absl::Duration now);
   // The target is gone, or only its library. In kArming the session is over by that.
   void ConnectionLost(bool library_gone);
@@ -122,6 +122,7 @@ class CaptureSession {
   Connection* connection_ = nullptr;
   FirePlan plan_;
   CpuWatch cpu_watch_;
+  int64_t watched_window_ = -1;  // The latest one that cpu_watch_ was told of.
   bool let_go_ = false;
   DecodeWorker::End end_;
   absl::Duration drain_deadline_ = absl::InfiniteDuration();

@@ -14,11 +14,16 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/clock.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
 
 namespace profd {
 namespace {
+
+// Of samples, the interval is this many times what one takes.
+constexpr int64_t kIntervalOfCost = 50;
+constexpr int kGenerations = 3;
 
 // A file of /proc, up to its first 4 KiB; empty: it cannot be read.
 std::string ReadShortFile(const std::string& path) {
@@ -52,37 +57,89 @@ int64_t OwnNumber(const std::string& task, int64_t thread) {
 
 }  // namespace
 
+void CpuWatch::Expect(absl::Duration now) {
+  if (is_open_ || pid_ <= 0) return;
+  if (is_expected_ && now - reading_time_ < kIntervalOfCost * (reading_.end - reading_.begin))
+    return;
+  is_expected_ = true;
+  reading_time_ = now;
+  reading_ = Read();
+}
+
 void CpuWatch::Begin(absl::Duration now) {
   if (is_open_ || pid_ <= 0) return;
+  if (!is_expected_) {
+    reading_time_ = now;
+    reading_ = Read();
+  }
+  is_expected_ = false;
   is_open_ = true;
-  begin_time_ = now;
-  threads_begin_ = ReadThreads();
-  children_begin_ = ReadChildren();
+  begin_time_ = reading_time_;
+  AddSample(begin_time_);
   if (resident_begin_bytes_ < 0) resident_begin_bytes_ = ReadResidentBytes();
+}
+
+void CpuWatch::Sample(absl::Duration now) {
+  if (!is_open_) return;
+  const absl::Duration interval =
+      std::max(shortest_interval_, kIntervalOfCost * (reading_.end - reading_.begin));
+  if (now - reading_time_ >= interval) Advance(now);
 }
 
 void CpuWatch::End(absl::Duration now) {
   if (!is_open_) return;
   is_open_ = false;
   resident_end_bytes_ = ReadResidentBytes();
-  const ByNumber end = ReadThreads();
-  if (end.empty()) return;
-  AddDifferences(threads_begin_, end, threads_);
-  AddDifferences(children_begin_, ReadChildren(), children_);
-  watched_ns_ += absl::ToInt64Nanoseconds(now - begin_time_);
+  Advance(now);
+  // A process that has ended was watched until the last sample.
+  watched_ns_ += absl::ToInt64Nanoseconds(reading_time_ - begin_time_);
 }
 
-void CpuWatch::AddDifferences(const ByNumber& begin, const ByNumber& end, ByNumber& sums) {
-  for (const auto& [number, before] : begin) {
-    const auto found = end.find(number);
-    if (found == end.end()) continue;
-    const Times& after = found->second;
-    // Another one has its number by now.
-    if (after.ran_ns < before.ran_ns || after.waited_ns < before.waited_ns) continue;
-    Times& sum = sums[number];
-    sum.ran_ns += after.ran_ns - before.ran_ns;
-    sum.waited_ns += after.waited_ns - before.waited_ns;
+void CpuWatch::Advance(absl::Duration now) {
+  Reading reading = Read();
+  if (reading.threads.empty()) return;
+  const absl::Duration apart = reading.end - reading_.begin;
+  waited_ns_ += AddDifferences(reading_.threads, reading.threads, apart, threads_);
+  children_waited_ns_ += AddDifferences(reading_.children, reading.children, apart, children_);
+  reading_ = std::move(reading);
+  reading_time_ = now;
+  AddSample(now);
+}
+
+void CpuWatch::AddSample(absl::Duration now) {
+  if (samples_.size() == kMostCpuSamples) {
+    // Every other one goes. The sums go on, so that nothing is lost but resolution.
+    for (size_t i = 0; 2 * i < samples_.size(); ++i) samples_[i] = samples_[2 * i];
+    samples_.resize(samples_.size() / 2);
+    const absl::Duration covered = now - absl::Nanoseconds(samples_.front().time_ns);
+    shortest_interval_ = covered / static_cast<int64_t>(samples_.size());
   }
+  samples_.push_back({.time_ns = absl::ToInt64Nanoseconds(now),
+                      .waited_ns = waited_ns_,
+                      .children_waited_ns = children_waited_ns_});
+}
+
+int64_t CpuWatch::AddDifferences(const ByThread& before, const ByThread& after,
+                                 absl::Duration apart, ByThread& sums) {
+  int64_t waited_ns = 0;
+  for (const auto& [number, times] : after) {
+    Times more = times;
+    const auto found = before.find(number);
+    // With less than before, it is another one that has the number now.
+    if (found != before.end() && times.ran_ns >= found->second.ran_ns &&
+        times.waited_ns >= found->second.waited_ns) {
+      more.ran_ns -= found->second.ran_ns;
+      more.waited_ns -= found->second.waited_ns;
+    } else if (times.ran_ns + times.waited_ns > absl::ToInt64Nanoseconds(apart)) {
+      continue;  // It is older, and was not looked at before.
+    }
+    Times& sum = sums[number];
+    sum.process = times.process;
+    sum.ran_ns += more.ran_ns;
+    sum.waited_ns += more.waited_ns;
+    waited_ns += more.waited_ns;
+  }
+  return waited_ns;
 }
 
 CpuRecord CpuWatch::Take() const {
@@ -97,12 +154,18 @@ CpuRecord CpuWatch::Take() const {
     record.ran_ns += times.ran_ns;
     record.waited_ns += times.waited_ns;
   }
-  for (const auto& [child, times] : children_) {
-    if (times.ran_ns + times.waited_ns < watched_ns_ / 100) continue;  // It slept.
-    ++record.child_count;
+  ByThread children;  // By process.
+  for (const auto& [thread, times] : children_) {
+    Times& sum = children[times.process];
+    sum.ran_ns += times.ran_ns;
+    sum.waited_ns += times.waited_ns;
+  }
+  for (const auto& [child, times] : children) {
     record.children_ran_ns += times.ran_ns;
     record.children_waited_ns += times.waited_ns;
+    if (times.ran_ns + times.waited_ns >= watched_ns_ / 100) ++record.child_count;
   }
+  record.samples = samples_;
   std::ranges::stable_sort(threads, [](const auto& a, const auto& b) {
     return a.second.ran_ns + a.second.waited_ns > b.second.ran_ns + b.second.waited_ns;
   });
@@ -138,33 +201,47 @@ std::optional<CpuWatch::Times> CpuWatch::ReadTimes(const std::string& folder) {
   return Times{.ran_ns = *ran_ns, .waited_ns = *waited_ns};
 }
 
-CpuWatch::ByNumber CpuWatch::ReadThreads() const {
-  ByNumber times;
-  const std::string task = StrCat("/proc/", pid_, "/task");
+std::vector<int64_t> CpuWatch::ReadProcess(int64_t pid, ByThread& times) {
+  std::vector<int64_t> children;
+  const std::string task = StrCat("/proc/", pid, "/task");
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(task.c_str()), &closedir);
-  if (folder == nullptr) return times;
-  while (times.size() < kMostThreads) {
+  if (folder == nullptr) return children;
+  for (size_t count = 0; count < kMostThreads; ++count) {
     const dirent* const entry = readdir(folder.get());
     if (entry == nullptr) break;
     std::string_view name = entry->d_name;
     const std::optional<int64_t> thread = TakeNumber(name);
     if (!thread.has_value()) continue;
-    if (const auto read = ReadTimes(StrCat(task, "/", *thread))) times[*thread] = *read;
+    const std::string thread_folder = StrCat(task, "/", *thread);
+    if (std::optional<Times> read = ReadTimes(thread_folder)) {
+      read->process = pid;
+      times[*thread] = *read;
+    }
+    const std::string text = ReadShortFile(thread_folder + "/children");
+    std::string_view rest = text;
+    while (const std::optional<int64_t> child = TakeNumber(rest)) children.push_back(*child);
   }
-  return times;
+  return children;
 }
 
-CpuWatch::ByNumber CpuWatch::ReadChildren() const {
-  ByNumber times;
-  // The first kMostChildren numbers take less than the 4 KiB that are read.
-  const std::string text = ReadShortFile(StrCat("/proc/", pid_, "/task/", pid_, "/children"));
-  std::string_view rest = text;
-  while (times.size() < kMostChildren) {
-    const std::optional<int64_t> child = TakeNumber(rest);
-    if (!child.has_value()) break;
-    if (const auto read = ReadTimes(StrCat("/proc/", *child))) times[*child] = *read;
+CpuWatch::Reading CpuWatch::Read() {
+  Reading reading;
+  reading.begin = Clock::Real().Monotonic();
+  std::vector<int64_t> processes = ReadProcess(pid_, reading.threads);
+  size_t process_count = 0;
+  // Workers may have children of their own, and are children of a process that forks them, where
+  // the target does not.
+  for (int generation = 0; generation < kGenerations; ++generation) {
+    std::vector<int64_t> children;
+    for (const int64_t process : processes) {
+      if (++process_count > kMostChildren) break;
+      const std::vector<int64_t> theirs = ReadProcess(process, reading.children);
+      children.insert(children.end(), theirs.begin(), theirs.end());
+    }
+    processes = std::move(children);
   }
-  return times;
+  reading.end = Clock::Real().Monotonic();
+  return reading;
 }
 
 }  // namespace profd

@@ -189,6 +189,7 @@ DrainResult DecodeWorker::Conclude(const End& end) {
   }
   result.clock_error_ns = line_->ErrorAt(now);
   result.cpu = end.cpu;
+  for (CpuSample& sample : result.cpu.samples) sample.time_ns -= epoch_.mono_ns;
   result.target_gone = end.target_gone;
   result.library_gone = end.library_gone;
   result.sink_status = decoder.sink_status();

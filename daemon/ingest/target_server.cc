@@ -257,7 +257,8 @@ void TargetServer::Handle(ArmCommand command) {
 }
 
 void TargetServer::Handle(const FireCommand& command) {
-  if (CaptureSession* session = SessionOf(command.capture_id)) session->Fire(command.plan);
+  if (CaptureSession* session = SessionOf(command.capture_id))
+    session->Fire(command.plan, clock_.Monotonic());
 }
 
 void TargetServer::Handle(const StopCommand& command) {

@@ -179,11 +179,16 @@ TEST_F(CaptureManagerTest, ACaptureByTimeIsStoppedWhenItsTimeIsOver) {
   EXPECT_THAT(targets_.stops(), ElementsAre(created.id));
   DrainResult result;
   result.epoch_unix_ns = 5'000'000'000;
-  result.windows.push_back({.start_ns = 0, .end_ns = 2'000'500'000});
+  result.windows.push_back({.start_ns = 1'000, .end_ns = 2'000'501'000});
+  result.cpu = {.watched_ns = 1, .samples = {{.time_ns = 400}, {.time_ns = 3'000}}};
   targets_.Drained(created.id, result);
   const CaptureRecord done = GetOrDie(created.id);
   EXPECT_EQ(done.state, CaptureState::kComplete);
   EXPECT_EQ(done.ended_by, EndedBy::kDuration);
+  // Since the window began, as other times of a capture.
+  ASSERT_EQ(done.cpu.samples.size(), 2u);
+  EXPECT_EQ(done.cpu.samples[0].time_ns, -600);
+  EXPECT_EQ(done.cpu.samples[1].time_ns, 2'000);
 }
 
 // ---- ends before its time ----

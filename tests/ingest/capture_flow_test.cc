@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -99,6 +100,26 @@ TEST_F(CaptureFlowTest, AWindowOfStepsFromArmToRelease) {
   const auto progress = observer_.progress("A");
   EXPECT_EQ(progress.back().window, 0);
   EXPECT_EQ(progress.back().current_step, 43);
+}
+
+// It is watched from before its start until after its end.
+TEST_F(CaptureFlowTest, AWindowThatBeginsAndEndsBetweenTwoLooksIsWatched) {
+  if (access("/proc/thread-self/schedstat", R_OK) != 0) {
+    GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/schedstat";
+  }
+  StartWithTarget();
+  ArmAndFire(*target_, number_, "A", {.base_step = 1, .steps = 1});
+  FakeThread steps(*target_, 1, 501);
+  steps.Step(1, target_->OpenWindow(0, 1));
+  steps.Step(2, target_->CloseWindow(0, 2));
+  target_->SetPhase(wire::Phase::kEnded);
+  observer_.WaitPhase("A", RecordingPhase::kEnded);
+  const DrainResult result = Stop("A");
+  ASSERT_THAT(result.windows, SizeIs(1));
+  EXPECT_GT(result.cpu.watched_ns, result.windows[0].end_ns - result.windows[0].start_ns);
+  ASSERT_GE(result.cpu.samples.size(), 2u);
+  EXPECT_LE(result.cpu.samples.front().time_ns, result.windows[0].start_ns);
+  EXPECT_GE(result.cpu.samples.back().time_ns, result.windows[0].end_ns);
 }
 
 TEST_F(CaptureFlowTest, ATargetCanBeCapturedAgainAndAgain) {

@@ -162,6 +162,136 @@ TEST(CpuWatchTest, ChildrenThatRunAreCounted) {
   EXPECT_EQ(record.child_count, 1);
 }
 
+TEST(CpuWatchTest, AWindowIsWatchedFromTheLatestExpectation) {
+  if (!KernelCountsWaits()) GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/schedstat";
+  CpuWatch watch(getpid());
+  watch.Expect(absl::Seconds(10));
+  RunFor(kBusyNs);
+  watch.Begin(absl::Seconds(11));
+  watch.End(absl::Seconds(12));
+  const CpuRecord record = watch.Take();
+  EXPECT_EQ(record.watched_ns, 2'000'000'000);
+  EXPECT_GE(record.ran_ns, kBusyNs);
+}
+
+// A thread that runs until it has had kBusyNs, and ends when it may.
+class BusyThread {
+ public:
+  BusyThread() : thread_([this] { Run(); }) {
+    while (!has_run_) sched_yield();
+  }
+  ~BusyThread() { End(); }
+  void End() {
+    ends_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  int64_t number() const { return number_; }
+
+ private:
+  void Run() {
+    number_ = ThisThread();
+    RunFor(kBusyNs);
+    has_run_ = true;
+    while (!ends_) sched_yield();
+  }
+  std::atomic<int64_t> number_ = 0;
+  std::atomic<bool> has_run_ = false;
+  std::atomic<bool> ends_ = false;
+  std::thread thread_;
+};
+
+TEST(CpuWatchTest, AThreadThatStartsInTheWindowCounts) {
+  if (!KernelCountsWaits()) GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/schedstat";
+  CpuWatch watch(getpid());
+  watch.Begin(absl::ZeroDuration());
+  const BusyThread other;
+  watch.End(absl::Seconds(1));
+  const CpuRecord record = watch.Take();
+  ASSERT_NE(RecordOf(record, other.number()), nullptr);
+  EXPECT_GE(RecordOf(record, other.number())->ran_ns, kBusyNs);
+}
+
+TEST(CpuWatchTest, AThreadThatEndsInTheWindowCountsUntilTheLastSample) {
+  if (!KernelCountsWaits()) GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/schedstat";
+  CpuWatch watch(getpid());
+  watch.Begin(absl::ZeroDuration());
+  BusyThread other;
+  watch.Sample(absl::Seconds(1));
+  other.End();
+  watch.End(absl::Seconds(2));
+  const CpuRecord record = watch.Take();
+  ASSERT_NE(RecordOf(record, other.number()), nullptr);
+  EXPECT_GE(RecordOf(record, other.number())->ran_ns, kBusyNs);
+}
+
+// Children that have run for kBusyNs in a second thread, or whose own child has.
+TEST(CpuWatchTest, ThreadsOfChildrenAndTheirChildrenCount) {
+  if (!KernelCountsWaits()) GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/schedstat";
+  if (access(StrCat("/proc/self/task/", getpid(), "/children").c_str(), F_OK) != 0) {
+    GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/children";
+  }
+  int ready[2];
+  int end[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(end), 0);
+  CpuWatch watch(getpid());
+  watch.Begin(absl::ZeroDuration());
+  const auto run_and_wait = [&] {
+    RunFor(kBusyNs);
+    close(end[1]);
+    char byte = 0;
+    EXPECT_EQ(write(ready[1], &byte, 1), 1);
+    EXPECT_EQ(read(end[0], &byte, 1), 0);
+  };
+  const pid_t with_thread = fork();
+  if (with_thread == 0) {
+    std::thread(run_and_wait).join();
+    _exit(0);
+  }
+  const pid_t with_child = fork();
+  if (with_child == 0) {
+    const pid_t grandchild = fork();
+    if (grandchild == 0) {
+      run_and_wait();
+      _exit(0);
+    }
+    close(end[1]);
+    waitpid(grandchild, nullptr, 0);
+    _exit(0);
+  }
+  char byte = 0;
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  watch.End(absl::Milliseconds(1));
+  close(end[1]);
+  for (const pid_t child : {with_thread, with_child}) {
+    EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  }
+  for (const int fd : {ready[0], ready[1], end[0]}) close(fd);
+  EXPECT_GE(watch.Take().children_ran_ns, 2 * kBusyNs);
+}
+
+TEST(CpuWatchTest, SamplesGetFurtherApartInALongWindow) {
+  if (!KernelCountsWaits()) GTEST_SKIP() << "this kernel has no /proc/PID/task/TID/schedstat";
+  constexpr int kSeconds = 2000;
+  CpuWatch watch(getpid());
+  watch.Begin(absl::ZeroDuration());
+  for (int i = 1; i < kSeconds; ++i) watch.Sample(absl::Seconds(i));
+  watch.End(absl::Seconds(kSeconds));
+  const CpuRecord record = watch.Take();
+  ASSERT_GT(record.samples.size(), kMostCpuSamples / 2);
+  ASSERT_LE(record.samples.size(), kMostCpuSamples);
+  EXPECT_EQ(record.samples.front().time_ns, 0);
+  EXPECT_EQ(record.samples.front().waited_ns, 0);
+  EXPECT_EQ(record.samples.back().time_ns, int64_t{kSeconds} * 1'000'000'000);
+  EXPECT_EQ(record.samples.back().waited_ns, record.waited_ns);
+  for (size_t i = 1; i < record.samples.size(); ++i) {
+    const int64_t apart_ns = record.samples[i].time_ns - record.samples[i - 1].time_ns;
+    EXPECT_GT(apart_ns, 0);
+    EXPECT_LT(apart_ns, int64_t{kSeconds} * 1'000'000'000 / 32);
+    EXPECT_GE(record.samples[i].waited_ns, record.samples[i - 1].waited_ns);
+  }
+}
+
 TEST(CpuWatchTest, WithoutAProcessThereIsNothing) {
   for (const int64_t pid : {int64_t{0}, int64_t{-1}, int64_t{1} << 40}) {
     CpuWatch watch(pid);

@@ -11,6 +11,7 @@
 #include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/findings/contention.h"
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/findings/quality.h"
@@ -315,6 +316,8 @@ constexpr int64_t kLeastCpuWaitNs = 50'000'000;
 constexpr size_t kStepsThatShowABurst = 3;
 // Of a burst. The rest may be in a step that is next to it, or hidden by another thread.
 constexpr double kPartInOneStep = 0.5;
+// Workers that run, or wait for a CPU, for a larger part of the time always have something to do.
+constexpr double kBusyWorkers = 0.5;
 
 // `stretches`: the steps that count. One that is left out may be long for another reason.
 bool MayBeOneBurst(int64_t waited_ns, std::span<const FindingScope::Stretch> stretches) {
@@ -339,7 +342,9 @@ CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope) {
                     .all_ran_ns = cpu.ran_ns,
                     .all_waited_ns = cpu.waited_ns,
                     .child_count = cpu.child_count,
-                    .children_waited_ns = cpu.children_waited_ns};
+                    .children_ran_ns = cpu.children_ran_ns,
+                    .children_waited_ns = cpu.children_waited_ns,
+                    .samples = cpu.samples};
   const int64_t step_thread = reader.step_thread();
   auto found = threads.end();
   if (step_thread >= 0 && step_thread < std::ssize(reader.threads())) {
@@ -356,13 +361,24 @@ CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope) {
   return facts;
 }
 
+std::optional<int64_t> CpuFacts::MostWaited(int64_t start_ns, int64_t end_ns, bool children) const {
+  const auto after = std::ranges::lower_bound(samples, end_ns, {}, &CpuSample::time_ns);
+  auto before = std::ranges::upper_bound(samples, start_ns, {}, &CpuSample::time_ns);
+  if (before == samples.begin() || after == samples.end()) return std::nullopt;
+  --before;
+  return after->waited_ns - before->waited_ns +
+         (children ? after->children_waited_ns - before->children_waited_ns : 0);
+}
+
 int64_t Facts::WorkerWaitPerStep() const {
   if (cpu.child_count <= 0 || cpu.watched_ns <= 0) return 0;
-  const double share =
-      static_cast<double>(cpu.children_waited_ns) / static_cast<double>(cpu.watched_ns);
-  // Each batch is made by one of them, while the others make theirs.
-  return PerStep(static_cast<int64_t>(share * static_cast<double>(scope.total_ns) /
-                                      static_cast<double>(cpu.child_count)));
+  const double share = cpu.ShareOfWatched(cpu.children_waited_ns);
+  const double busy = cpu.ShareOfWatched(cpu.children_ran_ns) + share;
+  const auto count = static_cast<double>(cpu.child_count);
+  // Each batch is made by one of them. Those that always have something to do make theirs while the
+  // others make theirs; those that have little to do wait at different times.
+  const double overlapping = busy > kBusyWorkers * count ? count : 1;
+  return PerStep(static_cast<int64_t>(share * static_cast<double>(scope.total_ns) / overlapping));
 }
 
 absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
@@ -421,8 +437,9 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
                               facts.has_gpu() ? &facts.gaps.explained : nullptr, thresholds));
   ASSIGN_OR_RETURN(facts.slowest,
                    ExplainSlowestStep(reader, facts.scope, facts.time, facts.host.outliers));
+  if (!facts.has_gpu()) AddLoaderWaits(sources, IntervalSet(), facts.gaps);
+  RETURN_IF_ERROR(FindWaitingSteps(reader, thresholds, facts));
   if (!facts.has_gpu()) {
-    AddLoaderWaits(sources, IntervalSet(), facts.gaps);
     RETURN_IF_ERROR(GatherCasts(sources, false, facts.casts));
     return facts;
   }

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -184,13 +185,28 @@ struct CpuFacts {
   int64_t all_waited_ns = 0;
   // Of the program's children that ran or waited, such as workers of a DataLoader.
   int64_t child_count = 0;
+  int64_t children_ran_ns = 0;
   int64_t children_waited_ns = 0;
+  std::span<const CpuSample> samples;  // Of the reader's record.
 
-  double Share() const {
-    return watched_ns <= 0 ? 0 : static_cast<double>(waited_ns) / static_cast<double>(watched_ns);
+  double Share() const { return ShareOfWatched(waited_ns); }
+  double AllShare() const { return ShareOfWatched(all_waited_ns); }
+  double ShareOfWatched(int64_t ns) const {
+    return watched_ns <= 0 ? 0 : static_cast<double>(ns) / static_cast<double>(watched_ns);
   }
+  // What all threads, and with `children` those of the children, can have waited between the two
+  // times together: from the last sample before to the first one after. nullopt: unknown.
+  std::optional<int64_t> MostWaited(int64_t start_ns, int64_t end_ns, bool children) const;
 };
 CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope);
+
+// The outliers that would not be outliers without what threads of the program, and workers of its
+// data loader, may have waited for a CPU in them; but none that does more work than others.
+struct WaitingSteps {
+  std::vector<bool> explained;  // By stretch of the scope.
+  int64_t count = 0;
+  int64_t waited_ns = 0;  // At most, in all of them.
+};
 
 struct ProgramFacts {
   bool uses_torch = false;     // PyTorch was recorded, or operators or kernels have its names.
@@ -235,6 +251,7 @@ struct Facts {
   ProgramFacts program;
   HostFacts host;
   SlowStep slowest;
+  WaitingSteps waiting;
   UnrecordedStep unrecorded;
   const RankComparison* ranks = nullptr;  // Of the group; nullptr: one capture was looked at.
   // Why the recorded GPU work is not what the GPU did; empty: it is. "54 of 72 (75%) launches have
@@ -268,7 +285,7 @@ struct Facts {
     return PerStep(static_cast<int64_t>(cpu.Share() * static_cast<double>(scope.total_ns)));
   }
   // By how much a step can be late because its batch is: workers that take turns, each with every
-  // child_count-th batch, wait for a CPU.
+  // child_count-th batch, wait for a CPU. An upper bound.
   int64_t WorkerWaitPerStep() const;
   const GpuDevice* device() const;
 };

@@ -289,7 +289,13 @@ absl::StatusOr<SlowStep> ExplainSlowestStep(store::CaptureReader& reader, const 
     slowest = i;
   }
   if (!slowest.has_value()) return SlowStep();
-  Explanation explanation(scope, *slowest, NeighborsOf(scope, *slowest, outliers));
+  return ExplainStep(reader, scope, time, outliers, *slowest);
+}
+
+absl::StatusOr<SlowStep> ExplainStep(store::CaptureReader& reader, const FindingScope& scope,
+                                     const TimeReport& time, const std::vector<bool>& outliers,
+                                     size_t slow) {
+  Explanation explanation(scope, slow, NeighborsOf(scope, slow, outliers));
   RETURN_IF_ERROR(explanation.AddParts(reader, time));
   RETURN_IF_ERROR(explanation.AddOps(reader));
   return explanation.Take();

@@ -6,6 +6,7 @@
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_OUTLIERS_H_
 #define PROFD_DAEMON_REPORT_FINDINGS_OUTLIERS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -55,6 +56,10 @@ struct SlowStep {
 absl::StatusOr<SlowStep> ExplainSlowestStep(store::CaptureReader& reader, const FindingScope& scope,
                                             const TimeReport& time,
                                             const std::vector<bool>& outliers);
+// Of the outlier at position `slow` of the scope.
+absl::StatusOr<SlowStep> ExplainStep(store::CaptureReader& reader, const FindingScope& scope,
+                                     const TimeReport& time, const std::vector<bool>& outliers,
+                                     size_t slow);
 
 }  // namespace profd::report
 

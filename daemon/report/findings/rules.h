@@ -72,12 +72,6 @@ std::string ValueText(FindingUnit unit, double value);
 // "12 kernels", "1 kernel"
 std::string CountText(int64_t count, std::string_view singular);
 
-// Lowers the confidence if the wait for a CPU can explain `ns_per_step`, which the finding counts:
-// a host that is slow only because it has no CPU is not to blame. What is in every step is not
-// explained by a wait that may be one burst, but what is in few steps is (`burst_can_explain`).
-void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, int64_t ns_per_step,
-                       Finding& finding, bool burst_can_explain = false);
-
 }  // namespace profd::report
 
 #endif  // PROFD_DAEMON_REPORT_FINDINGS_RULES_H_

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kNeedsCompile = "code compiled by torch.compile";
 // Fewer lookups may be one call that was traced anew, or a branch that is rarely taken.
 constexpr int64_t kFewestLookups = 3;
-constexpr double kNearlyAll = 0.95;
+constexpr double kNearlyAllCompiled = 0.95;
 
 // Sums over the steps that count; without steps, over the capture.
 struct CompileSums {
@@ -151,7 +151,8 @@ RuleResult RecompileLimit(const Facts& facts, const FindingThresholds& threshold
   // Compiled code computes faster, too; by how much cannot be seen.
   finding.saving_ns_per_step = facts.PerStep(sums.lookup_ns) + BetweenOperatorsPerStep(facts);
   finding.severity = Severity::kWarning;
-  finding.confidence = finding.value >= kNearlyAll ? Confidence::kHigh : Confidence::kMedium;
+  finding.confidence =
+      finding.value >= kNearlyAllCompiled ? Confidence::kHigh : Confidence::kMedium;
   finding.confidence_reason =
       "counted; the saving is the time of the lookups and of the host between operators, and "
       "leaves out that compiled code computes faster";

@@ -3,6 +3,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/advice.h"
+#include "daemon/report/findings/contention.h"
 #include "daemon/report/findings/rule_list.h"
 
 namespace profd::report {

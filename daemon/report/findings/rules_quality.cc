@@ -4,6 +4,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/slowdown.h"
+#include "daemon/report/findings/contention.h"
 #include "daemon/report/findings/rule_list.h"
 
 namespace profd::report {
@@ -142,6 +143,10 @@ RuleResult QualityPerturbation(const Facts& facts, const FindingThresholds& thre
   const double longer_ns = record.slowdown.estimate * static_cast<double>(record.step_before_ns);
   DoubtIfWithoutCpu(facts, thresholds, static_cast<int64_t>(longer_ns), result.finding,
                     /*burst_can_explain=*/true);
+  const auto unreported_ns = static_cast<int64_t>(thresholds.perturbation_share *
+                                                  static_cast<double>(record.step_before_ns));
+  DoubtIfThreadsWithoutCpu(facts, thresholds, static_cast<int64_t>(longer_ns), result.finding,
+                           unreported_ns);
   return result;
 }
 

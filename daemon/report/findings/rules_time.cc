@@ -7,6 +7,7 @@
 #include "daemon/base/median.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/advice.h"
+#include "daemon/report/findings/contention.h"
 #include "daemon/report/findings/rule_list.h"
 
 namespace profd::report {
@@ -21,12 +22,7 @@ constexpr size_t kMostCausesInText = 3;
 constexpr int64_t kTellingCollectiveBytes = 1 << 20;
 // Four lanes of PCIe 4; NVLink has 50 times as much.
 constexpr double kSlowBusGbPerS = 8;
-// Shorter times tell too little of how long threads wait for a CPU to blame that, but enough to
-// doubt what else is blamed.
-constexpr int64_t kShortestCpuWatchNs = 50'000'000;
 constexpr double kMuchCpuWait = 0.20;
-// The wait for a CPU explains a time if it is this share of it or more.
-constexpr double kExplainingShare = 0.8;
 // A single slow step that costs less than this share of all steps may be chance.
 constexpr double kChanceShare = 0.05;
 // Programs warm up (caches, autotuning, compilation) in their first steps.
@@ -41,6 +37,11 @@ RuleResult ShareOfSteps(const Facts& facts, int64_t ns, double threshold) {
   result.fired = result.finding.value > threshold;
   result.finding.saving_ns_per_step = facts.PerStep(ns);
   return result;
+}
+
+// Of a step, for a finding whose value is a share of it: no more than this has no finding.
+int64_t UnreportedNs(const Facts& facts, const Finding& finding) {
+  return static_cast<int64_t>(finding.threshold * static_cast<double>(facts.scope.mean_ns));
 }
 
 // One or two steps are weak evidence.
@@ -104,41 +105,6 @@ std::string WhySlow(const SlowStep& slow, const FrameworkSteps& framework) {
 
 }  // namespace
 
-void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, int64_t ns_per_step,
-                       Finding& finding, bool burst_can_explain) {
-  if (facts.cpu.may_be_one_burst && !burst_can_explain) return;
-  if (facts.cpu.Share() <= thresholds.cpu_wait_share) return;
-  const int64_t waited_ns = facts.CpuWaitPerStep();
-  if (static_cast<double>(waited_ns) < kExplainingShare * static_cast<double>(ns_per_step)) return;
-  finding.confidence = Confidence::kLow;
-  finding.confidence_reason =
-      StrCat("the thread waits for a CPU for ", TimeText(waited_ns), " of ", StepWord(facts),
-             ", which can explain it",
-             facts.cpu.watched_ns < kShortestCpuWatchNs ? "" : " (CPU_CONTENTION)");
-}
-
-namespace {
-
-// Whether the loader has workers: of one without, waiting for data is making it.
-bool HasWorkers(const Facts& facts) {
-  return std::ranges::none_of(facts.gaps.loader_waits, [](const Evidence& wait) {
-    return wait.name.find("_SingleProcessDataLoaderIter") != std::string::npos;
-  });
-}
-
-// Lowers the confidence if the wait of a loader's workers for a CPU can explain `ns_per_step`.
-void DoubtIfWorkersWithoutCpu(const Facts& facts, int64_t ns_per_step, Finding& finding) {
-  const int64_t waited_ns = facts.WorkerWaitPerStep();
-  if (facts.time.data_loader.count == 0 || waited_ns == 0 || !HasWorkers(facts)) return;
-  if (static_cast<double>(waited_ns) < kExplainingShare * static_cast<double>(ns_per_step)) return;
-  finding.confidence = Confidence::kLow;
-  finding.confidence_reason =
-      StrCat("child processes of the program (", facts.cpu.child_count,
-             ") wait for a CPU, which can delay each step by up to ", TimeText(waited_ns));
-}
-
-}  // namespace
-
 RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
   if (facts.time.data_loader.count == 0) {
     return Needs(
@@ -171,8 +137,10 @@ RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
   finding.evidence = facts.gaps.loader_waits;
   SetConfidence(facts, Confidence::kHigh, finding);
   // Workers that load data share the CPUs that this thread waits for.
-  DoubtIfWithoutCpu(facts, thresholds, facts.PerStep(facts.gaps.loader_wait_ns), finding);
-  DoubtIfWorkersWithoutCpu(facts, facts.PerStep(facts.gaps.loader_wait_ns), finding);
+  const int64_t waited_ns = facts.PerStep(facts.gaps.loader_wait_ns);
+  DoubtIfWithoutCpu(facts, thresholds, waited_ns, finding, /*burst_can_explain=*/false,
+                    UnreportedNs(facts, finding));
+  DoubtIfWorkersWithoutCpu(facts, waited_ns, finding, UnreportedNs(facts, finding));
   return result;
 }
 
@@ -459,7 +427,8 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason = "no steps: the program may have had nothing to do";
   }
-  DoubtIfWithoutCpu(facts, thresholds, outside_ns, finding);
+  DoubtIfWithoutCpu(facts, thresholds, outside_ns, finding, /*burst_can_explain=*/false,
+                    UnreportedNs(facts, finding));
   return result;
 }
 
@@ -517,7 +486,8 @@ RuleResult SyncApi(const Facts& facts, const FindingThresholds& thresholds) {
   finding.advice = WaitingAdvice(facts);
   finding.evidence = facts.gaps.after_sync;
   SetConfidence(facts, Confidence::kHigh, finding);
-  DoubtIfWithoutCpu(facts, thresholds, facts.PerStep(facts.gaps.parts.waiting_calls_ns), finding);
+  DoubtIfWithoutCpu(facts, thresholds, facts.PerStep(facts.gaps.parts.waiting_calls_ns), finding,
+                    /*burst_can_explain=*/false, UnreportedNs(facts, finding));
   return result;
 }
 
@@ -526,12 +496,15 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
   if (!charges.has_value()) return Needs("five steps or more");
   RuleResult result;
   Finding& finding = result.finding;
+  const WaitingSteps& waiting = facts.waiting;
+  const bool all_waited =
+      waiting.count > 0 && waiting.count == std::ranges::count(facts.host.outliers, true);
   int64_t excess_ns = 0;
   int64_t slowest_ns = 0;
   for (size_t i = 0; i < facts.scope.stretches.size(); ++i) {
     const FindingScope::Stretch& stretch = facts.scope.stretches[i];
     slowest_ns = std::max(slowest_ns, charges->charged_ns[i]);
-    if (!facts.host.outliers[i]) continue;
+    if (!facts.host.outliers[i] || (waiting.explained[i] && !all_waited)) continue;
     excess_ns += charges->charged_ns[i] - charges->median_ns;
     Evidence evidence;
     evidence.kind = EvidenceKind::kStep;
@@ -556,6 +529,11 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
                             TimeText(charges->median_ns), ".");
   if (facts.slowest.step >= 0)
     StrAppend(&finding.measured, " ", WhySlow(facts.slowest, facts.steps.framework));
+  if (waiting.count > 0 && !all_waited) {
+    StrAppend(&finding.measured, " ", CountText(waiting.count, "more slow step"),
+              waiting.count == 1 ? " is" : " are", " not counted: waiting for a CPU, up to ",
+              TimeText(waiting.waited_ns), ", can explain ", waiting.count == 1 ? "it." : "them.");
+  }
   // The steps first; what the slowest has more of after them.
   if (outlier_count > kMostEvidence / 2) finding.evidence.resize(kMostEvidence / 2);
   for (const Evidence& cause : facts.slowest.causes) {
@@ -565,7 +543,13 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
       "Compare such a step with its neighbors (`profctl ops --step N`). Usual causes are garbage "
       "collection, checkpoints, logging, recompilation, and data loading.";
   SetConfidence(facts, step_count >= 10 ? Confidence::kHigh : Confidence::kMedium, finding);
-  if (facts.slowest.mostly_slower_calls) {
+  if (all_waited) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        StrCat("threads of the program wait for a CPU for up to ", TimeText(waiting.waited_ns),
+               " during the slow steps, which can explain them",
+               facts.cpu.watched_ns < kShortestCpuWatchNs ? "" : " (CPU_CONTENTION)");
+  } else if (facts.slowest.mostly_slower_calls) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason =
         "the slowest step makes the same calls as its neighbors, only slower: larger inputs, a "

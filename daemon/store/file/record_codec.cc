@@ -277,9 +277,20 @@ void CheckCpu(CpuRecord& cpu) {
   bool possible = is_time(cpu.watched_ns) && is_time(cpu.ran_ns) && is_time(cpu.waited_ns) &&
                   is_time(cpu.children_ran_ns) && is_time(cpu.children_waited_ns) &&
                   cpu.thread_count >= 0 && cpu.child_count >= 0 &&
-                  cpu.threads.size() <= kMostCpuThreads;
+                  cpu.threads.size() <= kMostCpuThreads && cpu.samples.size() <= kMostCpuSamples;
   for (const ThreadCpuRecord& thread : cpu.threads) {
     possible = possible && is_time(thread.ran_ns) && is_time(thread.waited_ns);
+  }
+  const CpuSample* before = nullptr;
+  for (const CpuSample& sample : cpu.samples) {
+    possible = possible && sample.time_ns >= -kMaxCpuNs && sample.time_ns <= kMaxCpuNs &&
+               is_time(sample.waited_ns) && is_time(sample.children_waited_ns);
+    if (before != nullptr) {
+      possible = possible && before->time_ns <= sample.time_ns &&
+                 before->waited_ns <= sample.waited_ns &&
+                 before->children_waited_ns <= sample.children_waited_ns;
+    }
+    before = &sample;
   }
   if (!possible) cpu = {};
 }

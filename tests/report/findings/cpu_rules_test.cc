@@ -41,6 +41,21 @@ class CpuRulesTest : public FindingsFixture {
                                                  .ran_ns = 50 * kMs,
                                                  .waited_ns = waited_ns}}};
   }
+
+  // Ten steps of 10 ms, and one of 50 ms.
+  void StepsAndASlowOne() {
+    StepsWith(kStepNs);
+    reader_.Step(10, 10 * kStepNs, 5 * kStepNs);
+    WaitedFor(0);
+  }
+  // All threads waited for so much in the ten steps, and in the slow one after them.
+  void WaitedInSteps(CpuSample usual, CpuSample slow) {
+    usual.time_ns = 10 * kStepNs;
+    slow.time_ns = 15 * kStepNs;
+    slow.waited_ns += usual.waited_ns;
+    slow.children_waited_ns += usual.children_waited_ns;
+    reader_.mutable_record().cpu.samples = {{.time_ns = -kMs}, usual, slow};
+  }
 };
 
 TEST_F(CpuRulesTest, WaitingForACpuIsFoundWithItsSize) {
@@ -91,6 +106,7 @@ class WorkersTest : public CpuRulesTest {
     }
     WaitedFor(0);
     reader_.mutable_record().cpu.child_count = 2;
+    reader_.mutable_record().cpu.children_ran_ns = 200 * kMs;
     reader_.mutable_record().cpu.children_waited_ns = children_waited_ns;
     return Find("INPUT_BOUND");
   }
@@ -102,11 +118,30 @@ class WorkersTest : public CpuRulesTest {
 TEST_F(WorkersTest, TheLoaderIsNotBlamedForWorkersWithoutACpu) {
   const Finding finding = InputBoundWith(kWithWorkers, 80 * kMs);
   EXPECT_EQ(finding.confidence, Confidence::kLow);
-  EXPECT_THAT(finding.confidence_reason, HasSubstr("child processes of the program (2)"));
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("the program and its child processes (2)"));
 }
 
 TEST_F(WorkersTest, TheLoaderIsBlamedForMoreThanWorkersWait) {
-  EXPECT_EQ(InputBoundWith(kWithWorkers, 60 * kMs).confidence, Confidence::kHigh);
+  EXPECT_EQ(InputBoundWith(kWithWorkers, 50 * kMs).confidence, Confidence::kHigh);
+}
+
+// What remains without the wait, 0.5 ms of a step or less, has no finding.
+TEST_F(WorkersTest, TheLoaderIsBlamedForWhatIsReportedWithoutTheWait) {
+  EXPECT_EQ(InputBoundWith(kWithWorkers, 59 * kMs).confidence, Confidence::kHigh);
+  EXPECT_EQ(InputBoundWith(kWithWorkers, 61 * kMs).confidence, Confidence::kLow);
+}
+
+// Idle workers that each wait for a CPU do so one after the other.
+TEST_F(WorkersTest, IdleWorkersDelayTheLoaderByAllThatTheyWait) {
+  ASSERT_EQ(InputBoundWith(kWithWorkers, 40 * kMs).confidence, Confidence::kHigh);
+  reader_.mutable_record().cpu.children_ran_ns = 20 * kMs;
+  EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kLow);
+}
+
+TEST_F(WorkersTest, TheLoaderIsNotBlamedForWhatItAndItsWorkersWaitTogether) {
+  ASSERT_EQ(InputBoundWith(kWithWorkers, 56 * kMs).confidence, Confidence::kHigh);
+  reader_.mutable_record().cpu.threads[1].waited_ns = 4 * kMs;
+  EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kLow);
 }
 
 TEST_F(WorkersTest, OtherChildrenExcuseNoLoaderWithoutWorkers) {
@@ -140,6 +175,79 @@ TEST_F(CpuRulesTest, ASlowStepThatDoesMoreIsNotDoubted) {
   EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
 }
 
+TEST_F(CpuRulesTest, ASlowStepIsDoubtedIfAnyThreadsWaitedInIt) {
+  StepsAndASlowOne();
+  WaitedInSteps({}, {.waited_ns = 38 * kMs});
+  const Finding finding = Find("STEP_OUTLIER");
+  EXPECT_EQ(finding.confidence, Confidence::kLow);
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("wait for a CPU for up to 38 ms"));
+}
+
+TEST_F(CpuRulesTest, ASlowStepIsNotDoubtedIfItIsSlowWithoutTheWait) {
+  StepsAndASlowOne();
+  WaitedInSteps({}, {.waited_ns = 37 * kMs});
+  EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+}
+
+TEST_F(CpuRulesTest, ASlowStepIsNotDoubtedForWaitsInOthers) {
+  StepsAndASlowOne();
+  WaitedInSteps({.waited_ns = 38 * kMs}, {});
+  EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+}
+
+TEST_F(CpuRulesTest, ASlowStepThatDoesMoreIsNotDoubtedForItsWait) {
+  StepsAndASlowOne();
+  reader_.Range(main_, "aten::save", 11 * kStepNs, 15 * kStepNs,
+                {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+  WaitedInSteps({}, {.waited_ns = 38 * kMs});
+  EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+}
+
+TEST_F(CpuRulesTest, OfTwoSlowStepsTheOneThatWaitedIsNotCounted) {
+  StepsAndASlowOne();
+  reader_.Step(11, 15 * kStepNs, kStepNs);
+  reader_.Step(12, 16 * kStepNs, 3 * kStepNs);
+  ASSERT_THAT(Find("STEP_OUTLIER").measured, HasSubstr("2 of 13 steps"));
+  WaitedInSteps({}, {});
+  reader_.mutable_record().cpu.samples.push_back({.time_ns = 16 * kStepNs});
+  reader_.mutable_record().cpu.samples.push_back({.time_ns = 19 * kStepNs, .waited_ns = 18 * kMs});
+  const Finding finding = Find("STEP_OUTLIER");
+  EXPECT_GT(finding.confidence, Confidence::kLow);
+  EXPECT_EQ(finding.saving_ns_per_step, 40 * kMs / 13);
+  EXPECT_THAT(finding.measured, HasSubstr("1 of 13 steps"));
+  EXPECT_THAT(finding.measured, HasSubstr("1 more slow step is not counted"));
+  EXPECT_THAT(finding.measured, HasSubstr("Step 10 took 50 ms"));
+  // Also if it is the slowest one.
+  reader_.mutable_record().cpu.samples[2].waited_ns = 38 * kMs;
+  reader_.mutable_record().cpu.samples[3].waited_ns = 38 * kMs;
+  reader_.mutable_record().cpu.samples[4].waited_ns = 38 * kMs;
+  EXPECT_THAT(Find("STEP_OUTLIER").measured, HasSubstr("Step 12 took 30 ms"));
+}
+
+// The wait may have been of another thread, while this one worked.
+TEST_F(CpuRulesTest, OfTwoSlowStepsTheOneThatDoesMoreIsCounted) {
+  StepsAndASlowOne();
+  reader_.Step(11, 15 * kStepNs, kStepNs);
+  reader_.Step(12, 16 * kStepNs, 3 * kStepNs);
+  reader_.Range(main_, "aten::save", 16 * kStepNs, 18 * kStepNs,
+                {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+  WaitedInSteps({}, {});
+  reader_.mutable_record().cpu.samples.push_back({.time_ns = 16 * kStepNs});
+  reader_.mutable_record().cpu.samples.push_back({.time_ns = 19 * kStepNs, .waited_ns = 18 * kMs});
+  EXPECT_THAT(Find("STEP_OUTLIER").measured, HasSubstr("2 of 13 steps"));
+}
+
+TEST_F(CpuRulesTest, ChildrenExcuseASlowStepOnlyIfTheyLoadItsData) {
+  StepsAndASlowOne();
+  WaitedInSteps({}, {.children_waited_ns = 38 * kMs});
+  EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+  for (int step = 0; step <= 10; ++step) {
+    reader_.Range(main_, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+                  step * kStepNs, step * kStepNs + (step < 10 ? kMs / 10 : 4 * kStepNs));
+  }
+  EXPECT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+}
+
 TEST_F(CpuRulesTest, ASlowFirstStepThatIsLeftOutIsNoBurst) {
   reader_.Step(-1, -5 * kStepNs, 5 * kStepNs);
   StepsWith(6 * kMs);
@@ -170,6 +278,11 @@ TEST_F(CpuRulesTest, RecordingIsNotBlamedForTimeWithoutACpu) {
   record.step_during_ns = 12 * kMs;
   EXPECT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kHigh);
   WaitedFor(0.4);
+  EXPECT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kLow);
+  // Nor for that of threads that the one of the steps waits for.
+  WaitedFor(0);
+  EXPECT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kHigh);
+  record.cpu.waited_ns = 80 * kMs;
   EXPECT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kLow);
 }
 

@@ -164,6 +164,7 @@ CaptureRecord FullRecord() {
            .child_count = 165,
            .children_ran_ns = 166,
            .children_waited_ns = 167,
+           .samples = {{.time_ns = 168, .waited_ns = 169, .children_waited_ns = 170}},
            .resident_begin_bytes = 163,
            .resident_end_bytes = 164};
   r.imported = {.source = "source",
@@ -202,6 +203,16 @@ CaptureRecord FullRecord() {
   return r;
 }
 
+TEST(RecordCodecTest, WaitsForACpuThatDecreaseAreNone) {
+  CaptureRecord record = FullRecord();
+  record.cpu.samples = {{.time_ns = 1, .waited_ns = 5}, {.time_ns = 2, .waited_ns = 5}};
+  EXPECT_EQ(DecodeRecord(EncodeRecord(record))->cpu.samples.size(), 2u);
+  record.cpu.samples[1].waited_ns = 4;
+  EXPECT_EQ(DecodeRecord(EncodeRecord(record))->cpu.watched_ns, 0);
+  record.cpu.samples[1] = {.time_ns = 0, .waited_ns = 5};
+  EXPECT_EQ(DecodeRecord(EncodeRecord(record))->cpu.watched_ns, 0);
+}
+
 // Fails when a field is added to a struct and not to Visit(), or not to FullRecord().
 TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   const Json full = Json::parse(EncodeRecord(FullRecord()));
@@ -222,8 +233,9 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full["graded"], empty["graded"]);
   expect_all_differ(full["cpu"], empty["cpu"]);
   EXPECT_THAT(full, SizeIs(45));
-  EXPECT_THAT(full["cpu"], SizeIs(10));
+  EXPECT_THAT(full["cpu"], SizeIs(11));
   EXPECT_THAT(full["cpu"]["threads"][0], SizeIs(3));
+  EXPECT_THAT(full["cpu"]["samples"][0], SizeIs(3));
   EXPECT_THAT(full["slowdown"], SizeIs(13));
   EXPECT_THAT(full["graded"]["checks"][0], SizeIs(7));
   EXPECT_THAT(full["spec"], SizeIs(15));

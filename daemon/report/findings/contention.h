@@ -1,0 +1,49 @@
+// Whether waiting for a CPU can explain what a finding counts. Then the finding is doubted: a
+// program that is slow only because it has no CPU is not to blame.
+//
+// What is known: how long each thread of the program waited in the windows, and in its children all
+// threads together; and the sums at the times of samples (CpuRecord). A sample shows a wait that
+// has ended by then.
+//
+// Threads: any. Errors: the reader's.
+#ifndef PROFD_DAEMON_REPORT_FINDINGS_CONTENTION_H_
+#define PROFD_DAEMON_REPORT_FINDINGS_CONTENTION_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "daemon/report/findings/facts.h"
+#include "daemon/report/findings/findings.h"
+#include "daemon/report/findings/thresholds.h"
+#include "daemon/store/file/capture_reader.h"
+
+namespace profd::report {
+
+// Shorter times tell too little of how long threads wait for a CPU to blame that, but enough to
+// doubt what else is blamed.
+inline constexpr int64_t kShortestCpuWatchNs = 50'000'000;
+
+// Lowers the confidence if the wait of the step thread for a CPU can explain `ns_per_step`, which
+// the finding counts: nearly all of it, or so much that no more than `unreported_ns` remains, for
+// which there is no finding. What is in every step is not explained by a wait that may be one
+// burst, but what is in few steps is (`burst_can_explain`).
+void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, int64_t ns_per_step,
+                       Finding& finding, bool burst_can_explain = false, int64_t unreported_ns = 0);
+
+// Likewise, by waits of all threads together: where the step thread waits for others of them, such
+// as those that share an operator, it is late when they are.
+void DoubtIfThreadsWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
+                              int64_t ns_per_step, Finding& finding, int64_t unreported_ns = 0);
+
+// Likewise, by the waits of the step thread and of a data loader's workers.
+void DoubtIfWorkersWithoutCpu(const Facts& facts, int64_t ns_per_step, Finding& finding,
+                              int64_t unreported_ns = 0);
+
+// Finds the outliers that waiting can explain (`facts.waiting`). Where others remain, the slowest
+// of those is `facts.slowest`. `facts` has all else that is gathered of the host.
+absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresholds& thresholds,
+                              Facts& facts);
+
+}  // namespace profd::report
+
+#endif  // PROFD_DAEMON_REPORT_FINDINGS_CONTENTION_H_
