@@ -48,6 +48,18 @@ TEST_F(CaptureStoreTest, AStoredCaptureIsThereAfterARestart) {
   EXPECT_THAT((*reader)->steps(), SizeIs(2));
 }
 
+// They would be most of a row of the catalog, and reports read them in the file.
+TEST_F(CaptureStoreTest, SamplesOfCpuWaitsAreInTheFileAlone) {
+  CaptureRecord record = NewRecord(IdOf(1));
+  record.cpu = {.watched_ns = 9, .samples = {{.time_ns = 1}, {.time_ns = 2}}};
+  StoreCapture(record);
+  EXPECT_EQ(Get(record.id).cpu.watched_ns, 9);
+  EXPECT_THAT(Get(record.id).cpu.samples, IsEmpty());
+  auto reader = store_->OpenReader(record.id);
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_THAT((*reader)->record().cpu.samples, SizeIs(2));
+}
+
 TEST_F(CaptureStoreTest, AnIdCanBeInsertedOnce) {
   ASSERT_THAT(store_->InsertCapture(NewRecord(IdOf(1))), IsOk());
   EXPECT_THAT(store_->InsertCapture(NewRecord(IdOf(1))), StatusIs(StatusCode::kFailedPrecondition));

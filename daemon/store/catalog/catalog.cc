@@ -175,7 +175,11 @@ absl::Status Catalog::Put(const char* sql, const CaptureRecord& record) {
   put->BindText(7, record.spec.display_name).Bind(8, static_cast<int64_t>(record.state));
   put->Bind(9, absl::ToUnixNanos(record.create_time)).Bind(10, record.file_bytes);
   put->BindText(11, record.file_sha256).Bind(12, record.deleted ? 1 : 0);
-  return put->BindText(13, EncodeRecord(record)).BindText(14, HolderOf(record)).Run();
+  // Reports alone need the samples, and read the record in the capture file. Here, they would be
+  // most of the row.
+  CaptureRecord kept = record;
+  kept.cpu.samples.clear();
+  return put->BindText(13, EncodeRecord(kept)).BindText(14, HolderOf(record)).Run();
 }
 
 absl::Status Catalog::PutLabels(const CaptureRecord& record) {
