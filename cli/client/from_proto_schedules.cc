@@ -34,6 +34,10 @@ ScheduleView FromProto(const v1::Schedule& message) {
                     .window_count = message.window_count(),
                     .capture_count = message.capture_count(),
                     .capture_bytes = message.capture_bytes()};
+  // A daemon that does not say these does not have them.
+  if (!message.spec().has_step_grid()) view.spec.step_grid = 0;
+  if (!message.spec().has_step_lead()) view.spec.step_lead = 0;
+  if (!message.spec().governor().has_max_slowdown()) view.spec.max_slowdown = 0;
   if (v1::Schedule::State_IsValid(message.state()) &&
       message.state() != v1::Schedule::STATE_UNSPECIFIED) {
     view.state = static_cast<ScheduleState>(message.state());

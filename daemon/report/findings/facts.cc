@@ -275,8 +275,12 @@ CallFacts GatherCalls(const FactSources& sources) {
   uint32_t thread = 0;
   int64_t until_ns = std::numeric_limits<int64_t>::min();
   for (const GpuAttribution::Call& call : sources.attribution.calls()) {  // By thread, by start.
-    if (is_decompression[call.name]) ++facts.decompression_count;
-    if (!is_allocation[call.name] || sources.scope.PositionAt(call.start_ns) < 0) continue;
+    if (!is_decompression[call.name] && !is_allocation[call.name]) continue;
+    if (sources.scope.PositionAt(call.start_ns) < 0) continue;
+    if (is_decompression[call.name]) {
+      ++facts.decompression_count;
+      continue;
+    }
     // A call of the driver within one of the runtime is part of it.
     if (call.thread == thread && call.end_ns <= until_ns) continue;
     thread = call.thread;

@@ -154,14 +154,14 @@ struct CopyFacts {
   int64_t memory_work_ns = 0;  // Copies, memsets, and decompression.
   int64_t decompression_ns = 0;
   std::vector<Evidence> decompression;
-
-  bool are_mostly_decompression() const { return 2 * decompression_ns > memory_work_ns; }
 };
 
 struct CallFacts {
-  int64_t call_count = 0;           // Calls of the API in the capture.
-  int64_t decompression_count = 0;  // Of these, calls that have the GPU decompress memory.
-  int64_t allocation_count = 0;     // cudaMalloc, cudaFree and the like in steps that count.
+  int64_t call_count = 0;  // Calls of the API in the capture.
+  // In steps that count: calls that have the GPU decompress memory; cudaMalloc, cudaFree, and the
+  // like.
+  int64_t decompression_count = 0;
+  int64_t allocation_count = 0;
   int64_t allocation_ns = 0;
   int64_t free_ns = 0;  // The part of it in calls that free.
   // A few calls take most of the time, in a capture without steps: they load the driver's code.
@@ -277,6 +277,12 @@ struct Facts {
   }
   double BusyShare() const {
     return unrecorded.known ? 1 - unrecorded.IdleShare() : ShareOfSteps(sum.busy_ns);
+  }
+  // Whether decompression is over half of the time in which copies ran and no kernel did, even if
+  // all that kernels covered was decompression.
+  bool ExposedCopiesAreDecompression() const {
+    const int64_t covered_ns = sum.copy_ns - sum.exposed_copy_ns;
+    return 2 * (copies.decompression_ns - covered_ns) > sum.exposed_copy_ns;
   }
   // The recording made the GPU look more idle than it is, by more than a few points.
   bool LooksIdlerThanItIs() const;

@@ -21,7 +21,7 @@ RuleResult CopyShare(const Facts& facts, int64_t ns, double threshold) {
 std::string CopyAdvice(const Facts& facts, bool can_hide) {
   const CopyFacts& copies = facts.copies;
   const bool torch = KindOf(facts) != ProgramKind::kWithoutTorch;
-  if (copies.are_mostly_decompression()) {
+  if (facts.ExposedCopiesAreDecompression()) {
     return can_hide ? "Decompress the next batch on a separate stream while the GPU computes this "
                       "one. Keep decompressed data that is used again on the GPU."
                     : "Keep decompressed data that is used again on the GPU, or decompress less: "
@@ -100,7 +100,7 @@ RuleResult CopyExposed(const Facts& facts, const FindingThresholds& thresholds) 
   RuleResult result = CopyShare(facts, facts.sum.exposed_copy_ns, thresholds.exposed_copy_share);
   Finding& finding = result.finding;
   const CopyFacts& copies = facts.copies;
-  if (copies.are_mostly_decompression()) {
+  if (facts.ExposedCopiesAreDecompression()) {
     finding.title = "Decompression is not overlapped by kernels";
   }
   finding.measured =
@@ -117,11 +117,11 @@ RuleResult CopyExposed(const Facts& facts, const FindingThresholds& thresholds) 
   const bool can_hide = CapByFreeCompute(facts, facts.sum.exposed_copy_ns,
                                          facts.sum.copy_ns - facts.sum.exposed_copy_ns, finding);
   finding.advice = CopyAdvice(facts, can_hide);
-  finding.evidence = copies.are_mostly_decompression() ? copies.decompression
-                     : copies.pageable.empty()         ? copies.blocking
-                                                       : copies.pageable;
+  finding.evidence = facts.ExposedCopiesAreDecompression() ? copies.decompression
+                     : copies.pageable.empty()             ? copies.blocking
+                                                           : copies.pageable;
   finding.confidence = Confidence::kMedium;
-  finding.confidence_reason = copies.are_mostly_decompression()
+  finding.confidence_reason = facts.ExposedCopiesAreDecompression()
                                   ? "decompression that the next kernel waits for cannot be "
                                     "overlapped"
                                   : "a copy that the next kernel waits for cannot be overlapped";

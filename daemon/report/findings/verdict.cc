@@ -87,10 +87,9 @@ std::string HottestOp(const Facts& facts) {
 std::string WhatLimits(const Facts& facts, BoundBy bound) {
   if (facts.gpu_withheld) return StrCat(facts.gpu_doubt, ": what the GPU did is unknown.");
   if (bound == BoundBy::kCpuOnly) return "No GPU work was recorded.";
-  const std::string_view words =
-      bound == BoundBy::kCopies && facts.copies.are_mostly_decompression()
-          ? "bound by exposed decompression on the GPU"
-          : WordsFor(bound);
+  const std::string_view words = bound == BoundBy::kCopies && facts.ExposedCopiesAreDecompression()
+                                     ? "bound by exposed decompression on the GPU"
+                                     : WordsFor(bound);
   if (words.empty()) return "The data does not show what limits the program.";
   if (bound == BoundBy::kCompute) return StrCat("The program is ", words, HottestOp(facts), ".");
   return StrCat("With the GPU busy for ", facts.LooksIdlerThanItIs() ? "about " : "",
@@ -182,7 +181,8 @@ std::string WhereTheTimeGoes(const Facts& facts) {
               percent(facts.sum.exposed_copy_ns));
   }
   StrAppend(&text, ", and is idle for ", percent(facts.sum.idle_ns), ".");
-  if (facts.calls.decompression_count > 0 && facts.copies.decompression_ns == 0) {
+  if (facts.calls.decompression_count > 0 && facts.copies.decompression_ns == 0 &&
+      facts.record->gpu.mode != GpuMode::kFull) {
     StrAppend(&text,
               " It also decompresses memory, which is not recorded here, and looks idle meanwhile "
               "(`profctl trace --gpu full` records it).");

@@ -153,6 +153,8 @@ absl::StatusOr<CaptureSpec> SpecFromProto(const v1::CaptureSpec& spec) {
 
 void SpecToProto(const CaptureSpec& spec, v1::CaptureSpec& out) {
   FieldsToMessage(spec, out);
+  // Unset, it would be the default; zero is refused.
+  DurationToProto(spec.timeout, *out.mutable_timeout());
   // "none" is no source that can be asked for.
   if (spec.torch.step_source == StepSource::kNone) out.mutable_torch()->clear_step_source();
 }

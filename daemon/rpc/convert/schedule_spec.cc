@@ -45,6 +45,8 @@ void ScheduleSpecToProto(const ScheduleSpec& spec, v1::ScheduleSpec& out) {
   FieldsToMessage(spec, out);
   SpecToProto(spec.capture, *out.mutable_capture());
   out.mutable_governor()->set_max_slowdown(spec.max_slowdown);
+  // Any time is an end, also the epoch.
+  if (spec.end_time != absl::InfiniteFuture()) TimeToProto(spec.end_time, *out.mutable_end_time());
   if (spec.sample.fraction == 0 && spec.sample.count == 0) out.clear_sample();
 }
 

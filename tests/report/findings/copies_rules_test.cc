@@ -190,6 +190,18 @@ TEST_F(CopiesRulesTest, WithMoreCopiesThanDecompressionTheAdviceIsOnCopies) {
   EXPECT_THAT(finding.advice, HasSubstr("use pinned memory"));
 }
 
+TEST_F(CopiesRulesTest, DecompressionThatKernelsCoverIsNotBlamedForExposedCopies) {
+  IdleFirst(2 * kMs);
+  for (int step = 0; step < 5; ++step) {
+    Copy({.start_ns = step * kStepNs + 20 * kUs, .duration_ns = 1'500 * kUs, .bytes = 8 << 20});
+    Decompress(step * kStepNs + 4 * kMs, 4 * kMs);
+  }
+  const Finding finding = Find("COPY_EXPOSED");
+  EXPECT_EQ(finding.title, "Copies are not overlapped by kernels");
+  EXPECT_THAT(finding.advice, HasSubstr("use pinned memory"));
+  EXPECT_THAT(Report().verdict, Not(HasSubstr("bound by exposed decompression")));
+}
+
 TEST_F(CopiesRulesTest, WithoutTheWorkOfDecompressionTheVerdictQualifiesTheIdleTime) {
   constexpr std::string_view kText =
       "It also decompresses memory, which is not recorded here, and looks idle meanwhile";

@@ -59,6 +59,13 @@ TEST(SpecTest, EveryFieldGoesBothWays) {
   EXPECT_THAT(SpecFromProto(by_time_message), IsOkAndHolds(by_time));
 }
 
+TEST(SpecTest, ATimeoutOfZeroIsSentAndRefused) {
+  CaptureSpec spec = {.steps = 5, .timeout = absl::ZeroDuration()};
+  v1::CaptureSpec message;
+  SpecToProto(spec, message);
+  EXPECT_THAT(SpecFromProto(message), StatusIs(Code::kInvalidArgument, HasSubstr("timeout")));
+}
+
 TEST(SpecTest, WhatIsOutOfRangeIsNamed) {
   const auto refused = [](const char* field, auto change) {
     v1::CaptureSpec spec = FiveSteps();

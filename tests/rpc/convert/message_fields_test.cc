@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "daemon/rpc/convert/schedule_spec.h"
 #include "daemon/schedule/schedule_fields.h"
 #include "profd/v1/captures.pb.h"
 #include "profd/v1/schedules.pb.h"
@@ -227,6 +228,17 @@ TEST(MessageFieldsTest, ValuesOfANewerDaemonAreUnknownOrTheDefault) {
   GpuSpec mode;
   FieldsFromMessage(spec, mode);
   EXPECT_EQ(mode.mode, GpuMode::kAuto);
+}
+
+TEST(ScheduleSpecTest, AnyTimeIsAnEnd) {
+  v1::ScheduleSpec message;
+  ScheduleSpecToProto({.end_time = absl::UnixEpoch()}, message);
+  EXPECT_TRUE(message.has_end_time());
+  EXPECT_EQ(ScheduleSpecOf(message).end_time, absl::UnixEpoch());
+  v1::ScheduleSpec endless;
+  ScheduleSpecToProto({}, endless);
+  EXPECT_FALSE(endless.has_end_time());
+  EXPECT_EQ(ScheduleSpecOf(endless).end_time, absl::InfiniteFuture());
 }
 
 TEST(MessageFieldsTest, TextsThatAreNotUtf8AreMadeValid) {
