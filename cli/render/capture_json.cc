@@ -137,7 +137,7 @@ const ObjectDescription<TorchRecord>& TorchRecordObject() {
          .unit = table::Unit::kCount}},
        {&TorchRecord::missed_memory_count,
         {.key = "missed_memory_count",
-         .doc = "Allocations missed while the library was recording another one",
+         .doc = "Allocator events missed: the library was recording, or had no room",
          .unit = table::Unit::kCount}},
        {&TorchRecord::stack_count,
         {.key = "stack_count",

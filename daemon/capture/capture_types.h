@@ -380,7 +380,7 @@ struct TorchRecord {
   int64_t cut_input_count = 0;
   int64_t odd_tensor_count = 0;     // Inputs that did not look like the tensor they should be.
   int64_t lost_note_count = 0;      // Notes and blocks for which there was no room.
-  int64_t missed_memory_count = 0;  // Allocations that came while the library recorded another.
+  int64_t missed_memory_count = 0;  // Allocator events while it recorded, or without room.
   int64_t stack_count = 0;          // Distinct Python stacks, those of callers included.
   int64_t missing_stack_count = 0;  // Operators and stacks whose frames are not all there.
 };

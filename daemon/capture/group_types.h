@@ -23,17 +23,17 @@ inline constexpr int64_t kMaxGroupMembers = 16384;
 inline constexpr absl::Duration kDefaultGroupLease = absl::Seconds(30);
 inline constexpr absl::Duration kMaxGroupLease = absl::Minutes(10);
 
-// One member of a group, wherever it is. What is not on this node is hearsay from the caller that
-// asked for the group.
+// One member of a group, wherever it is. What is not on this node is what the group's creator
+// has reported: hearsay.
 struct GroupMember {
   std::string node;        // As Capture.node.
-  std::string address;     // Where the caller reached its daemon; empty: a local socket.
+  std::string address;     // Where the creator reached its daemon; empty: a local socket.
   std::string capture_id;  // ULID; empty: it could not be prepared, `error` says why.
   int64_t pid = 0;
   int64_t rank = -1;                            // -1: not known
   CaptureState state = CaptureState::kPending;  // As last known here.
   std::string error;                            // For people; empty: none.
-  // The node's wall clock less that of the caller, and the bound on that figure's error, ns.
+  // The node's wall clock less that of the creator, and the bound on that figure's error, ns.
   int64_t clock_offset_ns = 0;
   int64_t clock_bound_ns = -1;  // -1: not measured.
 
@@ -41,13 +41,13 @@ struct GroupMember {
 };
 
 struct GroupRecord {
-  std::string id;  // ULID, made by the caller.
+  std::string id;  // ULID, made by the creator.
   std::vector<GroupMember> members;
   int64_t first_step = -1;  // The same for all; -1: by time, or not committed.
   int64_t steps = 0;        // Asked for, per window; 0: by time.
   absl::Time create_time;
   std::string requested_by;  // As CaptureRecord::requested_by.
-  bool closed = false;       // The caller has reported how all members ended.
+  bool closed = false;       // The creator has reported how all members ended.
 
   friend bool operator==(const GroupRecord&, const GroupRecord&) = default;
 };
@@ -81,7 +81,7 @@ struct GroupPreparation {
 struct GroupStart {
   int64_t first_step = -1;  // -1: by time, or of steps that each capture counts itself.
   absl::Time time = absl::InfinitePast();  // Without a step: when; InfinitePast: now.
-  std::vector<GroupMember> members;        // All of all nodes, as the caller knows them.
+  std::vector<GroupMember> members;        // All of all nodes, as the creator knows them.
   // How long a member waits for its window to begin. Infinite: until its timeout.
   absl::Duration lease = absl::InfiniteDuration();
 };

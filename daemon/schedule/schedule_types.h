@@ -3,8 +3,8 @@
 //
 // How do I add something one can ask of a schedule?  A field in ScheduleSpec with its range and
 // default, a line in ValidateScheduleSpec() (schedule_spec.cc), the field in
-// proto/profd/v1/schedules.proto, its conversion in daemon/rpc/convert/schedule.cc, its Visit() in
-// daemon/store/file/record_codec.cc, and a flag in cli/schedule_spec_flags.cc.
+// proto/profd/v1/schedules.proto, a line in schedule_fields.h, and a flag in
+// cli/commands/schedule_flags.cc.
 #ifndef PROFD_DAEMON_SCHEDULE_SCHEDULE_TYPES_H_
 #define PROFD_DAEMON_SCHEDULE_SCHEDULE_TYPES_H_
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <set>
 #include <string>
@@ -479,18 +478,16 @@ TEST(MemDecompressTest, IsWorkOfItsCallOfTheDriverApi) {
   }
 }
 
-// No record comes of these calls: no work is missing that the capture's end would wait for.
-TEST(MemDecompressTest, WithoutItsKindTheEndWaitsForNone) {
+// No record comes of these calls, and none counts as missing. (record_decoder_test.cc has that the
+// end of a capture does not wait for one.)
+TEST(MemDecompressTest, WithoutItsKindNoneIsMissing) {
   for (const GpuMode mode : {GpuMode::kDefault, GpuMode::kFull}) {
     GpuProcess process({.version = "12.4"});
     auto capture = process.target().ArmGpu(mode);
     capture->Fire(ByTime());
     capture->WaitPhase(wire::Phase::kRecording);
     process.Run("launch 1 10 before; decompress 1000000 20; sync");
-    const auto begin = std::chrono::steady_clock::now();
     const CaptureContents contents = capture->Finish();
-    // Drain() waits for 500 ms for what may make no record.
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(450));
     EXPECT_EQ(CountCalls(contents, "cuMemBatchDecompressAsync"), 20u);
     EXPECT_EQ(contents.gpu_status().counts[wire::kGpuLostBuffers], 0u);
     EXPECT_EQ(contents.gpu_status().counts[wire::kGpuStillRunning], 0u);

@@ -69,7 +69,7 @@ bool IsCopyCall(std::string_view call);
 // Work of the engine that decompresses memory, and a call that launches it.
 bool IsDecompression(GpuRowKind kind);
 bool IsDecompressionCall(std::string_view call);
-// Of those and of calls that decompress memory, one that returns before that is done.
+// A call that copies, fills, or decompresses memory, and returns before that is done.
 bool IsAsyncCopyCall(std::string_view call);
 // A kernel that ROCm launches for such calls.
 bool IsCopyKernel(std::string_view kernel);

@@ -2,7 +2,7 @@
 //
 // What we send is always well formed: strings are valid UTF-8 (protobuf refuses others),
 // times that are not set are absent, values of enums a client may not know are sent as they
-// are. What we are sent is believed nothing: see SpecFromProto and FilterFromProto.
+// are. What callers send is checked: see SpecFromProto().
 //
 // Threads: pure functions.
 #ifndef PROFD_DAEMON_RPC_CONVERT_CONVERT_H_
@@ -27,7 +27,7 @@ void TargetToProto(const TargetInfo& target, v1::Target& out);
 
 // ---- captures ----
 
-// With defaults filled in. INVALID_ARGUMENT as ValidateSpec.
+// Fills in defaults. INVALID_ARGUMENT as ValidateSpec().
 absl::StatusOr<CaptureSpec> SpecFromProto(const v1::CaptureSpec& spec);
 // The same of what a daemon answered, which is believed: values of enums that we do not know are
 // the defaults.

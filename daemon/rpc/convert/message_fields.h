@@ -10,8 +10,8 @@
 //   a struct, a vector, a map      a message, a repeated field, a map; all converted alike
 //
 // A field that only one side has is left out; message_fields_test.cc lists these. The spec, target,
-// and drops of a capture, and the state of a target, are converted apart (convert.h): some of their
-// fields have other partners.
+// and drops of a capture, and the state of a target, are converted separately (convert.h): some of
+// their fields have other partners.
 //
 // Threads: any.
 // Errors:  none. What we write is valid UTF-8. Reading checks no ranges: a field that is unset, and
@@ -41,7 +41,7 @@ namespace profd::rpc {
 using MessageField = google::protobuf::FieldDescriptor;
 
 template <typename T>
-inline constexpr bool kIsConvertedApart =
+inline constexpr bool kIsConvertedSeparately =
     std::is_same_v<T, CaptureSpec> || std::is_same_v<T, TargetInfo> ||
     std::is_same_v<T, TargetState> || std::is_same_v<T, DropCounts>;
 
@@ -51,7 +51,7 @@ const MessageField* FindMessageField(const google::protobuf::Descriptor& message
                                      std::string_view message_suffix);
 template <typename T>
 const MessageField* PartnerOf(const google::protobuf::Descriptor& message, std::string_view name) {
-  if constexpr (kIsConvertedApart<T>) return nullptr;
+  if constexpr (kIsConvertedSeparately<T>) return nullptr;
   if constexpr (std::is_same_v<T, absl::Time>) {
     return FindMessageField(message, name, "_unix_ns", "_time");
   }
@@ -101,7 +101,7 @@ class MessageWriter {
   template <typename T>
   void operator()(std::string_view /*name*/, const T& value) {
     const MessageField* field = *partner_++;
-    if constexpr (!kIsConvertedApart<T>) {
+    if constexpr (!kIsConvertedSeparately<T>) {
       if (field != nullptr) Put(*field, value);
     }
   }
@@ -162,7 +162,7 @@ class MessageReader {
   template <typename T>
   void operator()(std::string_view /*name*/, T& value) {
     const MessageField* field = *partner_++;
-    if constexpr (!kIsConvertedApart<T>) {
+    if constexpr (!kIsConvertedSeparately<T>) {
       if (field != nullptr && !IsUnset(*field)) Take(*field, value);
     }
   }

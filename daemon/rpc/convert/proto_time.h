@@ -14,12 +14,12 @@
 
 namespace profd::rpc {
 
-// Whether a struct says a time: neither infinite nor the epoch.
+// Whether `time` is set: neither infinite nor the epoch.
 bool IsSet(absl::Time time);
 
-// Cut to what a Timestamp can say: the years 1 to 9999.
+// Clamped to the range of Timestamp: the years 1 to 9999.
 void TimeToProto(absl::Time time, google::protobuf::Timestamp& out);
-// Cut to what a Duration can say: about 10,000 years.
+// Clamped to the range of Duration: about 10,000 years.
 void DurationToProto(absl::Duration duration, google::protobuf::Duration& out);
 
 // INVALID_ARGUMENT, naming `field`, for one that protobuf itself calls invalid.

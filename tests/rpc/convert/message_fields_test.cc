@@ -31,7 +31,7 @@ class Filler {
   void Fill(std::string_view, T& value) {
     value = static_cast<T>(++last_);
   }
-  void Fill(std::string_view, bool& value) { value = true; }
+  void Fill(std::string_view, bool& value) { value = !value; }
   void Fill(std::string_view, char& value) { value = 'C'; }
   void Fill(std::string_view, double& value) { value = static_cast<double>(++last_) / 4; }
   void Fill(std::string_view name, std::string& value) {
