@@ -176,7 +176,6 @@ bool CaptureSession::OnDrained(uint32_t stuck_writer_count) {
 
 void CaptureSession::Fire(const FirePlan& plan, absl::Duration now) {
   if (state_ != State::kArmed) return;
-  cpu_watch_.Expect(now);
   state_ = State::kFired;
   plan_ = plan;
   worker_.SetPlan(plan);
@@ -191,6 +190,8 @@ void CaptureSession::Fire(const FirePlan& plan, absl::Duration now) {
       .repeat = static_cast<uint32_t>(plan.repeat),
       .flags = 0});
   if (connection_ != nullptr) connection_->Send(frame.Finish());
+  // After it: reading takes up to 10 ms, and the ranks of a job are fired one after another.
+  cpu_watch_.Expect(now);
 }
 
 absl::Duration CaptureSession::DrainTimeout() const {

@@ -503,8 +503,9 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
   int64_t slowest_ns = 0;
   for (size_t i = 0; i < facts.scope.stretches.size(); ++i) {
     const FindingScope::Stretch& stretch = facts.scope.stretches[i];
+    if (waiting.explained[i] && !all_waited) continue;
     slowest_ns = std::max(slowest_ns, charges->charged_ns[i]);
-    if (!facts.host.outliers[i] || (waiting.explained[i] && !all_waited)) continue;
+    if (!facts.host.outliers[i]) continue;
     excess_ns += charges->charged_ns[i] - charges->median_ns;
     Evidence evidence;
     evidence.kind = EvidenceKind::kStep;
