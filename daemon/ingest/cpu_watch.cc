@@ -24,6 +24,8 @@ namespace {
 // Of samples, the interval is this many times what one takes.
 constexpr int64_t kIntervalOfCost = 50;
 constexpr int kGenerations = 3;
+// No thread has this number: the sum of those that have none of their own.
+constexpr int64_t kOtherThreads = 0;
 
 // A file of /proc, up to its first 4 KiB; empty: it cannot be read.
 std::string ReadShortFile(const std::string& path) {
@@ -133,8 +135,9 @@ int64_t CpuWatch::AddDifferences(const ByThread& before, const ByThread& after,
     } else if (times.ran_ns + times.waited_ns > absl::ToInt64Nanoseconds(apart)) {
       continue;  // It is older, and was not looked at before.
     }
-    Times& sum = sums[number];
-    sum.process = times.process;
+    const bool has_own = sums.size() < kMostSums || sums.contains(number);
+    Times& sum = sums[has_own ? number : kOtherThreads];
+    sum.process = has_own ? times.process : 0;
     sum.ran_ns += more.ran_ns;
     sum.waited_ns += more.waited_ns;
     waited_ns += more.waited_ns;
@@ -154,6 +157,7 @@ CpuRecord CpuWatch::Take() const {
     record.ran_ns += times.ran_ns;
     record.waited_ns += times.waited_ns;
   }
+  std::erase_if(threads, [](const auto& thread) { return thread.first == kOtherThreads; });
   ByThread children;  // By process.
   for (const auto& [thread, times] : children_) {
     Times& sum = children[times.process];
@@ -170,7 +174,7 @@ CpuRecord CpuWatch::Take() const {
     return a.second.ran_ns + a.second.waited_ns > b.second.ran_ns + b.second.waited_ns;
   });
   if (threads.size() > kMostCpuThreads) threads.resize(kMostCpuThreads);
-  const std::string task = StrCat("/proc/", pid_, "/task");
+  const std::string task = StrCat(proc_, "/", pid_, "/task");
   for (const auto& [thread, times] : threads) {
     record.threads.push_back({.os_thread = OwnNumber(task, thread),
                               .ran_ns = times.ran_ns,
@@ -180,7 +184,7 @@ CpuRecord CpuWatch::Take() const {
 }
 
 int64_t CpuWatch::ReadResidentBytes() const {
-  const std::string text = ReadShortFile(StrCat("/proc/", pid_, "/statm"));
+  const std::string text = ReadShortFile(StrCat(proc_, "/", pid_, "/statm"));
   std::string_view rest = text;
   if (!TakeNumber(rest).has_value()) return -1;  // Of the address space.
   const std::optional<int64_t> pages = TakeNumber(rest);
@@ -201,42 +205,51 @@ std::optional<CpuWatch::Times> CpuWatch::ReadTimes(const std::string& folder) {
   return Times{.ran_ns = *ran_ns, .waited_ns = *waited_ns};
 }
 
-std::vector<int64_t> CpuWatch::ReadProcess(int64_t pid, ByThread& times) {
-  std::vector<int64_t> children;
-  const std::string task = StrCat("/proc/", pid, "/task");
+size_t CpuWatch::ReadProcess(int64_t pid, size_t most, ByThread& times,
+                             std::vector<int64_t>& children) const {
+  const std::string task = StrCat(proc_, "/", pid, "/task");
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(task.c_str()), &closedir);
-  if (folder == nullptr) return children;
-  for (size_t count = 0; count < kMostThreads; ++count) {
+  if (folder == nullptr) return 0;
+  size_t count = 0;
+  while (count < most) {
     const dirent* const entry = readdir(folder.get());
     if (entry == nullptr) break;
     std::string_view name = entry->d_name;
     const std::optional<int64_t> thread = TakeNumber(name);
     if (!thread.has_value()) continue;
+    ++count;
     const std::string thread_folder = StrCat(task, "/", *thread);
     if (std::optional<Times> read = ReadTimes(thread_folder)) {
       read->process = pid;
       times[*thread] = *read;
     }
+    if (children.size() >= kMostChildren) continue;
     const std::string text = ReadShortFile(thread_folder + "/children");
     std::string_view rest = text;
-    while (const std::optional<int64_t> child = TakeNumber(rest)) children.push_back(*child);
+    while (children.size() < kMostChildren) {
+      const std::optional<int64_t> child = TakeNumber(rest);
+      if (!child.has_value()) break;
+      children.push_back(*child);
+    }
   }
-  return children;
+  return count;
 }
 
 CpuWatch::Reading CpuWatch::Read() {
   Reading reading;
   reading.begin = Clock::Real().Monotonic();
-  std::vector<int64_t> processes = ReadProcess(pid_, reading.threads);
+  std::vector<int64_t> processes;
+  size_t thread_count = ReadProcess(pid_, kMostThreads, reading.threads, processes);
   size_t process_count = 0;
   // Workers may have children of their own, and are children of a process that forks them, where
   // the target does not.
   for (int generation = 0; generation < kGenerations; ++generation) {
     std::vector<int64_t> children;
     for (const int64_t process : processes) {
-      if (++process_count > kMostChildren) break;
-      const std::vector<int64_t> theirs = ReadProcess(process, reading.children);
-      children.insert(children.end(), theirs.begin(), theirs.end());
+      if (process_count == kMostChildren || thread_count >= kMostReadThreads) break;
+      ++process_count;
+      thread_count +=
+          ReadProcess(process, kMostReadThreads - thread_count, reading.children, children);
     }
     processes = std::move(children);
   }

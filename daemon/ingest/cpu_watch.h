@@ -9,9 +9,10 @@
 //          The kernel counts a wait when it ends.
 // Counts:  threads and processes that start in a window from their start, and those that end in it
 //          up to the last sample before their end.
-// Cost:    a sample reads all threads, at most kMostThreads, and those of at most kMostChildren
-//          children, theirs, and theirs; nothing in the target. Samples take at most 2 % of the
-//          time of the calling thread.
+// Cost:    a sample reads the threads of the target, its children, theirs, and theirs, within the
+//          limits below; nothing in the target. Samples take about 2 % of the time of the calling
+//          thread at most, not counting those with which a window begins and ends.
+// Memory:  at most kMostSums sums of the target, and as many of its children.
 // Threads: one.
 // Errors:  what cannot be read is left out; Take() is empty then.
 #ifndef PROFD_DAEMON_INGEST_CPU_WATCH_H_
@@ -22,6 +23,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -31,12 +33,15 @@ namespace profd {
 
 class CpuWatch {
  public:
-  // Further threads are not looked at.
-  static constexpr size_t kMostThreads = 1024;
-  static constexpr size_t kMostChildren = 256;  // Likewise.
+  // Of a sample. Further ones are not watched. Each thread takes about 10 us.
+  static constexpr size_t kMostThreads = 768;       // Of the target.
+  static constexpr size_t kMostReadThreads = 1024;  // With those of children.
+  static constexpr size_t kMostChildren = 256;
+  // Of a capture. Further threads, of programs that start many, have one sum together.
+  static constexpr size_t kMostSums = 8192;
 
-  // `pid`: in our namespace; 0: not known, so that nothing is measured.
-  explicit CpuWatch(int64_t pid) : pid_(pid) {}
+  // `pid`: in our namespace; 0: not known, so that nothing is measured. `proc`: where procfs is.
+  explicit CpuWatch(int64_t pid, std::string proc = "/proc") : pid_(pid), proc_(std::move(proc)) {}
 
   // A window may begin soon. If Begin() comes later, the window is watched from the latest of these
   // calls on: it may have begun before the daemon sees that. May do nothing if there was another
@@ -65,8 +70,10 @@ class CpuWatch {
     ByThread children;  // Their threads.
   };
   Reading Read();
-  // Adds the threads of a process to `times`; returns its children.
-  static std::vector<int64_t> ReadProcess(int64_t pid, ByThread& times);
+  // Adds at most `most` threads of a process to `times`, and its children to `children`. Returns
+  // how many threads it read.
+  size_t ReadProcess(int64_t pid, size_t most, ByThread& times,
+                     std::vector<int64_t>& children) const;
   static std::optional<Times> ReadTimes(const std::string& folder);
   // Adds what was run and waited between the two, which are `apart`, to `sums`; returns the waits.
   static int64_t AddDifferences(const ByThread& before, const ByThread& after, absl::Duration apart,
@@ -76,6 +83,7 @@ class CpuWatch {
   int64_t ReadResidentBytes() const;  // -1: not known.
 
   const int64_t pid_;
+  const std::string proc_;
   bool is_open_ = false;
   bool is_expected_ = false;
   absl::Duration begin_time_;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -290,6 +291,136 @@ TEST(CpuWatchTest, SamplesGetFurtherApartInALongWindow) {
     EXPECT_LT(apart_ns, int64_t{kSeconds} * 1'000'000'000 / 32);
     EXPECT_GE(record.samples[i].waited_ns, record.samples[i - 1].waited_ns);
   }
+}
+
+// A folder like /proc, of processes that exist in the test only. Times: in ns, and less than
+// reading takes, as threads that are new cannot have run for longer.
+class FakeProcTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kTarget = 100;
+
+  ~FakeProcTest() override { std::filesystem::remove_all(root_); }
+  std::filesystem::path Task(int64_t process, int64_t thread) const {
+    return root_ / StrCat(process) / "task" / StrCat(thread);
+  }
+  void Thread(int64_t process, int64_t thread, int64_t ran_ns, int64_t waited_ns) {
+    std::filesystem::create_directories(Task(process, thread));
+    std::ofstream(Task(process, thread) / "schedstat") << ran_ns << " " << waited_ns << " 1\n";
+  }
+  void Children(int64_t process, int64_t thread, int64_t first, int64_t count) {
+    std::ofstream file(Task(process, thread) / "children");
+    for (int64_t child = first; child < first + count; ++child) file << child << " ";
+  }
+  void Remove(int64_t process) { std::filesystem::remove_all(root_ / StrCat(process)); }
+  CpuWatch Watch() const { return CpuWatch(kTarget, root_.string()); }
+
+ private:
+  const std::filesystem::path root_ =
+      std::filesystem::path(::testing::TempDir()) /
+      StrCat("cpu_watch_", getpid(), "_",
+             ::testing::UnitTest::GetInstance()->current_test_info()->name());
+};
+
+TEST_F(FakeProcTest, ASampleReadsNoMoreThreadsThanItsLimit) {
+  constexpr int64_t kThreads = 4096;
+  for (int64_t i = 0; i < kThreads; ++i) Thread(kTarget, kTarget + i, 1, 1);
+  constexpr int64_t kChild = 10'000;
+  for (int64_t i = 0; i < 1000; ++i) Thread(kChild, kChild + i, 1, 1);
+  for (int64_t i = 0; i < kThreads; ++i) Children(kTarget, kTarget + i, kChild, 1);
+  CpuWatch watch = Watch();
+  watch.Begin(absl::ZeroDuration());
+  for (int64_t i = 0; i < kThreads; ++i) Thread(kTarget, kTarget + i, 2, 3);
+  for (int64_t i = 0; i < 1000; ++i) Thread(kChild, kChild + i, 2, 3);
+  watch.End(absl::Seconds(1));
+  const CpuRecord record = watch.Take();
+  EXPECT_EQ(record.thread_count, int64_t{CpuWatch::kMostThreads});
+  EXPECT_EQ(record.waited_ns, 2 * int64_t{CpuWatch::kMostThreads});
+  EXPECT_EQ(record.children_waited_ns,
+            2 * int64_t{CpuWatch::kMostReadThreads - CpuWatch::kMostThreads});
+}
+
+TEST_F(FakeProcTest, ThousandsOfChildrenAreWatchedUpToTheLimit) {
+  constexpr int64_t kFirst = 1000;
+  constexpr int64_t kCount = 3000;
+  Thread(kTarget, kTarget, 1, 1);
+  Children(kTarget, kTarget, kFirst, 800);
+  CpuWatch watch = Watch();
+  watch.Begin(absl::ZeroDuration());
+  for (int64_t i = 0; i < kCount; ++i) Thread(kFirst + i, kFirst + i, 1, 1);
+  watch.End(absl::Seconds(1));
+  EXPECT_EQ(watch.Take().children_waited_ns, int64_t{CpuWatch::kMostChildren});
+}
+
+TEST_F(FakeProcTest, ManyShortLivedThreadsHaveOneSumTogether) {
+  constexpr int64_t kRounds = 20;
+  constexpr int64_t kOfRound = 500;
+  CpuWatch watch = Watch();
+  Thread(kTarget, kTarget, 1, 1);
+  watch.Begin(absl::ZeroDuration());
+  int64_t next = kTarget + 1;
+  for (int64_t round = 1; round <= kRounds; ++round) {
+    Remove(kTarget);
+    Thread(kTarget, kTarget, 1, 1);
+    for (int64_t i = 0; i < kOfRound; ++i) Thread(kTarget, next++, 1, 2);
+    watch.Sample(absl::Seconds(100 * round));
+  }
+  watch.End(absl::Seconds(100 * kRounds));
+  const CpuRecord record = watch.Take();
+  ASSERT_GT(kRounds * kOfRound, int64_t{CpuWatch::kMostSums});
+  EXPECT_EQ(record.waited_ns, 2 * kRounds * kOfRound);
+  EXPECT_LE(record.thread_count, int64_t{CpuWatch::kMostSums} + 1);
+  for (const ThreadCpuRecord& thread : record.threads) EXPECT_GE(thread.os_thread, kTarget);
+}
+
+TEST_F(FakeProcTest, ANumberThatIsUsedAgainIsAnotherThread) {
+  constexpr int64_t kChild = 500;
+  Thread(kTarget, kTarget, 1, 1);
+  Thread(kTarget, kTarget + 1, 1000, 2000);
+  Children(kTarget, kTarget, kChild, 1);
+  Thread(kChild, kChild, 3000, 4000);
+  CpuWatch watch = Watch();
+  watch.Begin(absl::ZeroDuration());
+  Thread(kTarget, kTarget + 1, 5, 6);
+  Thread(kChild, kChild, 7, 8);
+  watch.Sample(absl::Seconds(100));
+  Thread(kTarget, kTarget + 1, 6, 7);
+  watch.End(absl::Seconds(200));
+  const CpuRecord record = watch.Take();
+  EXPECT_EQ(record.ran_ns, 6);
+  EXPECT_EQ(record.waited_ns, 7);
+  EXPECT_EQ(record.children_ran_ns, 7);
+  EXPECT_EQ(record.children_waited_ns, 8);
+  for (size_t i = 1; i < record.samples.size(); ++i) {
+    EXPECT_GE(record.samples[i].waited_ns, record.samples[i - 1].waited_ns);
+    EXPECT_GE(record.samples[i].children_waited_ns, record.samples[i - 1].children_waited_ns);
+  }
+}
+
+// What is there of a thread or a child that ends between two reads of it.
+TEST_F(FakeProcTest, WhatEndsWhileItIsReadCountsAsUntilThen) {
+  constexpr int64_t kChild = 500;
+  Thread(kTarget, kTarget, 1, 1);
+  Thread(kTarget, kTarget + 1, 1, 1);
+  Children(kTarget, kTarget, kChild, 2);
+  Thread(kChild, kChild, 1, 1);
+  Thread(kChild + 1, kChild + 1, 1, 1);
+  CpuWatch watch = Watch();
+  watch.Begin(absl::ZeroDuration());
+  Thread(kTarget, kTarget + 1, 2, 4);
+  Thread(kChild, kChild, 2, 5);
+  watch.Sample(absl::Seconds(100));
+  std::filesystem::remove(Task(kTarget, kTarget + 1) / "schedstat");
+  std::ofstream(Task(kChild, kChild) / "schedstat").flush();  // Empty.
+  Remove(kChild + 1);
+  watch.Sample(absl::Seconds(200));
+  Remove(kTarget);  // The target, too.
+  watch.End(absl::Seconds(300));
+  const CpuRecord record = watch.Take();
+  EXPECT_EQ(record.waited_ns, 3);
+  EXPECT_EQ(record.children_waited_ns, 4);
+  EXPECT_EQ(record.watched_ns, 200'000'000'000);
+  EXPECT_EQ(record.samples.back().waited_ns, 3);
+  EXPECT_EQ(record.samples.back().children_waited_ns, 4);
 }
 
 TEST(CpuWatchTest, WithoutAProcessThereIsNothing) {
