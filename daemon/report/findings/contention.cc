@@ -32,8 +32,50 @@ bool HasWorkers(const Facts& facts) {
   });
 }
 
+// Of a step: the share of it in which the program waits for data beyond which its workers always
+// have something to do, also if that is reading files, for which they need no CPU.
+constexpr double kBoundByWorkers = 0.5;
+
+// How long the waits of workers can delay a step.
+int64_t DelayByWorkers(const Facts& facts) {
+  const int64_t waited_ns = facts.WorkerWaitPerStep();
+  if (waited_ns == 0 || facts.ShareOfSteps(facts.gaps.loader_wait_ns) <= kBoundByWorkers)
+    return waited_ns;
+  // Each makes its batch while the others make theirs.
+  const double together_ns = facts.cpu.ShareOfWatched(facts.cpu.children_waited_ns) *
+                             static_cast<double>(facts.scope.total_ns);
+  return std::min(waited_ns, facts.PerStep(static_cast<int64_t>(
+                                 together_ns / static_cast<double>(facts.cpu.child_count))));
+}
+
 std::string OfEachStep(const Facts& facts) {
   return facts.scope.has_steps ? "each step" : "the capture";
+}
+
+// Whether a step that is an outlier overlaps the time.
+bool OverlapsOutlier(const Facts& facts, int64_t start_ns, int64_t end_ns) {
+  for (size_t i = 0; i < facts.scope.stretches.size(); ++i) {
+    const FindingScope::Stretch& step = facts.scope.stretches[i];
+    if (facts.host.outliers[i] && step.start_ns < end_ns && step.end_ns > start_ns) return true;
+  }
+  return false;
+}
+
+// What threads wait for a CPU in a step of the median length, by samples without a slow step.
+int64_t UsualWait(const Facts& facts, const StepCharges& charges, bool has_workers) {
+  int64_t waited_ns = 0;
+  int64_t time_ns = 0;
+  for (size_t i = 1; i < facts.cpu.samples.size(); ++i) {
+    const CpuSample& begin = facts.cpu.samples[i - 1];
+    const CpuSample& end = facts.cpu.samples[i];
+    if (OverlapsOutlier(facts, begin.time_ns, end.time_ns)) continue;
+    waited_ns += end.waited_ns - begin.waited_ns;
+    if (has_workers) waited_ns += end.children_waited_ns - begin.children_waited_ns;
+    time_ns += end.time_ns - begin.time_ns;
+  }
+  if (time_ns <= 0) return 0;
+  return static_cast<int64_t>(static_cast<double>(waited_ns) / static_cast<double>(time_ns) *
+                              static_cast<double>(charges.median_ns));
 }
 
 void Doubt(std::string reason, const Facts& facts, Finding& finding) {
@@ -71,7 +113,7 @@ void DoubtIfThreadsWithoutCpu(const Facts& facts, const FindingThresholds& thres
 
 void DoubtIfWorkersWithoutCpu(const Facts& facts, int64_t ns_per_step, Finding& finding,
                               int64_t unreported_ns) {
-  const int64_t workers_ns = facts.WorkerWaitPerStep();
+  const int64_t workers_ns = DelayByWorkers(facts);
   if (workers_ns == 0 || !HasWorkers(facts)) return;
   const int64_t waited_ns = workers_ns + facts.CpuWaitPerStep();
   if (!Explains(waited_ns, ns_per_step, unreported_ns)) return;
@@ -88,6 +130,7 @@ absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresho
   if (!charges.has_value()) return absl::OkStatus();
   const bool has_workers = HasWorkers(facts);
   std::vector<bool> remaining = facts.host.outliers;
+  const int64_t usual_wait_ns = UsualWait(facts, *charges, has_workers);
   size_t examined = 0;
   for (size_t i = 0; i < facts.scope.stretches.size(); ++i) {
     if (!facts.host.outliers[i]) continue;
@@ -95,7 +138,9 @@ absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresho
     const std::optional<int64_t> waited_ns =
         facts.cpu.MostWaited(step.start_ns, step.end_ns, has_workers);
     if (!waited_ns.has_value()) continue;
-    const int64_t without_ns = charges->charged_ns[i] - *waited_ns;
+    // The usual length has the usual wait in it.
+    const int64_t more_ns = std::max<int64_t>(0, *waited_ns - usual_wait_ns);
+    const int64_t without_ns = charges->charged_ns[i] - more_ns;
     if (static_cast<double>(without_ns) > charges->bound_ns) continue;
     if (++examined > kMostExamined) break;
     ASSIGN_OR_RETURN(const SlowStep why,

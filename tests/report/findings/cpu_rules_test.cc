@@ -144,6 +144,21 @@ TEST_F(WorkersTest, TheLoaderIsNotBlamedForWhatItAndItsWorkersWaitTogether) {
   EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kLow);
 }
 
+// Eight workers that read files for most of the time, and wait for a CPU for 10 % of it.
+TEST_F(WorkersTest, ASlowLoaderIsBlamedNextToBusyProcesses) {
+  ASSERT_EQ(InputBoundWith(kWithWorkers, 0).confidence, Confidence::kHigh);
+  for (int step = 0; step < 10; ++step) {
+    reader_.Range(main_, kWithWorkers, step * kStepNs + 2 * kMs, step * kStepNs + 7 * kMs);
+  }
+  ASSERT_NEAR(Find("INPUT_BOUND").value, 0.7, 0.01);
+  CpuRecord& cpu = reader_.mutable_record().cpu;
+  cpu.threads[1].waited_ns = 20 * kMs;
+  cpu.child_count = 8;
+  cpu.children_ran_ns = 80 * kMs;
+  cpu.children_waited_ns = 160 * kMs;
+  EXPECT_EQ(Find("INPUT_BOUND").confidence, Confidence::kHigh);
+}
+
 TEST_F(WorkersTest, OtherChildrenExcuseNoLoaderWithoutWorkers) {
   EXPECT_EQ(InputBoundWith(kLoader, 80 * kMs).confidence, Confidence::kHigh);
 }
@@ -193,6 +208,16 @@ TEST_F(CpuRulesTest, ASlowStepIsNotDoubtedForWaitsInOthers) {
   StepsAndASlowOne();
   WaitedInSteps({.waited_ns = 38 * kMs}, {});
   EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+}
+
+// Threads that always wait for so much, such as eight of which each lacks a CPU for 10 % of the
+// time, do so in a step, too, that is long for another reason, such as a lock.
+TEST_F(CpuRulesTest, ASlowStepIsNotDoubtedForAWaitThatIsUsual) {
+  StepsAndASlowOne();
+  WaitedInSteps({.waited_ns = 80 * kMs}, {.waited_ns = 40 * kMs});
+  EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+  WaitedInSteps({.waited_ns = 80 * kMs}, {.waited_ns = 47 * kMs});
+  EXPECT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kLow);
 }
 
 TEST_F(CpuRulesTest, ASlowStepThatDoesMoreIsNotDoubtedForItsWait) {
@@ -313,6 +338,63 @@ TEST_F(CpuRulesTest, TheHostIsBlamedForMoreThanTheWait) {
   WaitedFor(0.4);
   EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kHigh);
   EXPECT_THAT(Report().verdict, HasSubstr("First change (HOST_BOUND)"));
+}
+
+// 2 ms of 10 are outside operators. What remains without the wait, 1 ms or less, has no finding.
+TEST_F(CpuRulesTest, TheHostIsBlamedForWhatIsReportedWithoutTheWait) {
+  StepsWith(8 * kMs);
+  WaitedFor(0.09);
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kHigh);
+  WaitedFor(0.11);
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
+}
+
+TEST_F(CpuRulesTest, ASmallWaitExcusesNoHost) {
+  StepsWith(88 * kMs / 10);
+  WaitedFor(0.05);  // 0.7 ms would remain, but so little is no contention.
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kHigh);
+  WaitedFor(0.06);
+  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
+}
+
+class SyncTest : public CpuRulesTest {
+ protected:
+  // The GPU idles for `idle_ns` at the start of each step, as the one before ended with a wait for
+  // it. Of the first step that is not known.
+  void StepsThatDrain(int64_t idle_ns) {
+    Steps(5);
+    for (int step = 0; step < 5; ++step) {
+      const int64_t at = step * kStepNs;
+      Launch({.start_ns = at + idle_ns,
+              .count = static_cast<int>((kStepNs - idle_ns) / (100 * kUs)),
+              .lead_ns = idle_ns - 100 * kUs});
+      reader_.ApiCall(main_, "cudaStreamSynchronize", at + kStepNs - 1200 * kUs,
+                      at + kStepNs + 10 * kUs, 0);
+    }
+  }
+};
+
+// 0.3 ms of a step or less have no finding.
+TEST_F(SyncTest, WaitingCallsAreBlamedForWhatIsReportedWithoutTheWait) {
+  StepsThatDrain(kMs);
+  ASSERT_NEAR(Find("SYNC_API").value, 0.08, 0.01);
+  EXPECT_EQ(Find("SYNC_API").confidence, Confidence::kHigh);
+  WaitedFor(0.06);
+  EXPECT_EQ(Find("SYNC_API").confidence, Confidence::kLow);
+}
+
+TEST_F(SyncTest, WaitingCallsAreBlamedForMoreThanTheWait) {
+  StepsThatDrain(11 * kMs / 10);
+  ASSERT_GT(Find("SYNC_API").value, 0.084);
+  WaitedFor(0.052);
+  EXPECT_EQ(Find("SYNC_API").confidence, Confidence::kHigh);
+}
+
+TEST_F(SyncTest, ASmallWaitExcusesNoWaitingCalls) {
+  StepsThatDrain(9 * kMs / 10);
+  ASSERT_LT(Find("SYNC_API").value, 0.08);  // Less than 0.3 ms would remain.
+  WaitedFor(0.05);
+  EXPECT_EQ(Find("SYNC_API").confidence, Confidence::kHigh);
 }
 
 TEST_F(CpuRulesTest, LaunchesAreNotBlamedForTimeWithoutACpu) {
