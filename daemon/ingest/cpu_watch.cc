@@ -149,8 +149,11 @@ CpuRecord CpuWatch::Take() const {
   CpuRecord record = {.threads = {},
                       .resident_begin_bytes = resident_begin_bytes_,
                       .resident_end_bytes = resident_end_bytes_};
-  if (threads_.empty() || watched_ns_ <= 0) return record;
-  record.watched_ns = watched_ns_;
+  // Of a window that did not end, because the target did: up to the last sample.
+  const int64_t watched_ns =
+      watched_ns_ + (is_open_ ? absl::ToInt64Nanoseconds(reading_time_ - begin_time_) : 0);
+  if (threads_.empty() || watched_ns <= 0) return record;
+  record.watched_ns = watched_ns;
   record.thread_count = static_cast<int64_t>(threads_.size());
   std::vector<std::pair<int64_t, Times>> threads(threads_.begin(), threads_.end());
   for (const auto& [thread, times] : threads) {
@@ -167,7 +170,7 @@ CpuRecord CpuWatch::Take() const {
   for (const auto& [child, times] : children) {
     record.children_ran_ns += times.ran_ns;
     record.children_waited_ns += times.waited_ns;
-    if (times.ran_ns + times.waited_ns >= watched_ns_ / 100) ++record.child_count;
+    if (times.ran_ns + times.waited_ns >= watched_ns / 100) ++record.child_count;
   }
   record.samples = samples_;
   std::ranges::stable_sort(threads, [](const auto& a, const auto& b) {

@@ -53,7 +53,8 @@ class CpuWatch {
   // Takes a sample if a window has begun and it is time.
   void Sample(absl::Duration now);
 
-  // The sums over all windows that have ended. Times of samples are of the caller's clock.
+  // The sums over all windows; one that has not ended counts up to its last sample. Times of
+  // samples are of the caller's clock.
   CpuRecord Take() const;
 
  private:

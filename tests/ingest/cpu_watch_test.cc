@@ -372,6 +372,19 @@ TEST_F(FakeProcTest, ManyShortLivedThreadsHaveOneSumTogether) {
   for (const ThreadCpuRecord& thread : record.threads) EXPECT_GE(thread.os_thread, kTarget);
 }
 
+TEST_F(FakeProcTest, AWindowInWhichTheTargetEndsCountsUpToItsLastSample) {
+  Thread(kTarget, kTarget, 1, 1);
+  CpuWatch watch = Watch();
+  watch.Begin(absl::ZeroDuration());
+  Thread(kTarget, kTarget, 3, 6);
+  watch.Sample(absl::Seconds(1));
+  Remove(kTarget);
+  watch.Sample(absl::Seconds(2));
+  const CpuRecord record = watch.Take();
+  EXPECT_EQ(record.watched_ns, absl::ToInt64Nanoseconds(absl::Seconds(1)));
+  EXPECT_EQ(record.waited_ns, 5);
+}
+
 TEST_F(FakeProcTest, ANumberThatIsUsedAgainIsAnotherThread) {
   constexpr int64_t kChild = 500;
   Thread(kTarget, kTarget, 1, 1);

@@ -5,10 +5,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/outliers.h"
+#include "daemon/report/findings/rule_list.h"
 #include "daemon/report/findings/rules.h"
 
 namespace profd::report {
@@ -16,12 +18,19 @@ namespace {
 
 // The wait for a CPU explains a time if it is this share of it or more.
 constexpr double kExplainingShare = 0.8;
+// Of what a finding counts: a shorter wait is not said to explain it, though it may keep it from
+// being reported.
+constexpr double kLeastShare = 1.0 / 3;
+// Samples that are this many times as far apart as a step is long tell too little of it.
+constexpr int64_t kFarthestSamples = 2;
 // Slow steps whose operators are compared with those of their neighbors, which takes time.
 constexpr size_t kMostExamined = 16;
 
 bool Explains(int64_t waited_ns, int64_t ns, int64_t unreported_ns = 0) {
-  return ns - waited_ns <= unreported_ns ||
-         static_cast<double>(waited_ns) >= kExplainingShare * static_cast<double>(ns);
+  const auto is_share = [&](double share) {
+    return static_cast<double>(waited_ns) >= share * static_cast<double>(ns);
+  };
+  return is_share(kExplainingShare) || (ns - waited_ns <= unreported_ns && is_share(kLeastShare));
 }
 
 // Whether the loader has workers: of one without, waiting for data is making it.
@@ -52,41 +61,39 @@ std::string OfEachStep(const Facts& facts) {
   return facts.scope.has_steps ? "each step" : "the capture";
 }
 
-// Whether a step that is an outlier overlaps the time.
-bool OverlapsOutlier(const Facts& facts, int64_t start_ns, int64_t end_ns) {
+// How much of the time threads wait for a CPU together, by samples without a slow step.
+double UsualWaitShare(const Facts& facts, bool has_workers) {
+  std::vector<FindingScope::Stretch> slow;
   for (size_t i = 0; i < facts.scope.stretches.size(); ++i) {
-    const FindingScope::Stretch& step = facts.scope.stretches[i];
-    if (facts.host.outliers[i] && step.start_ns < end_ns && step.end_ns > start_ns) return true;
+    if (facts.host.outliers[i]) slow.push_back(facts.scope.stretches[i]);
   }
-  return false;
-}
-
-// What threads wait for a CPU in a step of the median length, by samples without a slow step.
-int64_t UsualWait(const Facts& facts, const StepCharges& charges, bool has_workers) {
   int64_t waited_ns = 0;
   int64_t time_ns = 0;
   for (size_t i = 1; i < facts.cpu.samples.size(); ++i) {
     const CpuSample& begin = facts.cpu.samples[i - 1];
     const CpuSample& end = facts.cpu.samples[i];
-    if (OverlapsOutlier(facts, begin.time_ns, end.time_ns)) continue;
+    const bool is_of_slow_step = std::ranges::any_of(slow, [&](const auto& step) {
+      return step.start_ns < end.time_ns && step.end_ns > begin.time_ns;
+    });
+    if (is_of_slow_step) continue;
     waited_ns += end.waited_ns - begin.waited_ns;
     if (has_workers) waited_ns += end.children_waited_ns - begin.children_waited_ns;
     time_ns += end.time_ns - begin.time_ns;
   }
-  if (time_ns <= 0) return 0;
-  return static_cast<int64_t>(static_cast<double>(waited_ns) / static_cast<double>(time_ns) *
-                              static_cast<double>(charges.median_ns));
+  return time_ns <= 0 ? 0 : static_cast<double>(waited_ns) / static_cast<double>(time_ns);
 }
 
-void Doubt(std::string reason, const Facts& facts, Finding& finding) {
+void Doubt(std::string reason, const Facts& facts, const FindingThresholds& thresholds,
+           Finding& finding) {
   finding.confidence = Confidence::kLow;
-  finding.confidence_reason = std::move(reason);
-  if (facts.cpu.watched_ns >= kShortestCpuWatchNs) {
-    StrAppend(&finding.confidence_reason, " (CPU_CONTENTION)");
-  }
+  finding.confidence_reason = StrCat(reason, ContentionNote(facts, thresholds));
 }
 
 }  // namespace
+
+std::string_view ContentionNote(const Facts& facts, const FindingThresholds& thresholds) {
+  return CpuContention(facts, thresholds).fired ? " (CPU_CONTENTION)" : "";
+}
 
 void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, int64_t ns_per_step,
                        Finding& finding, bool burst_can_explain, int64_t unreported_ns) {
@@ -96,7 +103,7 @@ void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, 
   if (!Explains(waited_ns, ns_per_step, unreported_ns)) return;
   Doubt(StrCat("the thread waits for a CPU for ", TimeText(waited_ns), " of ", OfEachStep(facts),
                ", which can explain it"),
-        facts, finding);
+        facts, thresholds, finding);
 }
 
 void DoubtIfThreadsWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
@@ -108,18 +115,18 @@ void DoubtIfThreadsWithoutCpu(const Facts& facts, const FindingThresholds& thres
   if (!Explains(waited_ns, ns_per_step, unreported_ns)) return;
   Doubt(StrCat("the threads of the program together wait for a CPU for ", TimeText(waited_ns),
                " of ", OfEachStep(facts), ", which can explain it"),
-        facts, finding);
+        facts, thresholds, finding);
 }
 
-void DoubtIfWorkersWithoutCpu(const Facts& facts, int64_t ns_per_step, Finding& finding,
-                              int64_t unreported_ns) {
+void DoubtIfWorkersWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
+                              int64_t ns_per_step, Finding& finding, int64_t unreported_ns) {
   const int64_t workers_ns = DelayByWorkers(facts);
   if (workers_ns == 0 || !HasWorkers(facts)) return;
   const int64_t waited_ns = workers_ns + facts.CpuWaitPerStep();
   if (!Explains(waited_ns, ns_per_step, unreported_ns)) return;
   Doubt(StrCat("the program and its child processes (", facts.cpu.child_count,
                ") wait for a CPU, which can delay each step by up to ", TimeText(waited_ns)),
-        facts, finding);
+        facts, thresholds, finding);
 }
 
 absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresholds& thresholds,
@@ -130,16 +137,17 @@ absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresho
   if (!charges.has_value()) return absl::OkStatus();
   const bool has_workers = HasWorkers(facts);
   std::vector<bool> remaining = facts.host.outliers;
-  const int64_t usual_wait_ns = UsualWait(facts, *charges, has_workers);
+  const double usual_share = UsualWaitShare(facts, has_workers);
   size_t examined = 0;
   for (size_t i = 0; i < facts.scope.stretches.size(); ++i) {
     if (!facts.host.outliers[i]) continue;
     const FindingScope::Stretch& step = facts.scope.stretches[i];
-    const std::optional<int64_t> waited_ns =
+    const std::optional<CpuFacts::Waits> waits =
         facts.cpu.MostWaited(step.start_ns, step.end_ns, has_workers);
-    if (!waited_ns.has_value()) continue;
-    // The usual length has the usual wait in it.
-    const int64_t more_ns = std::max<int64_t>(0, *waited_ns - usual_wait_ns);
+    if (!waits.has_value()) continue;
+    if (waits->time_ns > kFarthestSamples * (step.end_ns - step.start_ns)) continue;
+    const auto usual_ns = static_cast<int64_t>(usual_share * static_cast<double>(waits->time_ns));
+    const int64_t more_ns = std::max<int64_t>(0, waits->waited_ns - usual_ns);
     const int64_t without_ns = charges->charged_ns[i] - more_ns;
     if (static_cast<double>(without_ns) > charges->bound_ns) continue;
     if (++examined > kMostExamined) break;
@@ -150,7 +158,7 @@ absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresho
     result.explained[i] = true;
     remaining[i] = false;
     ++result.count;
-    result.waited_ns += *waited_ns;
+    result.waited_ns += more_ns;
   }
   if (result.count > 0 && std::ranges::count(remaining, true) > 0) {
     ASSIGN_OR_RETURN(facts.slowest, ExplainSlowestStep(reader, facts.scope, facts.time, remaining));

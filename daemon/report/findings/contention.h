@@ -10,6 +10,7 @@
 #define PROFD_DAEMON_REPORT_FINDINGS_CONTENTION_H_
 
 #include <cstdint>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "daemon/report/findings/facts.h"
@@ -24,9 +25,9 @@ namespace profd::report {
 inline constexpr int64_t kShortestCpuWatchNs = 50'000'000;
 
 // Lowers the confidence if the wait of the step thread for a CPU can explain `ns_per_step`, which
-// the finding counts: nearly all of it, or so much that no more than `unreported_ns` remains, for
-// which there is no finding. What is in every step is not explained by a wait that may be one
-// burst, but what is in few steps is (`burst_can_explain`).
+// the finding counts: nearly all of it, or a third or more and no more than `unreported_ns`
+// remains, for which there is no finding. What is in every step is not explained by a wait that may
+// be one burst, but what is in few steps is (`burst_can_explain`).
 void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, int64_t ns_per_step,
                        Finding& finding, bool burst_can_explain = false, int64_t unreported_ns = 0);
 
@@ -36,11 +37,15 @@ void DoubtIfThreadsWithoutCpu(const Facts& facts, const FindingThresholds& thres
                               int64_t ns_per_step, Finding& finding, int64_t unreported_ns = 0);
 
 // Likewise, by the waits of the step thread and of a data loader's workers.
-void DoubtIfWorkersWithoutCpu(const Facts& facts, int64_t ns_per_step, Finding& finding,
-                              int64_t unreported_ns = 0);
+void DoubtIfWorkersWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
+                              int64_t ns_per_step, Finding& finding, int64_t unreported_ns = 0);
 
-// Finds the outliers that waiting can explain (`facts.waiting`). Where others remain, the slowest
-// of those is `facts.slowest`. `facts` has all else that is gathered of the host.
+// " (CPU_CONTENTION)" if that finding fires: for the end of a reason.
+std::string_view ContentionNote(const Facts& facts, const FindingThresholds& thresholds);
+
+// Finds the outliers that can be explained by waiting for longer than usual (`facts.waiting`).
+// Where others remain, the slowest of those is `facts.slowest`. `facts` has all else that is
+// gathered of the host.
 absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresholds& thresholds,
                               Facts& facts);
 

@@ -365,13 +365,15 @@ CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope) {
   return facts;
 }
 
-std::optional<int64_t> CpuFacts::MostWaited(int64_t start_ns, int64_t end_ns, bool children) const {
+std::optional<CpuFacts::Waits> CpuFacts::MostWaited(int64_t start_ns, int64_t end_ns,
+                                                    bool children) const {
   const auto after = std::ranges::lower_bound(samples, end_ns, {}, &CpuSample::time_ns);
   auto before = std::ranges::upper_bound(samples, start_ns, {}, &CpuSample::time_ns);
   if (before == samples.begin() || after == samples.end()) return std::nullopt;
   --before;
-  return after->waited_ns - before->waited_ns +
-         (children ? after->children_waited_ns - before->children_waited_ns : 0);
+  const int64_t of_children = after->children_waited_ns - before->children_waited_ns;
+  return Waits{.waited_ns = after->waited_ns - before->waited_ns + (children ? of_children : 0),
+               .time_ns = after->time_ns - before->time_ns};
 }
 
 int64_t Facts::WorkerWaitPerStep() const {

@@ -194,9 +194,14 @@ struct CpuFacts {
   double ShareOfWatched(int64_t ns) const {
     return watched_ns <= 0 ? 0 : static_cast<double>(ns) / static_cast<double>(watched_ns);
   }
-  // What all threads, and with `children` those of the children, can have waited between the two
-  // times together: from the last sample before to the first one after. nullopt: unknown.
-  std::optional<int64_t> MostWaited(int64_t start_ns, int64_t end_ns, bool children) const;
+  // What all threads, and with `children` those of the children, waited together from the last
+  // sample before `start_ns` to the first one after `end_ns`, and how long that is. nullopt:
+  // unknown.
+  struct Waits {
+    int64_t waited_ns = 0;
+    int64_t time_ns = 0;
+  };
+  std::optional<Waits> MostWaited(int64_t start_ns, int64_t end_ns, bool children) const;
 };
 CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope);
 

@@ -140,7 +140,7 @@ RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
   const int64_t waited_ns = facts.PerStep(facts.gaps.loader_wait_ns);
   DoubtIfWithoutCpu(facts, thresholds, waited_ns, finding, /*burst_can_explain=*/false,
                     UnreportedNs(facts, finding));
-  DoubtIfWorkersWithoutCpu(facts, waited_ns, finding, UnreportedNs(facts, finding));
+  DoubtIfWorkersWithoutCpu(facts, thresholds, waited_ns, finding, UnreportedNs(facts, finding));
   return result;
 }
 
@@ -533,7 +533,8 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
   if (waiting.count > 0 && !all_waited) {
     StrAppend(&finding.measured, " ", CountText(waiting.count, "more slow step"),
               waiting.count == 1 ? " is" : " are", " not counted: waiting for a CPU, up to ",
-              TimeText(waiting.waited_ns), ", can explain ", waiting.count == 1 ? "it." : "them.");
+              TimeText(waiting.waited_ns), " longer than usual, can explain ",
+              waiting.count == 1 ? "it." : "them.");
   }
   // The steps first; what the slowest has more of after them.
   if (outlier_count > kMostEvidence / 2) finding.evidence.resize(kMostEvidence / 2);
@@ -548,8 +549,8 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
     finding.confidence = Confidence::kLow;
     finding.confidence_reason =
         StrCat("threads of the program wait for a CPU for up to ", TimeText(waiting.waited_ns),
-               " during the slow steps, which can explain them",
-               facts.cpu.watched_ns < kShortestCpuWatchNs ? "" : " (CPU_CONTENTION)");
+               " longer than usual around the slow steps, which can explain them",
+               ContentionNote(facts, thresholds));
   } else if (facts.slowest.mostly_slower_calls) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason =
@@ -565,7 +566,7 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
     DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding,
                       /*burst_can_explain=*/true);
   }
-  DoubtIfWorkersWithoutCpu(facts, finding.saving_ns_per_step, finding);
+  DoubtIfWorkersWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
   return result;
 }
 

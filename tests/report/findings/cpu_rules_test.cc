@@ -216,7 +216,7 @@ TEST_F(CpuRulesTest, ASlowStepIsNotDoubtedForAWaitThatIsUsual) {
   StepsAndASlowOne();
   WaitedInSteps({.waited_ns = 80 * kMs}, {.waited_ns = 40 * kMs});
   EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
-  WaitedInSteps({.waited_ns = 80 * kMs}, {.waited_ns = 47 * kMs});
+  WaitedInSteps({.waited_ns = 80 * kMs}, {.waited_ns = 78 * kMs});
   EXPECT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kLow);
 }
 
@@ -247,6 +247,17 @@ TEST_F(CpuRulesTest, OfTwoSlowStepsTheOneThatWaitedIsNotCounted) {
   reader_.mutable_record().cpu.samples[3].waited_ns = 38 * kMs;
   reader_.mutable_record().cpu.samples[4].waited_ns = 38 * kMs;
   EXPECT_THAT(Find("STEP_OUTLIER").measured, HasSubstr("Step 12 took 30 ms"));
+  EXPECT_EQ(Find("STEP_OUTLIER").value, 3.0 * kStepNs);
+}
+
+// They say too little of the slow step.
+TEST_F(CpuRulesTest, SamplesThatAreFarApartExcuseNoSlowStep) {
+  StepsAndASlowOne();
+  CaptureRecord& record = reader_.mutable_record();
+  WaitedInSteps({}, {.waited_ns = 38 * kMs});
+  ASSERT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+  record.cpu.samples.erase(record.cpu.samples.begin() + 1);
+  EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
 }
 
 // The wait may have been of another thread, while this one worked.
