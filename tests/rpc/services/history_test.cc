@@ -73,7 +73,7 @@ TEST_F(HistoryTest, EveryFilterMustHold) {
   const std::string schedule = NewUlid(clock_.Now());
   const CaptureRecord plain = StoreOf("1");
   const CaptureRecord sampled = StoreOf("2", schedule);
-  const auto asked = [this](v1::GetHistoryRequest request) {
+  const auto asked = [this](const v1::GetHistoryRequest& request) {
     EXPECT_THAT(Ask(*me_, request), Succeeds());
     std::vector<std::string> ids;
     for (const v1::HistoryPoint& point : response_.points()) {
@@ -145,7 +145,7 @@ TEST_F(HistoryTest, WhatOthersOwnIsInNoHistoryButRoots) {
 }
 
 TEST_F(HistoryTest, RequestsOutOfRangeAreRefusedByField) {
-  const auto refused = [this](v1::GetHistoryRequest request, std::string_view field) {
+  const auto refused = [this](const v1::GetHistoryRequest& request, std::string_view field) {
     const Outcome outcome = Ask(*me_, request);
     EXPECT_THAT(outcome, Fails(grpc::INVALID_ARGUMENT));
     EXPECT_THAT(outcome.status.error_message(), HasSubstr(std::string(field)));

@@ -245,8 +245,7 @@ TEST_F(CaptureFileHostileTest, LiesWithRightChecksumsAreFoundWhenTheyMatter) {
         "UPDATE chunks SET data = zeroblob(1000000)",
         "UPDATE chunks SET data = substr(data, 1, length(data) - 1)",
         "UPDATE chunks SET data = data || x'00'",
-        "UPDATE chunks SET kind = 200 WHERE id = 1; UPDATE meta SET value = '[' WHERE key = "
-        "'record'"}) {
+        "UPDATE chunks SET kind=200 WHERE id=1; UPDATE meta SET value='[' WHERE key='record'"}) {
     EXPECT_THAT(Describe(ChangedAndSigned(sql)), StatusIs(StatusCode::kDataLoss)) << sql;
   }
 }
