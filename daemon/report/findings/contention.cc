@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "daemon/base/status_macros.h"
@@ -83,7 +82,7 @@ double UsualWaitShare(const Facts& facts, bool has_workers) {
   return time_ns <= 0 ? 0 : static_cast<double>(waited_ns) / static_cast<double>(time_ns);
 }
 
-void Doubt(std::string reason, const Facts& facts, const FindingThresholds& thresholds,
+void Doubt(const std::string& reason, const Facts& facts, const FindingThresholds& thresholds,
            Finding& finding) {
   finding.confidence = Confidence::kLow;
   finding.confidence_reason = StrCat(reason, ContentionNote(facts, thresholds));
