@@ -51,7 +51,7 @@ absl::StatusOr<int64_t> ExportToFile(CaptureSource& source, exporter::TraceForma
 // Copies the capture file to `path`. What arrives first stands in "PATH.<id>.part"; it stays
 // when the copy is cut off, and the next call goes on from there. The whole is checked
 // against the sha256 that the daemon states before it takes its name; DATA_LOSS if it is
-// another. FAILED_PRECONDITION: another process is writing the part; or there is no file.
+// another. FAILED_PRECONDITION: another process writes the part, or there is no file.
 absl::Status FetchToFile(DaemonClient& daemon, const CaptureView& view, const std::string& path,
                          OnBytes on_bytes);
 

@@ -316,7 +316,7 @@ bool GoOnWithoutCuda(Work* work) {
   return true;
 }
 
-// What buffers of earlier captures brought since: of no use any more.
+// Counts the records of earlier captures that have come since. They are not needed.
 void CountStale(Work* work) {
   BufferPool::Returned buffer;
   while (g_pool.TakeReturned(&buffer)) {

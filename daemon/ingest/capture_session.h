@@ -122,7 +122,7 @@ class CaptureSession {
   Connection* connection_ = nullptr;
   FirePlan plan_;
   CpuWatch cpu_watch_;
-  int64_t watched_window_ = -1;  // The latest one that cpu_watch_ was told of.
+  int64_t watched_window_ = -1;  // The latest one that cpu_watch_ has begun.
   bool let_go_ = false;
   DecodeWorker::End end_;
   absl::Duration drain_deadline_ = absl::InfiniteDuration();

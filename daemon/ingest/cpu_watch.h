@@ -3,7 +3,7 @@
 // grows.
 //
 // Source:  /proc/PID/task/TID/schedstat: time on a CPU and in its queue, ns. See
-//          Documentation/scheduler/sched-stats.rst of Linux. Anybody may read it; kernels without
+//          Documentation/scheduler/sched-stats.rst of Linux. All may read it; kernels without
 //          CONFIG_SCHED_INFO, and /proc mounted with hidepid, have none. /proc/PID/statm: pages.
 //          /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN), up to 4 KiB of each.
 //          The kernel counts a wait when it ends.

@@ -17,8 +17,8 @@ namespace {
 
 // The wait for a CPU explains a time if it is this share of it or more.
 constexpr double kExplainingShare = 0.8;
-// Of what a finding counts: a shorter wait is not said to explain it, though it may keep it from
-// being reported.
+// A wait that is a smaller share of what a finding counts leaves it as it is, even if the finding
+// would not be reported without that wait.
 constexpr double kLeastShare = 1.0 / 3;
 // Samples that are this many times as far apart as a step is long tell too little of it.
 constexpr int64_t kFarthestSamples = 2;
@@ -60,8 +60,9 @@ std::string OfEachStep(const Facts& facts) {
   return facts.scope.has_steps ? "each step" : "the capture";
 }
 
-// How much of the time threads wait for a CPU together, by samples without a slow step.
-double UsualWaitShare(const Facts& facts, bool has_workers) {
+// How much of the time threads wait for a CPU together, by samples without a slow step. nullopt:
+// there are none.
+std::optional<double> UsualWaitShare(const Facts& facts, bool has_workers) {
   std::vector<FindingScope::Stretch> slow;
   for (size_t i = 0; i < facts.scope.stretches.size(); ++i) {
     if (facts.host.outliers[i]) slow.push_back(facts.scope.stretches[i]);
@@ -79,7 +80,8 @@ double UsualWaitShare(const Facts& facts, bool has_workers) {
     if (has_workers) waited_ns += end.children_waited_ns - begin.children_waited_ns;
     time_ns += end.time_ns - begin.time_ns;
   }
-  return time_ns <= 0 ? 0 : static_cast<double>(waited_ns) / static_cast<double>(time_ns);
+  if (time_ns <= 0) return std::nullopt;
+  return static_cast<double>(waited_ns) / static_cast<double>(time_ns);
 }
 
 void Doubt(const std::string& reason, const Facts& facts, const FindingThresholds& thresholds,
@@ -136,7 +138,8 @@ absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresho
   if (!charges.has_value()) return absl::OkStatus();
   const bool has_workers = HasWorkers(facts);
   std::vector<bool> remaining = facts.host.outliers;
-  const double usual_share = UsualWaitShare(facts, has_workers);
+  const std::optional<double> usual_share = UsualWaitShare(facts, has_workers);
+  if (!usual_share.has_value()) return absl::OkStatus();
   size_t examined = 0;
   for (size_t i = 0; i < facts.scope.stretches.size(); ++i) {
     if (!facts.host.outliers[i]) continue;
@@ -145,7 +148,7 @@ absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresho
         facts.cpu.MostWaited(step.start_ns, step.end_ns, has_workers);
     if (!waits.has_value()) continue;
     if (waits->time_ns > kFarthestSamples * (step.end_ns - step.start_ns)) continue;
-    const auto usual_ns = static_cast<int64_t>(usual_share * static_cast<double>(waits->time_ns));
+    const auto usual_ns = static_cast<int64_t>(*usual_share * static_cast<double>(waits->time_ns));
     const int64_t more_ns = std::max<int64_t>(0, waits->waited_ns - usual_ns);
     const int64_t without_ns = charges->charged_ns[i] - more_ns;
     if (static_cast<double>(without_ns) > charges->bound_ns) continue;

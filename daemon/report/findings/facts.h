@@ -205,12 +205,12 @@ struct CpuFacts {
 };
 CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope);
 
-// The outliers that would not be outliers without what threads of the program, and workers of its
-// data loader, may have waited for a CPU in them; but none that does more work than others.
+// The outliers that would not be outliers if threads of the program, and workers of its data
+// loader, had not waited for a CPU for longer than usual; but none that does more work than others.
 struct WaitingSteps {
   std::vector<bool> explained;  // By stretch of the scope.
   int64_t count = 0;
-  int64_t waited_ns = 0;  // At most, in all of them.
+  int64_t waited_ns = 0;  // Longer than usual, in all of them; an upper bound.
 };
 
 struct ProgramFacts {

@@ -1,4 +1,4 @@
-// The health service, open to all that can connect: SERVING until the daemon is told to stop.
+// The health service, open to all that can connect: SERVING until the daemon is asked to stop.
 #include <optional>
 #include <set>
 #include <string>

@@ -13,7 +13,7 @@ bool CatalogReserve::Fill() {
   const UniqueFd file(open(path_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file.valid()) return false;
   full_ = posix_fallocate(file.get(), 0, bytes_) == 0;
-  // What there was of it is worth more to the next writer.
+  // A part of the reserve is no reserve. Its space is free for the next writer.
   if (!full_) unlink(path_.c_str());
   return full_;
 }

@@ -156,7 +156,7 @@ TEST_F(CopiesRulesTest, WithoutTheLinksBandwidthNobodyKnowsIfCopiesAreSlow) {
 TEST_F(CopiesRulesTest, OnExposedDecompressionTheAdviceIsOnDecompression) {
   IdleFirst(2 * kMs);
   for (int step = 0; step < 5; ++step) {
-    // What little is copied needs no advice either.
+    // So small a copy needs no advice.
     Copy({.start_ns = step * kStepNs + 10 * kUs, .duration_ns = 20 * kUs, .bytes = 8 << 10});
     Decompress(step * kStepNs + 40 * kUs, 1'900 * kUs);
   }

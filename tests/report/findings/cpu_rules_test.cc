@@ -250,6 +250,16 @@ TEST_F(CpuRulesTest, OfTwoSlowStepsTheOneThatWaitedIsNotCounted) {
   EXPECT_EQ(Find("STEP_OUTLIER").value, 3.0 * kStepNs);
 }
 
+// Whether the wait is longer than usual is unknown then.
+TEST_F(CpuRulesTest, WithoutSamplesOfUsualStepsNoSlowStepIsExcused) {
+  StepsAndASlowOne();
+  WaitedInSteps({}, {.waited_ns = 38 * kMs});
+  ASSERT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+  std::vector<CpuSample>& samples = reader_.mutable_record().cpu.samples;
+  samples.erase(samples.begin());
+  EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+}
+
 // They say too little of the slow step.
 TEST_F(CpuRulesTest, SamplesThatAreFarApartExcuseNoSlowStep) {
   StepsAndASlowOne();
