@@ -30,6 +30,7 @@
 #include "daemon/capture/capture_types.h"
 #include "daemon/capture/group_types.h"
 #include "daemon/export/trace_export.h"
+#include "daemon/report/ranks/history.h"
 #include "daemon/report/reports.h"
 
 namespace profd::cli {
@@ -128,7 +129,6 @@ struct CaptureFilter {
   bool include_deleted = false;
 };
 
-struct History;            // cli/client/history.h
 struct HistoryQuery;       // cli/client/history.h
 struct RankSummaries;      // cli/client/history.h
 struct RankSummaryLimits;  // cli/client/history.h
@@ -241,7 +241,7 @@ class DaemonClient {
   absl::StatusOr<table::Report> GetReport(const std::string& id,
                                           const report::ReportRequest& wanted);
   // In daemon_client_history.cc.
-  absl::StatusOr<History> GetHistory(const HistoryQuery& query);
+  absl::StatusOr<report::History> GetHistory(const HistoryQuery& query);
   // At most `most` captures of groups, the newest; of `query` the times, job, and schedule count.
   absl::StatusOr<RankSummaries> ListRankSummaries(const HistoryQuery& query,
                                                   const RankSummaryLimits& limits);

@@ -8,6 +8,9 @@
 #include "cli/client/history.h"
 #include "cli/client/resource_names.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
+#include "daemon/base/ulid.h"
 #include "daemon/rpc/convert/proto_time.h"
 
 namespace profd::cli {
@@ -28,25 +31,15 @@ v1::GetHistoryRequest HistoryRequestOf(const HistoryQuery& query) {
   return request;
 }
 
-HistoryPoint HistoryPointOf(const v1::HistoryPoint& message) {
-  return {.time_unix_ns = absl::ToUnixNanos(rpc::TimeOf(message.time())),
-          .capture = std::string(WithoutPrefix(message.capture(), kCapturesPrefix)),
-          .node = message.node(),
-          .pid = message.pid(),
-          .rank = message.rank(),
-          .job = message.job(),
-          .schedule = std::string(WithoutPrefix(message.schedule(), kSchedulesPrefix)),
-          .sampling_weight = message.sampling_weight(),
-          .quality = message.quality(),
-          .steps = message.steps(),
-          .min_ns = message.min_ns(),
-          .median_ns = message.median_ns(),
-          .mean_ns = message.mean_ns(),
-          .max_ns = message.max_ns(),
-          .calls = message.calls(),
-          .self_cpu_ns = message.self_cpu_ns(),
-          .cpu_total_ns = message.cpu_total_ns(),
-          .self_device_ns = message.self_device_ns()};
+// They become arguments of further commands, and are in no field of their own that CheckAnswer()
+// would look at.
+absl::Status CheckIds(const HistoryPoint& point) {
+  for (const std::string& id : {point.capture, point.schedule}) {
+    if (id.empty() || IsUlid(id)) continue;
+    return absl::DataLossError(
+        StrCat("invalid ID '", ForDisplay(id, 80), "' in the history (expected a ULID)"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RankSummaryView> RankSummaryOf(const v1::RankSummary& message) {
@@ -95,14 +88,12 @@ class EnoughGroups {
 }  // namespace
 
 absl::StatusOr<History> DaemonClient::GetHistory(const HistoryQuery& query) {
-  ASSIGN_OR_RETURN(const v1::GetHistoryResponse response,
+  ASSIGN_OR_RETURN(const v1::Report response,
                    impl_->Unary(*impl_->reports_, &v1::ReportService::Stub::GetHistory,
                                 HistoryRequestOf(query), kReportDeadline));
-  History history = {.left_out_count = response.left_out_count(),
-                     .without_operator_count = response.without_operator_count()};
-  for (const v1::HistoryPoint& point : response.points()) {
-    history.points.push_back(HistoryPointOf(point));
-  }
+  ASSIGN_OR_RETURN(const table::Report report, FromProto(response));
+  ASSIGN_OR_RETURN(History history, report::HistoryOf(report));
+  for (const HistoryPoint& point : history.points) RETURN_IF_ERROR(CheckIds(point));
   return history;
 }
 

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "daemon/base/status_macros.h"
+
 namespace profd::cli {
 
 History Merged(std::vector<History> parts) {
@@ -18,6 +20,13 @@ History Merged(std::vector<History> parts) {
     return std::tie(a.time_unix_ns, a.capture) < std::tie(b.time_unix_ns, b.capture);
   });
   return all;
+}
+
+absl::Status SortPoints(const std::string& column, History& history) {
+  table::Report report = report::ToReport(history);
+  RETURN_IF_ERROR(table::Apply({.sort = column}, report.tables.front()));
+  ASSIGN_OR_RETURN(history, report::HistoryOf(report));
+  return absl::OkStatus();
 }
 
 }  // namespace profd::cli

@@ -1,7 +1,7 @@
 // How step times, one operator's times, or the ranks of jobs went over many captures: what is asked
 // of a daemon, and what it answers.
 //
-// Threads: pure functions.
+// Threads: pure functions. Errors: those named.
 #ifndef PROFD_CLI_CLIENT_HISTORY_H_
 #define PROFD_CLI_CLIENT_HISTORY_H_
 
@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "cli/client/capture_view.h"
 #include "daemon/base/table/table.h"
+#include "daemon/report/ranks/history.h"
 
 namespace profd::cli {
 
@@ -26,36 +28,13 @@ struct HistoryQuery {
   int64_t limit = 0;     // Newest points of each daemon; 0: as many as it gives.
 };
 
-// One window of a capture; of an operator, the whole capture. Fields as in reports.proto.
-struct HistoryPoint {
-  int64_t time_unix_ns = 0;
-  std::string capture;  // Id.
-  std::string node;
-  int64_t pid = 0;
-  int64_t rank = -1;
-  std::string job;
-  std::string schedule;  // ID; empty: not a scheduled capture.
-  double sampling_weight = 1;
-  std::string quality;
-  int64_t steps = 0;
-  int64_t min_ns = 0;
-  int64_t median_ns = 0;
-  int64_t mean_ns = 0;
-  int64_t max_ns = 0;
-  int64_t calls = 0;
-  int64_t self_cpu_ns = 0;
-  int64_t cpu_total_ns = 0;
-  int64_t self_device_ns = 0;
-};
-
-struct History {
-  std::vector<HistoryPoint> points;  // Oldest first.
-  int64_t left_out_count = 0;
-  int64_t without_operator_count = 0;
-};
+using report::History;
+using report::HistoryPoint;
 
 // All of several daemons' as one.
 History Merged(std::vector<History> parts);
+// Sorts the windows by a column, as --sort does rows. INVALID_ARGUMENT: there is no such column.
+absl::Status SortPoints(const std::string& column, History& history);
 
 // What a daemon keeps of one rank in one window of its job, for comparing ranks. As RankSummary in
 // reports.proto.

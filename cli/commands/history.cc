@@ -190,7 +190,7 @@ absl::StatusOr<int> RunHistory(Invocation& invocation) {
 // Of what people see, and of the windows.
 std::vector<std::string_view> HistorySortChoices() {
   std::vector<std::string_view> choices = SortChoicesOf(HistorySeriesColumns());
-  for (const std::string_view key : SortChoicesOf(HistoryPointColumns())) {
+  for (const std::string_view key : SortChoicesOf(report::HistoryColumns().columns())) {
     if (std::ranges::find(choices, key) == choices.end()) choices.push_back(key);
   }
   return choices;

@@ -13,7 +13,6 @@
 #include "cli/base/units.h"
 #include "cli/render/report_tables.h"
 #include "daemon/base/median.h"
-#include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/base/units.h"
@@ -291,63 +290,8 @@ std::string RenderHistory(const History& history, const table::Table& series,
 
 namespace {
 
-std::string Rfc3339(int64_t unix_ns) {
-  return absl::FormatTime(absl::RFC3339_full, absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
-}
-
 const ObjectDescription<HistoryPoint>& PointObject() {
-  static const ObjectDescription<HistoryPoint> object(
-      {{[](const HistoryPoint& point) { return Rfc3339(point.time_unix_ns); },
-        {.key = "time", .doc = "Start of the window, in UTC (RFC 3339)"}},
-       {&HistoryPoint::time_unix_ns,
-        {.key = "time_unix_ns",
-         .doc = "Start of the window, since 1970-01-01 UTC",
-         .unit = table::Unit::kNs}},
-       {&HistoryPoint::node, {.key = "node", .doc = "Node of the daemon"}},
-       {&HistoryPoint::capture, {.key = "capture", .doc = "The capture's ID"}},
-       {&HistoryPoint::pid, {.key = "pid", .doc = "Process ID"}},
-       {&HistoryPoint::rank, {.key = "rank", .doc = "Rank, from the program's metadata; -1: none"}},
-       {&HistoryPoint::job, {.key = "job", .doc = "Job of the process"}},
-       {&HistoryPoint::schedule,
-        {.key = "schedule", .doc = "Schedule that made the capture; empty: none"}},
-       {&HistoryPoint::sampling_weight,
-        {.key = "sampling_weight",
-         .doc = "Sampling weight: 1 / probability of choosing the target"}},
-       {&HistoryPoint::quality, {.key = "quality", .doc = "The capture's grade, A to D"}},
-       {&HistoryPoint::steps,
-        {.key = "steps",
-         .doc = "Steps in the window; for an operator, in the capture",
-         .unit = table::Unit::kCount}},
-       {&HistoryPoint::min_ns,
-        {.key = "min_ns",
-         .doc = "Shortest step, or shortest call of the operator",
-         .unit = table::Unit::kNs}},
-       {&HistoryPoint::median_ns,
-        {.key = "median_ns", .doc = "Median step time; 0 for operators", .unit = table::Unit::kNs}},
-       {&HistoryPoint::mean_ns,
-        {.key = "mean_ns",
-         .doc = "Mean step time, or mean call of the operator",
-         .unit = table::Unit::kNs}},
-       {&HistoryPoint::max_ns,
-        {.key = "max_ns",
-         .doc = "Longest step, or longest call of the operator",
-         .unit = table::Unit::kNs}},
-       {&HistoryPoint::calls,
-        {.key = "calls",
-         .doc = "Calls of the operator; 0 for step times",
-         .unit = table::Unit::kCount}},
-       {&HistoryPoint::self_cpu_ns,
-        {.key = "self_cpu_ns",
-         .doc = "Self CPU time of the operator; 0 for step times",
-         .unit = table::Unit::kNs}},
-       {&HistoryPoint::cpu_total_ns,
-        {.key = "cpu_total_ns",
-         .doc = "CPU total of the operator; 0 for step times",
-         .unit = table::Unit::kNs}},
-       {&HistoryPoint::self_device_ns,
-        {.key = "self_device_ns",
-         .doc = "Self GPU time of the operator; 0 for step times",
-         .unit = table::Unit::kNs}}});
+  static const ObjectDescription<HistoryPoint> object(report::HistoryColumns());
   return object;
 }
 
@@ -385,19 +329,10 @@ void WriteHistoryJson(const History& history, const HistoryQuery& query,
                       const std::vector<NodeOutcome>* nodes, JsonWriter& json) {
   HistoryAnswerObject().Write({history, query, nodes}, json);
 }
-std::vector<table::Column> HistoryPointColumns() { return PointObject().columns().columns(); }
 void WriteHistorySchema(JsonWriter& json) { HistoryAnswerObject().WriteSchema(json); }
 
-absl::Status SortPoints(const std::string& column, History& history) {
-  const table::Description<HistoryPoint>& columns = PointObject().columns();
-  table::Table points = columns.ToTable("points", history.points);
-  RETURN_IF_ERROR(table::Apply({.sort = column}, points));
-  ASSIGN_OR_RETURN(history.points, columns.FromTable(points));
-  return absl::OkStatus();
-}
-
 std::string HistoryCsv(const History& history) {
-  return table::ToCsv(PointObject().columns().ToTable("points", history.points));
+  return table::ToCsv(report::HistoryColumns().ToTable("points", history.points));
 }
 
 }  // namespace profd::cli

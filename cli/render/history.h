@@ -1,6 +1,6 @@
 // How a history of step times, or of one operator, is shown.
 //
-// Threads: pure functions. Errors: those named.
+// Threads: pure functions.
 #ifndef PROFD_CLI_RENDER_HISTORY_H_
 #define PROFD_CLI_RENDER_HISTORY_H_
 
@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "cli/base/style.h"
 #include "cli/captures/fleet.h"
 #include "cli/client/history.h"
@@ -44,7 +43,6 @@ std::string Sparkline(std::span<const TimedValue> values, int64_t begin_unix_ns,
 // a column for the node.
 table::Table HistorySeriesOf(const History& history, HistoryMeasure measure, bool several_nodes);
 std::vector<table::Column> HistorySeriesColumns();
-std::vector<table::Column> HistoryPointColumns();
 // `series`: those of the history, in the order in which they are shown.
 std::string RenderHistory(const History& history, const table::Table& series,
                           const HistoryQuery& query, HistoryMeasure measure, const Style& style);
@@ -53,8 +51,6 @@ std::string RenderHistory(const History& history, const table::Table& series,
 void WriteHistoryJson(const History& history, const HistoryQuery& query,
                       const std::vector<NodeOutcome>* nodes, JsonWriter& json);
 void WriteHistorySchema(JsonWriter& json);
-// Sorts the points by a column of theirs. INVALID_ARGUMENT: there is no such column.
-absl::Status SortPoints(const std::string& column, History& history);
 // The points, with a header line.
 std::string HistoryCsv(const History& history);
 

@@ -229,12 +229,12 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     return Answer(context, fake_.on_report);
   }
   grpc::Status GetHistory(grpc::ServerContext* context, const v1::GetHistoryRequest* request,
-                          v1::GetHistoryResponse* response) override {
+                          v1::Report* response) override {
     {
       const absl::MutexLock lock(&mu_);
       history_calls.push_back(*request);
     }
-    *response = fake_.history;
+    rpc::ReportToProto(report::ToReport(fake_.history), *response);
     return Answer(context, fake_.on_report);
   }
   grpc::Status ListRankSummaries(grpc::ServerContext* context,

@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "daemon/base/table/table.h"
+#include "daemon/report/ranks/history.h"
 #include "profd/v1/captures.pb.h"
 #include "profd/v1/export.pb.h"
 #include "profd/v1/node.pb.h"
@@ -70,7 +71,7 @@ class FakeProfd {
   // What GetReport answers, by the report's name; others are empty.
   std::map<std::string, table::Report, std::less<>> reports;
   void Set(table::Report report) { reports[report.name] = std::move(report); }
-  v1::GetHistoryResponse history;
+  report::History history;
   v1::ListRankSummariesResponse rank_summaries;
   bool never_ends_lists = false;  // Every page has the same next one.
   bool compresses = false;        // The answer of GetNode.

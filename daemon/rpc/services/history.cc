@@ -9,11 +9,15 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/capture/quality.h"
+#include "daemon/report/ranks/history.h"
 #include "daemon/rpc/admission/names.h"
 #include "daemon/rpc/convert/convert.h"
+#include "daemon/rpc/convert/report.h"
 
 namespace profd::rpc {
 namespace {
+
+using report::HistoryPoint;
 
 // A point takes some 200 bytes: far below what an answer may have.
 constexpr int64_t kMostPoints = 10'000;
@@ -80,64 +84,61 @@ bool Concerns(const Query& query, const CaptureRecord& record) {
   return query.schedule_prefix.empty() || record.schedule_id.starts_with(query.schedule_prefix);
 }
 
-v1::HistoryPoint PointOf(const CaptureRecord& record, int64_t start_ns) {
-  v1::HistoryPoint point;
-  TimeToProto(absl::FromUnixNanos(record.start_unix_ns + start_ns), *point.mutable_time());
-  point.set_capture(CaptureName(record.id));
-  point.set_node(ToValidUtf8(record.node));
-  point.set_pid(record.target.pid);
-  point.set_rank(RankOf(record.target));
-  point.set_job(ToValidUtf8(JobOf(record.target)));
-  if (!record.schedule_id.empty()) point.set_schedule(ScheduleName(record.schedule_id));
-  point.set_sampling_weight(record.sampling_weight);
-  point.set_quality(QualityGrade(record));
-  return point;
+HistoryPoint PointOf(const CaptureRecord& record, int64_t start_ns) {
+  return {.time_unix_ns = record.start_unix_ns + start_ns,
+          .capture = record.id,
+          .node = ToValidUtf8(record.node),
+          .pid = record.target.pid,
+          .rank = RankOf(record.target),
+          .job = ToValidUtf8(JobOf(record.target)),
+          .schedule = record.schedule_id,
+          .sampling_weight = record.sampling_weight,
+          .quality = std::string(QualityGrade(record))};
 }
 
 // Its points, newest first.
-std::vector<v1::HistoryPoint> StepPoints(const store::SummarizedCapture& capture) {
+std::vector<HistoryPoint> StepPoints(const store::SummarizedCapture& capture) {
   const CaptureRecord& record = capture.record;
-  std::vector<v1::HistoryPoint> points;
+  std::vector<HistoryPoint> points;
   for (auto row = capture.summaries.steps.rbegin(); row != capture.summaries.steps.rend(); ++row) {
     const auto window = static_cast<size_t>(row->window);
     const bool known = row->window >= 0 && window < record.windows.size();
-    v1::HistoryPoint point = PointOf(record, known ? record.windows[window].start_ns : 0);
-    point.set_steps(row->steps);
-    point.set_min_ns(row->min_ns);
-    point.set_median_ns(row->median_ns);
-    point.set_mean_ns(row->mean_ns);
-    point.set_max_ns(row->max_ns);
-    points.push_back(std::move(point));
+    HistoryPoint& point =
+        points.emplace_back(PointOf(record, known ? record.windows[window].start_ns : 0));
+    point.steps = row->steps;
+    point.min_ns = row->min_ns;
+    point.median_ns = row->median_ns;
+    point.mean_ns = row->mean_ns;
+    point.max_ns = row->max_ns;
   }
   return points;
 }
 
-v1::HistoryPoint OperatorPoint(const CaptureRecord& record, const store::OpSummaryRow& op) {
-  v1::HistoryPoint point = PointOf(record, 0);
-  point.set_steps(record.covered_steps);
-  point.set_min_ns(op.min_ns);
-  point.set_mean_ns(op.calls > 0 ? op.cpu_total_ns / op.calls : 0);
-  point.set_max_ns(op.max_ns);
-  point.set_calls(op.calls);
-  point.set_self_cpu_ns(op.self_cpu_ns);
-  point.set_cpu_total_ns(op.cpu_total_ns);
-  point.set_self_device_ns(op.self_device_ns);
+HistoryPoint OperatorPoint(const CaptureRecord& record, const store::OpSummaryRow& op) {
+  HistoryPoint point = PointOf(record, 0);
+  point.steps = record.covered_steps;
+  point.min_ns = op.min_ns;
+  point.mean_ns = op.calls > 0 ? op.cpu_total_ns / op.calls : 0;
+  point.max_ns = op.max_ns;
+  point.calls = op.calls;
+  point.self_cpu_ns = op.self_cpu_ns;
+  point.cpu_total_ns = op.cpu_total_ns;
+  point.self_device_ns = op.self_device_ns;
   return point;
 }
 
 }  // namespace
 
 absl::Status GetHistory(store::CaptureStore& store, const CallInfo& info,
-                        const v1::GetHistoryRequest& request, v1::GetHistoryResponse& response) {
+                        const v1::GetHistoryRequest& request, v1::Report& response) {
   ASSIGN_OR_RETURN(const Query query, QueryFromProto(request));
-  std::vector<v1::HistoryPoint> newest_first;
-  int64_t left_out = 0;
-  int64_t without_operator = 0;
-  const auto take = [&](v1::HistoryPoint point) {
-    if (static_cast<int64_t>(newest_first.size()) < query.limit) {
-      newest_first.push_back(std::move(point));
+  report::History history;
+  std::vector<HistoryPoint>& points = history.points;  // Newest first.
+  const auto take = [&](HistoryPoint point) {
+    if (std::ssize(points) < query.limit) {
+      points.push_back(std::move(point));
     } else {
-      ++left_out;
+      ++history.left_out_count;
     }
   };
   std::string before_id;
@@ -151,23 +152,20 @@ absl::Status GetHistory(store::CaptureStore& store, const CallInfo& info,
       // A live one has no summaries yet.
       if (capture.record.start_unix_ns == 0 || !Concerns(query, capture.record)) continue;
       if (!info.caller.May(Verb::kRead, OwnerOf(capture.record))) continue;
-      for (v1::HistoryPoint& point : StepPoints(capture)) take(std::move(point));
+      for (HistoryPoint& point : StepPoints(capture)) take(std::move(point));
       const std::vector<store::OpSummaryRow>& ops = capture.summaries.ops;
       const auto op = std::ranges::find(ops, request.operator_name(), &store::OpSummaryRow::name);
       if (op != ops.end()) {
         take(OperatorPoint(capture.record, *op));
       } else if (!ops.empty()) {
-        ++without_operator;
+        ++history.without_operator_count;
       }
     }
     if (static_cast<int64_t>(captures.size()) < kCapturesAtOnce) break;
     before_id = captures.back().record.id;
   }
-  for (auto point = newest_first.rbegin(); point != newest_first.rend(); ++point) {
-    *response.add_points() = std::move(*point);
-  }
-  response.set_left_out_count(left_out);
-  response.set_without_operator_count(without_operator);
+  std::ranges::reverse(points);
+  ReportToProto(report::ToReport(history), response);
   return absl::OkStatus();
 }
 

@@ -14,7 +14,7 @@ namespace profd::rpc {
 
 // As ReportService.GetHistory says. CANCELLED once the caller has gone.
 absl::Status GetHistory(store::CaptureStore& store, const CallInfo& info,
-                        const v1::GetHistoryRequest& request, v1::GetHistoryResponse& response);
+                        const v1::GetHistoryRequest& request, v1::Report& response);
 
 }  // namespace profd::rpc
 

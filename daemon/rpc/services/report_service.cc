@@ -60,12 +60,12 @@ class ReportService final : public RpcService {
 
   void Serve() override {
     ServeReport<v1::GetReportRequest>("GetReport");
-    ServeUnary(parts_.admission, parts_.admission.work(), service_,
-               &v1::ReportService::AsyncService::RequestGetHistory, Verb::kRead,
-               [this](const CallInfo& info, const v1::GetHistoryRequest& request,
-                      v1::GetHistoryResponse& response) {
-                 return GetHistory(parts_.store, info, request, response);
-               });
+    ServeUnary(
+        parts_.admission, parts_.admission.work(), service_,
+        &v1::ReportService::AsyncService::RequestGetHistory, Verb::kRead,
+        [this](const CallInfo& info, const v1::GetHistoryRequest& request, v1::Report& response) {
+          return GetHistory(parts_.store, info, request, response);
+        });
     ServeUnary(parts_.admission, parts_.admission.work(), service_,
                &v1::ReportService::AsyncService::RequestListRankSummaries, Verb::kRead,
                [this](const CallInfo& info, const v1::ListRankSummariesRequest& request,

@@ -62,9 +62,6 @@ TEST(AnswerCheckTest, MessagesInMessagesAreChecked) {
   v1::ListScheduleWindowsResponse windows;
   windows.add_windows()->set_capture("captures/x");
   EXPECT_THAT(CheckAnswer(windows), IsRefusedFor("ScheduleWindow.capture"));
-  v1::GetHistoryResponse history;
-  history.add_points()->set_schedule("schedules/x");
-  EXPECT_THAT(CheckAnswer(history), IsRefusedFor("HistoryPoint.schedule"));
 }
 
 TEST(AnswerCheckTest, AnIdNeedsItsPrefix) {
@@ -115,6 +112,20 @@ TEST_F(HostileDaemonTest, AnAnswerWithABadIdIsAnErrorThatNamesTheField) {
   }
   EXPECT_EQ(Run({"__candidates", "ids"}).out, "");
   EXPECT_EQ(Files(), before);
+}
+
+TEST_F(HostileDaemonTest, AHistoryWithABadIdIsAnError) {
+  for (const std::string& id : kHostileIds) {
+    if (id.empty()) continue;
+    for (const report::HistoryPoint& point :
+         {report::HistoryPoint{.capture = id}, report::HistoryPoint{.schedule = id}}) {
+      profd_.history.points = {point};
+      const RunResult result = Run({"history", "--step-time", "--json"});
+      EXPECT_EQ(result.exit_code, 1) << id;
+      EXPECT_EQ(result.out, "") << id;
+      EXPECT_THAT(result.err, HasSubstr("in the history (expected a ULID)")) << id;
+    }
+  }
 }
 
 TEST_F(HostileDaemonTest, ABadIdEndsATraceThatIsWatched) {

@@ -307,7 +307,7 @@ TEST_F(SchemaTest, EveryFieldOfAListSaysWhatItMeans) {
 TEST_F(SchemaTest, TheListsOfADaemonKeepToTheirSchema) {
   profd_.targets = {ATarget(4711)};
   (*profd_.targets[0].mutable_metadata())["rank"] = "3";
-  profd_.history.add_points()->set_node("n");
+  profd_.history.points = {{.node = "n"}};
   v1::Capture& capture = profd_.captures[TestId(1)];
   (*capture.mutable_spec()->mutable_labels())["k"] = "v";
   capture.mutable_gpu()->add_devices()->set_name("GPU");

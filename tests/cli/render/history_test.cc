@@ -127,18 +127,17 @@ TEST(HistoryRenderTest, ARowHasNoNumberForWhatIsNotKnown) {
 class HistoryCommandTest : public CliTest {
  protected:
   HistoryCommandTest() {
-    v1::HistoryPoint& point = *profd_.history.add_points();
-    point.mutable_time()->set_seconds(1'790'000'000);
-    point.set_capture("captures/" + TestId(1));
-    point.set_node("gpu001");
-    point.set_pid(4711);
-    point.set_rank(3);
-    point.set_job("88123");
-    point.set_schedule("schedules/" + TestId(9));
-    point.set_sampling_weight(20);
-    point.set_steps(3);
-    point.set_median_ns(125 * kNsPerMs);
-    point.set_self_cpu_ns(9);
+    profd_.history.points = {{.time_unix_ns = 1'790'000'000'000'000'000,
+                              .capture = TestId(1),
+                              .node = "gpu001",
+                              .pid = 4711,
+                              .rank = 3,
+                              .job = "88123",
+                              .schedule = TestId(9),
+                              .sampling_weight = 20,
+                              .steps = 3,
+                              .median_ns = 125 * kNsPerMs,
+                              .self_cpu_ns = 9}};
   }
 };
 
@@ -180,10 +179,10 @@ TEST_F(HistoryCommandTest, OfManyNodesEachThatFailedIsNamed) {
 }
 
 TEST_F(HistoryCommandTest, RowsAreSortedByAnyColumnOfWhatIsPrinted) {
-  v1::HistoryPoint other = profd_.history.points(0);
-  other.set_job("99999");
-  other.set_median_ns(250 * kNsPerMs);
-  *profd_.history.add_points() = other;
+  HistoryPoint other = profd_.history.points[0];
+  other.job = "99999";
+  other.median_ns = 250 * kNsPerMs;
+  profd_.history.points.push_back(other);
   const auto first_row = [this](const std::string& key) {
     const std::string text = Run({"history", "--step-time", "--sort", key}).out;
     return text.find("99999") < text.find("88123") ? "99999" : "88123";
@@ -205,8 +204,7 @@ TEST_F(HistoryCommandTest, RowsAreSortedByAnyColumnOfWhatIsPrinted) {
 }
 
 TEST_F(HistoryCommandTest, AnOperatorThatNoCaptureHasIsAFailure) {
-  profd_.history.clear_points();
-  profd_.history.set_without_operator_count(2);
+  profd_.history = {.without_operator_count = 2};
   const RunResult result = Run({"history", "--op", "nosuch"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.out, "");

@@ -4,13 +4,16 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/ulid.h"
+#include "tests/fakes/report_messages.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/rpc/rpc_harness.h"
 
 namespace profd::rpc {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Reports = v1::ReportService::Stub;
 
 constexpr int64_t kAnotherUser = 54321;
@@ -42,7 +45,17 @@ class HistoryTest : public RpcTest {
     return request;
   }
 
-  v1::GetHistoryResponse response_;
+  std::vector<std::string> Texts(std::string_view column) const {
+    return TextsOf(TableOf(response_, "points"), column);
+  }
+  std::vector<int64_t> Ints(std::string_view column) const {
+    return IntsOf(TableOf(response_, "points"), column);
+  }
+  std::vector<int64_t> Total(std::string_view column) const {
+    return IntsOf(response_.totals(), column);
+  }
+
+  v1::Report response_;
 };
 
 TEST_F(HistoryTest, StepTimesComeOldestFirstAlsoOfDeletedCaptures) {
@@ -53,20 +66,18 @@ TEST_F(HistoryTest, StepTimesComeOldestFirstAlsoOfDeletedCaptures) {
   ASSERT_THAT(store_->DeleteCapture(first.id), IsOk());
 
   ASSERT_THAT(Ask(*me_, Steps()), Succeeds());
-  ASSERT_EQ(response_.points_size(), 2);
-  EXPECT_EQ(response_.points(0).capture(), "captures/" + first.id);
-  const v1::HistoryPoint& point = response_.points(1);
-  EXPECT_EQ(point.capture(), "captures/" + second.id);
-  EXPECT_EQ(point.schedule(), "schedules/" + schedule);
-  EXPECT_EQ(point.sampling_weight(), 20);
-  EXPECT_EQ(point.node(), "node1");
-  EXPECT_EQ(point.job(), "88123");
-  EXPECT_EQ(point.rank(), 3);
-  EXPECT_EQ(point.quality(), "A");
-  EXPECT_EQ(point.steps(), 1);
-  EXPECT_EQ(point.median_ns(), second.windows[0].end_ns);
-  EXPECT_EQ(point.time().seconds(), second.start_unix_ns / 1'000'000'000);
-  EXPECT_EQ(response_.left_out_count(), 0);
+  EXPECT_THAT(Texts("capture"), ElementsAre(first.id, second.id));
+  EXPECT_THAT(Texts("schedule"), ElementsAre("", schedule));
+  EXPECT_THAT(CellsOf(TableOf(response_, "points"), "sampling_weight").reals(),
+              ElementsAre(1, 20));
+  EXPECT_EQ(Texts("node")[1], "node1");
+  EXPECT_EQ(Texts("job")[1], "88123");
+  EXPECT_EQ(Ints("rank")[1], 3);
+  EXPECT_EQ(Texts("quality")[1], "A");
+  EXPECT_EQ(Ints("steps")[1], 1);
+  EXPECT_EQ(Ints("median_ns")[1], second.windows[0].end_ns);
+  EXPECT_EQ(Ints("time_unix_ns")[1], second.start_unix_ns + second.windows[0].start_ns);
+  EXPECT_THAT(Total("left_out"), ElementsAre(0));
 }
 
 TEST_F(HistoryTest, EveryFilterMustHold) {
@@ -75,13 +86,8 @@ TEST_F(HistoryTest, EveryFilterMustHold) {
   const CaptureRecord sampled = StoreOf("2", schedule);
   const auto asked = [this](const v1::GetHistoryRequest& request) {
     EXPECT_THAT(Ask(*me_, request), Succeeds());
-    std::vector<std::string> ids;
-    for (const v1::HistoryPoint& point : response_.points()) {
-      ids.push_back(point.capture().substr(9));
-    }
-    return ids;
+    return Texts("capture");
   };
-  using ::testing::ElementsAre;
   v1::GetHistoryRequest request = Steps();
   request.set_job("2");
   EXPECT_THAT(asked(request), ElementsAre(sampled.id));
@@ -107,41 +113,38 @@ TEST_F(HistoryTest, TheNewestAreKeptAndTheRestIsCounted) {
   v1::GetHistoryRequest request = Steps();
   request.set_limit(1);
   ASSERT_THAT(Ask(*me_, request), Succeeds());
-  ASSERT_EQ(response_.points_size(), 1);
-  EXPECT_EQ(response_.points(0).capture(), "captures/" + newest.id);
-  EXPECT_EQ(response_.left_out_count(), 2);
+  EXPECT_THAT(Texts("capture"), ElementsAre(newest.id));
+  EXPECT_THAT(Total("left_out"), ElementsAre(2));
 }
 
 TEST_F(HistoryTest, AnOperatorHasItsSumsAndIsMissedWhereItIsNot) {
   // The harness's store summarizes nothing: `op` is in no summary.
   StoreOf("1");
   ASSERT_THAT(Ask(*me_, Operator("op")), Succeeds());
-  EXPECT_EQ(response_.points_size(), 0);
-  EXPECT_EQ(response_.without_operator_count(), 0) << "no operators are kept at all";
+  EXPECT_THAT(Texts("capture"), IsEmpty());
+  EXPECT_THAT(Total("without_operator"), ElementsAre(0)) << "no operators are kept at all";
 
   op_summaries_ = {{"op", 4, 300, 400, 50, 200, 900}, {"other", 1, 1, 1, 1, 1}};
   const CaptureRecord with = StoreOf("1");
   ASSERT_THAT(Ask(*me_, Operator("op")), Succeeds());
-  ASSERT_EQ(response_.points_size(), 1);
-  const v1::HistoryPoint& point = response_.points(0);
-  EXPECT_EQ(point.capture(), "captures/" + with.id);
-  EXPECT_EQ(point.calls(), 4);
-  EXPECT_EQ(point.self_cpu_ns(), 300);
-  EXPECT_EQ(point.cpu_total_ns(), 400);
-  EXPECT_EQ(point.self_device_ns(), 900);
-  EXPECT_EQ(point.mean_ns(), 100);
-  EXPECT_EQ(point.min_ns(), 50);
-  EXPECT_EQ(point.max_ns(), 200);
-  EXPECT_EQ(point.steps(), 1);
+  EXPECT_THAT(Texts("capture"), ElementsAre(with.id));
+  EXPECT_THAT(Ints("calls"), ElementsAre(4));
+  EXPECT_THAT(Ints("self_cpu_ns"), ElementsAre(300));
+  EXPECT_THAT(Ints("cpu_total_ns"), ElementsAre(400));
+  EXPECT_THAT(Ints("self_device_ns"), ElementsAre(900));
+  EXPECT_THAT(Ints("mean_ns"), ElementsAre(100));
+  EXPECT_THAT(Ints("min_ns"), ElementsAre(50));
+  EXPECT_THAT(Ints("max_ns"), ElementsAre(200));
+  EXPECT_THAT(Ints("steps"), ElementsAre(1));
   ASSERT_THAT(Ask(*me_, Operator("nowhere")), Succeeds());
-  EXPECT_EQ(response_.points_size(), 0);
-  EXPECT_EQ(response_.without_operator_count(), 1);
+  EXPECT_THAT(Texts("capture"), IsEmpty());
+  EXPECT_THAT(Total("without_operator"), ElementsAre(1));
 }
 
 TEST_F(HistoryTest, WhatOthersOwnIsInNoHistoryButRoots) {
   StoreOf("1", "", kAnotherUser);
   ASSERT_THAT(Ask(*me_, Steps()), Succeeds());
-  EXPECT_EQ(response_.points_size(), uid_ == 0 ? 1 : 0);
+  EXPECT_EQ(Texts("capture").size(), uid_ == 0 ? 1U : 0U);
 }
 
 TEST_F(HistoryTest, RequestsOutOfRangeAreRefusedByField) {

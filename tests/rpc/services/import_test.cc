@@ -9,6 +9,7 @@
 #include "daemon/store/file/writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/report_messages.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/rpc/rpc_harness.h"
 
@@ -149,14 +150,14 @@ TEST_F(ImportTest, IsNoPartOfTheHistoryOfThisNode) {
   EXPECT_EQ(capture.covered_steps(), 1);
   v1::GetHistoryRequest request;
   request.set_step_time(true);
-  v1::GetHistoryResponse response;
+  v1::Report response;
   ASSERT_THAT(Do(*me_->reports, &v1::ReportService::Stub::GetHistory, request, &response),
               Succeeds());
-  EXPECT_THAT(response.points(), IsEmpty());
+  EXPECT_THAT(IntsOf(TableOf(response, "points"), "pid"), IsEmpty());
   StoreCapture(uid_);
   ASSERT_THAT(Do(*me_->reports, &v1::ReportService::Stub::GetHistory, request, &response),
               Succeeds());
-  EXPECT_THAT(response.points(), SizeIs(1));
+  EXPECT_THAT(IntsOf(TableOf(response, "points"), "pid"), SizeIs(1));
 }
 
 TEST_F(ImportTest, IsWrittenDown) {
