@@ -1,7 +1,7 @@
 // Hostlists: many host names in one word, as Slurm writes them.
 //
 //   gpu[001-128]            gpu001 ... gpu128: as wide as the first number is written
-//   gpu[1-3,7]n[1-2]-ib     several ranges, several brackets, text behind them
+//   gpu[1-3,7]n[1-2]-ib     several ranges, several brackets, text after them
 //   login,gpu[01-04]        parted by commas or blanks; empty items are passed over
 //
 // Errors: INVALID_ARGUMENT (USAGE), naming the item: a descending, empty or unclosed range,

@@ -43,14 +43,14 @@ size_t DisplayWidth(std::string_view text);
 std::string CutToWidth(std::string_view text, size_t width);
 
 // `text` in lines of at most `width` columns, broken at blanks, for a place that begins `indent`
-// columns from the left: each line but the first stands behind so many blanks. A longer word has a
+// columns from the left: each line but the first stands after so many blanks. A longer word has a
 // line of its own. Valid UTF-8 only.
 std::string WrapText(std::string_view text, size_t width, size_t indent);
 
 // Columns for sentences: those of the terminal, but at most 100.
 size_t TextWidth(const Style& style);
 
-// `untrusted`, which may hold names of the program, in lines of at most TextWidth(), each behind
+// `untrusted`, which may hold names of the program, in lines of at most TextWidth(), each after
 // `indent` blanks. Beyond 4,096 bytes it is cut.
 std::string Paragraph(std::string_view untrusted, size_t indent, const Style& style);
 

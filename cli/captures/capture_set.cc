@@ -196,7 +196,7 @@ class CaptureSet::Impl {
     return absl::NotFoundError("no capture of the group can be read");
   }
 
-  absl::Mutex mu_;  // Of adding fleets, beside Abort().
+  absl::Mutex mu_;  // Of adding fleets, against Abort().
   std::vector<Fleet> fleets_;
   std::vector<Place> places_;  // By member.
 };
@@ -375,7 +375,7 @@ class CaptureSetBuilder {
     return member.capture_id.empty() ? StrCat(member.node, "/", member.pid) : member.capture_id;
   }
 
-  // What is said of it beside its capture; it is then accounted for.
+  // What is said of it besides its capture; it is then accounted for.
   CaptureSet::Member Told(CaptureSet::Member member) {
     const auto told = told_.find(member.capture_id);
     if (told == told_.end()) return member;

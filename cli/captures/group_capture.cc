@@ -33,7 +33,7 @@ constexpr absl::Duration kLeaseRest = absl::Seconds(10);
 // How long committed members wait for their window without hearing from profctl. It renews the
 // lease three times as often, so that one lost call ends nothing.
 constexpr absl::Duration kCommitLease = absl::Seconds(15);
-// How long members may go on behind their timeout: draining and storing.
+// How long members may go on after their timeout: draining and storing.
 constexpr absl::Duration kMaxAfterwards = absl::Minutes(2);
 
 absl::Time Now() { return Clock::Real().Now(); }

@@ -19,7 +19,7 @@ struct MergedExport {
   report::ClockAlignment clocks;  // Of the members that are in it, in their order.
 };
 
-// Copies the capture files of members that are with daemons into a folder of its own beside
+// Copies the capture files of members that are with daemons into a folder of its own next to
 // `path`, or for "-" among temporary files, which is removed in any case; then aligns their clocks
 // and writes them as one trace. CANCELLED once `aborted` is set.
 absl::StatusOr<MergedExport> ExportMerged(CaptureSet& set, exporter::TraceFormat format,

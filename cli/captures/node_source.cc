@@ -108,7 +108,7 @@ absl::Status AppendHosts(std::string_view item, std::vector<Candidate>& out) {
   return absl::OkStatus();
 }
 
-// A path may have any character; a name has no '/', and behind it comes a '='.
+// A path may have any character; a name has no '/', and after it comes a '='.
 bool HasName(std::string_view item) {
   const size_t equals = item.find('=');
   return equals != std::string_view::npos && item.find('/') > equals;

@@ -1,5 +1,5 @@
 // PartFile: what a capture arrives in, under a name of its own and locked against others, until
-// it is whole. Writing and hashing are done by a thread of its own beside the one that receives,
+// it is whole. Writing and hashing are done by a thread of its own next to the one that receives,
 // so that a fetch goes as fast as the bytes come.
 //
 // Threads:    one caller; its own thread ends with it.

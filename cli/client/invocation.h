@@ -40,7 +40,7 @@ class Invocation {
   absl::StatusOr<DaemonClient*> Daemon();
 
   // stdout. After the first failure (a full disk, a closed pipe) nothing more is written;
-  // WriteStatus() tells.
+  // WriteStatus() returns the error.
   void Print(std::string_view text);
   // stderr: hints and warnings.
   void Note(std::string_view text);

@@ -22,7 +22,7 @@ using GetEnvironment = std::function<const char*(const char*)>;
 bool IsSshSession(const GetEnvironment& environment);
 
 // The command that opens `url`: $BROWSER (its first, with %s for the address, or the address
-// behind it), or xdg-open where there is a desktop. Nothing: there is no browser, or it is an ssh
+// after it), or xdg-open where there is a desktop. Nothing: there is no browser, or it is an ssh
 // session.
 std::optional<std::vector<std::string>> BrowserCommand(const std::string& url,
                                                        const GetEnvironment& environment);

@@ -1,6 +1,6 @@
 // How do I add a command?
 //
-//   1. Write <name>.cc beside this file: a function NameCommand() that returns the
+//   1. Write <name>.cc next to this file: a function NameCommand() that returns the
 //      row (summary, arguments, flags, examples) and a function RunName() that runs it.
 //   2. Declare NameCommand() in commands.h, add it to Commands() below and the file to
 //      CMakeLists.txt.

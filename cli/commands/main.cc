@@ -42,7 +42,7 @@ std::vector<Flag> GlobalFlags() {
 
 struct CommandLine {
   const Command* command;
-  std::vector<std::string> words;  // Behind the command.
+  std::vector<std::string> words;  // After the command.
 };
 
 absl::Status NoSuchCommand(const std::string& name) {

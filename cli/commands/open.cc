@@ -90,7 +90,7 @@ absl::StatusOr<std::unique_ptr<TraceServer>> Serve(const TraceToOpen& trace, int
              "forward your port 9001 to another one here with --port N"));
 }
 
-// On stderr: what a person has to do, beside following the link.
+// On stderr: what a person has to do, besides following the link.
 std::string ForwardingAdvice(const TraceServer& server, bool is_ssh) {
   if (is_ssh) {
     return StrCat("In an ssh session, forward the port first, on your own machine:\n  ssh -L ",

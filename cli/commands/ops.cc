@@ -149,7 +149,7 @@ absl::StatusOr<int> ShowTorchOps(Invocation& invocation, const OpsRequest& wante
   return 0;
 }
 
-// The rows of `part`, as those of `rank`, go behind those of `all`.
+// The rows of `part`, as those of `rank`, go after those of `all`.
 void AppendProfile(report::OpProfile part, const std::string& rank, report::OpProfile& all) {
   for (report::OpProfileRow& row : part.rows) {
     row.rank = rank;

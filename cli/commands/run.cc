@@ -119,7 +119,7 @@ absl::Status SetSocketFolder(const std::string& folder) {
   return absl::OkStatus();
 }
 
-// Python takes the first sitecustomize that it finds; ours then imports the one behind it.
+// Python takes the first sitecustomize that it finds; ours then imports the one after it.
 void HookPython(Invocation& invocation, const std::string& library) {
   const std::string hook = FindPythonHook(library);
   if (hook.empty()) {

@@ -1,4 +1,4 @@
-// What `report` and the headers of captures say beside tables: verdicts, findings, grades.
+// What `report` and the headers of captures say besides tables: verdicts, findings, grades.
 #include "cli/render/column_docs.h"
 
 namespace profd::cli {

@@ -93,7 +93,7 @@ constinit GpuWait g_gpu{};
 struct TorchPart {
   const TorchHooks* hooks;  // Null: it has none, or none yet.
   bool is_wanted;
-  bool is_written;  // All that there was to say behind the window.
+  bool is_written;  // All that there was to say after the window.
   uint64_t deadline_ns;
   wire::ArmTorchField wanted;
 };
@@ -324,7 +324,7 @@ Next CheckDrain(uint64_t now_ns) {
   return SendDrained(g_gpu.request_id);
 }
 
-// Ends the window, and has the parts write what belongs behind it.
+// Ends the window, and has the parts write what belongs after it.
 void BeginDrain(uint64_t now_ns) {
   StopRecording();
   if (g_torch.hooks != nullptr) g_torch.hooks->on_stop();

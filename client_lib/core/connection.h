@@ -31,7 +31,7 @@ struct ReceivedFrame {
     return true;
   }
 
-  // The first field of `tag` behind a fixed body of `fixed_bytes`. False: there is none.
+  // The first field of `tag` after a fixed body of `fixed_bytes`. False: there is none.
   bool FindField(size_t fixed_bytes, wire::FieldTag tag, const char** bytes, size_t* length) const;
 };
 

@@ -53,10 +53,10 @@ struct CopyTable {
   decltype(&profd_range_begin_slow) range_begin_slow;
   decltype(&profd_instant_slow) instant_slow;
   decltype(&profd_counter_slow) counter_slow;
-  // Behind what 0.1.0 had first:
+  // After what 0.1.0 had first:
   decltype(&InitializeInjectionNvtx2) attach_nvtx;
   decltype(&profd_torch_table) torch_table;
-  // And behind what 0.1.0 had at its end:
+  // And after what 0.1.0 had at its end:
   decltype(&profd_stop_threads) stop_threads;
   decltype(&profd_restart_threads) restart_threads;
   decltype(&profd_range_open_id) range_open_id;

@@ -22,7 +22,7 @@ constexpr wire::EventHeader HeaderOf(EventKind kind, size_t size, uint8_t flags 
   return {static_cast<uint16_t>(size), static_cast<uint8_t>(kind), flags, 0};
 }
 
-// Makes an event behind the thread's last record, in its place: fields of a copy that are read
+// Makes an event after the thread's last record, in its place: fields of a copy that are read
 // back as whole words would have to be waited for. False: there was no chunk for it.
 template <typename Make>
 bool AppendMade(Session* session, ThreadState* thread, const Make& make) {
@@ -77,7 +77,7 @@ void NameLane(Session* session, ThreadState* thread, uint32_t lane) {
   event.header = HeaderOf(EventKind::kThreadName, sizeof(event));
   event.header.thread = LaneNumber(*thread, lane);
   event.name_id = session->EventNameId(InternName(name, static_cast<size_t>(length)));
-  // The span behind it will find no room either, and counts.
+  // The span after it will find no room either, and counts.
   Append(session, thread, event);
 }
 

@@ -92,7 +92,7 @@ inline constexpr uint64_t kRangeTooDeep = 1;
 inline constexpr uint16_t kOperatorStack = 65535;
 
 struct OperatorBegin {
-  wire::OperatorEvent* record;  // With room for wire::kMaxEventBytes behind its start.
+  wire::OperatorEvent* record;  // With room for wire::kMaxEventBytes after its start.
   ThreadState* thread;
   Session* session;  // Null: nothing has to be looked up for the name.
   alignas(8) std::byte aside[wire::kMaxEventBytes];  // Where the chunk has less room left.

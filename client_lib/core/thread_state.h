@@ -34,7 +34,7 @@ struct alignas(64) ThreadState {
   wire::OpenRange* stack;      // In the chunk, or `fallback_stack`.
   std::atomic<uint32_t>* open_depth;  // What mirrors `depth`: in the chunk, or fallback_depth.
   wire::ChunkHeader* chunk;           // Null: none.
-  std::byte* data;                    // Behind the chunk's header.
+  std::byte* data;                    // After the chunk's header.
   uint32_t depth_limit;               // kMaxRangeDepth; 0 where there is no chunk.
   uint32_t chunk_index;
 
@@ -109,7 +109,7 @@ class WriteGuard {
       thread_->LeaveWrite();
     }
   }
-  // The write goes on behind this; LeaveWrite() ends it. For threads that have a state.
+  // The write goes on after this; LeaveWrite() ends it. For threads that have a state.
   void StayInside() { was_busy_ = true; }
   WriteGuard(const WriteGuard&) = delete;
   WriteGuard& operator=(const WriteGuard&) = delete;

@@ -18,15 +18,15 @@ struct TorchHooks {
   // A capture is armed that wants `wanted`. Calls torch, so the helper runs it (helper.h) while
   // the agent waits.
   void (*on_arm)(const wire::ArmTorchField& wanted);
-  // HotState.flag went on (a cycle opened) or off: told of changes, not of states, it looks at the
-  // flag itself, so that however calls race the last one to look sees how things are. Whoever
-  // moved the flag; it may be inside a write.
+  // HotState.flag went on (a cycle opened) or off. Calls may race, so each reads the flag itself
+  // instead of taking its new value as an argument: the last one to read it acts on what it is. On
+  // the thread that moved the flag, which may be inside a write.
   void (*on_flag)();
   // The window is over and no thread records any more. The agent's thread; returns at once.
   void (*on_stop)();
   // Whether what on_stop() began is done. The agent's thread. WakeAgentForTorch() when it is.
   bool (*is_ready)();
-  // Writes what is to be written behind the window to `session`. The agent's thread, once,
+  // Writes what is to be written after the window to `session`. The agent's thread, once,
   // when ready or when it has waited long enough.
   void (*write_behind)(Session* session);
   // The capture is over, drained or not. Run by the helper, as on_arm().

@@ -28,7 +28,7 @@ constexpr uint32_t kBuffersAhead = 4;
 constexpr uint64_t kSmallestCapBytes = 2u << 20;
 // However much CUPTI has of other arenas.
 constexpr uint32_t kLeastBuffers = 8;
-// CUPTI may have begun a record behind the last whole one.
+// CUPTI may have begun a record after the last whole one.
 constexpr uint64_t kZeroBeyondBytes = 4096;
 constexpr int kWaitForUsersMs = 200;
 
@@ -330,7 +330,7 @@ bool BufferPool::CompleteIn(Arena* arena, uint8_t* buffer, size_t valid_bytes) {
   do {
     arena->slots()[slot].next.store(head, std::memory_order_relaxed);
   } while (!arena->returned.compare_exchange_weak(head, slot + 1, std::memory_order_acq_rel));
-  // Behind the push: who sees none outstanding finds all of them returned.
+  // After the push: who sees none outstanding finds all of them returned.
   arena->out.fetch_sub(1, std::memory_order_release);
   return true;
 }

@@ -1,6 +1,6 @@
 // CuptiClaim lets another profiler in the process have CUPTI before it begins to use it. CUPTI has
-// one set of buffers and settings: a profiler that begins beside us gets none of the records that
-// go to buffers of ours.
+// one set of buffers and settings: a profiler that begins while we record gets none of the records
+// that go to buffers of ours.
 //
 //   GPU thread      Hold(); ... look at is_requested() now and then, and leave CUPTI; Release()
 //   its side        Claim(); ... the other profiler records ...; Drop()

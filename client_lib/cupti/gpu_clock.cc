@@ -133,7 +133,7 @@ uint64_t GpuClock::ToTicksAnywhere(uint64_t cupti_ns) {
   return From(Difference(cupti_ns, newest.cupti_ns) >= 0 ? newest : samples_[0], cupti_ns);
 }
 
-// Drops every second sample of those that no jump lies beside.
+// Drops every second sample of those that no jump lies next to.
 void GpuClock::Thin() {
   uint32_t kept = 1;
   for (uint32_t i = 1; i < sample_count_; ++i) {

@@ -4,9 +4,9 @@
 // CUPTI's clock is CLOCK_REALTIME as a rule, which may be set: then it jumps against the
 // ticks, and a time between two pairs is taken to be of the side that it fits.
 //
-//   CUPTI ns │            ┌── pair i+1          a time v between them: as many ticks behind
-//            │        ┌───┘                     pair i as v is ns behind it, unless that falls
-//            │   step │                         behind pair i+1; then as many before pair i+1
+//   CUPTI ns │            ┌── pair i+1          a time v between them: as many ticks after
+//            │        ┌───┘                     pair i as v is ns after it, unless that falls
+//            │   step │                         after pair i+1; then as many before pair i+1
 //            │  ──────┘
 //            └──┴─────────┴── ticks
 //             pair i

@@ -20,7 +20,7 @@ namespace profd::client::gpu {
 // Turns records of API calls off, if they are on; from then on there is work to wait for.
 void DisableCalls(Work* work);
 
-// Behind DisableCalls(): whether work that calls of the window launched is still to come, or may
+// After DisableCalls(): whether work that calls of the window launched is still to come, or may
 // be.
 bool AwaitsLaunches(Work* work, uint64_t now_ns);
 

@@ -470,7 +470,7 @@ void RecordDecoder::HoldDriverCall(const cupti::ApiRecord& record, EventSink* si
   HeldCall& held = held_[record.thread % kHeldSlots];
   const bool same_thread = held.record.thread == record.thread;
   const bool has_id = record.correlation != 0;
-  // Behind the runtime call that it was inside of, if buffers came in that order.
+  // After the runtime call that it was inside of, if buffers came in that order.
   if (same_thread && has_id && held.last_runtime_correlation == record.correlation) {
     ++counts_[wire::kGpuFilteredApi];
     return;

@@ -26,7 +26,7 @@ Slots SlotsOf(const CallbacksTable& callbacks, uint32_t module) {
   return found != 0 && slots.table != nullptr ? slots : Slots{};
 }
 
-// Whoever changes what is wanted calls this behind the change, so the last one to write the
+// Code that changes what is wanted calls this after the change, so the last one to write the
 // slots has seen the last change: if it was overtaken, it writes them again.
 void SetAllSlots() {
   bool wanted;

@@ -38,7 +38,7 @@ NameView NameOfDomain(uint16_t stack) {
   return name;
 }
 
-// Whether `text` is what name `id` says behind its domain.
+// Whether `text` is what name `id` says after its domain.
 bool IsNameOf(uint32_t id, uint16_t stack, const char* text) {
   NameView name;
   if (!g_names.Find(id, &name)) return false;

@@ -16,7 +16,7 @@
 //
 // Threads:  the thread whose frames they are.
 // Hot path: loads only.
-// Errors:   an address that is none ends the walk: kOdd. So does kMaxStackDepth: kCut.
+// Errors:   an invalid address ends the walk: kOdd. So does kMaxStackDepth: kCut.
 #ifndef PROFD_CLIENT_LIB_PYTHON_STACK_FRAME_WALKER_H_
 #define PROFD_CLIENT_LIB_PYTHON_STACK_FRAME_WALKER_H_
 

@@ -265,7 +265,7 @@ class Prover {
     Object frame = python_.get_frame();
     if (frame == nullptr) return Refuse("no Python code is running");
     uint32_t at = 0;
-    // PyEval_GetFrame() only lends its frame; the ones behind are ours.
+    // PyEval_GetFrame() only lends its frame; the ones after are ours.
     Object owned = nullptr;
     const char* problem = nullptr;
     for (; frame != nullptr && at < count_ && problem == nullptr; ++at) {

@@ -1,4 +1,4 @@
-// CallRows says where calls stand that come in rows, close behind each other: the optimizers of one
+// CallRows says where calls stand that come in rows, close to each other: the optimizers of one
 // step, the loaders of one batch.
 //
 //   short S, long L     L S S L S S L S S L ...   rows of three
@@ -20,7 +20,7 @@ namespace profd::client::torch {
 
 class CallRows {
  public:
-  // A call begins, `gap` ticks behind the end of the one before. `is_apart`: it is known to be of
+  // A call begins, `gap` ticks after the end of the one before. `is_apart`: it is known to be of
   // another row. Returns its place in its row, from 1.
   uint32_t Add(uint64_t gap, bool is_apart);
 
@@ -42,7 +42,7 @@ class CallRows {
   uint32_t CommonLength() const;
 
   uint64_t gaps_[kKept] = {};  // Gap n at [n % kKept].
-  uint32_t apart_ = 0;         // Bit n % kKept: the call behind gap n is of another row for sure.
+  uint32_t apart_ = 0;         // Bit n % kKept: the call after gap n is of another row for sure.
   uint64_t count_ = 0;         // Ever added.
   uint32_t place_ = 1;
   uint32_t length_ = 1;

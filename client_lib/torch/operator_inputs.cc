@@ -74,7 +74,7 @@ class Writer {
     return Put(Put(at, HeadOf(kind)), value);
   }
 
-  // A tensor that is none.
+  // An undefined tensor.
   PROFD_NOINLINE uint8_t* WriteOdd(uint8_t* at) {
     ++odd_tensors_;
     return WriteHead(at, InputKind::kOther);

@@ -1,4 +1,4 @@
-// From an operator's inputs, as torch has them in memory, to the inputs behind an OperatorEvent.
+// From an operator's inputs, as torch has them in memory, to the inputs after an OperatorEvent.
 //
 // Threads:  any.
 // Hot path: loads from places that tensor_layout.h has proved, and stores. Nothing of torch is
@@ -28,7 +28,7 @@ struct InputCounts {
   std::atomic<uint64_t> odd_tensors;  // Those that did not look like one.
 };
 
-// Writes what fits of `count` inputs behind `record`, which has room for wire::kMaxEventBytes, and
+// Writes what fits of `count` inputs after `record`, which has room for wire::kMaxEventBytes, and
 // sets its input_count and described_count. Returns the bytes of the whole record.
 uint32_t DescribeInputs(const TensorLayout& layout, const InputOptions& options,
                         const IValue* inputs, uint64_t count, wire::OperatorEvent* record,

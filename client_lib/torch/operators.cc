@@ -29,7 +29,7 @@ constexpr uint64_t kMostLeavingNs = 1'000'000'000;
 constinit TorchLibrary g_torch{};
 constinit RecordFunctionLayout g_layout{};
 constinit TensorLayout g_tensors{};
-// wire::TorchFeature; a bit is set behind what it stands for.
+// wire::TorchFeature; a bit is set after what it stands for.
 constinit std::atomic<uint32_t> g_features{0};
 
 constinit const char* g_why_none = "nobody has attached to it";

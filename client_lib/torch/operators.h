@@ -50,7 +50,7 @@ void EndSwitching();
 // Also waits until no other thread does, which takes microseconds. Only on threads of the library.
 [[nodiscard]] bool AwaitSwitching();
 
-// And inputs, if `features` say that they can be read. Behind AttachOperators().
+// And inputs, if `features` say that they can be read. After AttachOperators().
 void AttachInputs(const TensorLayout& layout, uint32_t features);
 
 }  // namespace profd::client::torch

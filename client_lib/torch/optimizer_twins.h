@@ -25,7 +25,7 @@ class OptimizerTwins {
   // What no optimizer is called: one whose work is new while others are told apart.
   static constexpr uint64_t kNobody = 0;
 
-  // An optimizer of `name` was called behind `nodes` that autograd made since the last call; there
+  // An optimizer of `name` was called after `nodes` that autograd made since the last call; there
   // are `count` of that name, as far as is known. Returns a number that stands for it: `name`, but
   // where it is one of several.
   uint64_t IdentityOf(uint64_t name, uint64_t nodes, uint32_t count);

@@ -5,7 +5,7 @@
 //   a round       the shortest one that the thread has repeated three times and more, for half of
 //                 what it did, looked for once it has been watched for a second or for kKept
 //                 operators: the layers of a model are rounds, too, but not for so long
-//   it begins     behind the operator that is followed by the longest time without one
+//   it begins     after the operator that is followed by the longest time without one
 //   from then on  where that operator ends, after the same operators as in the round, as many as
 //                 tell it from others of its name; so a round with more in it is one longer step
 //   another loop  once four rounds' worth of operators brought no begin, all is looked for anew
@@ -28,7 +28,7 @@ class PeriodDetector {
   static constexpr int64_t kWatchNs = 1'000'000'000;
 
   // An outermost operator `name` (any number that stands for it) begins and ends. True: a step
-  // begins behind it.
+  // begins after it.
   void OnBegin(uint32_t name, int64_t now_ns);
   bool OnEnd(int64_t now_ns);
 

@@ -55,7 +55,7 @@ __thread OfThread t_own __attribute__((tls_model("initial-exec"))) = {};
 
 // The range at whose begin a window opened, while it is open.
 __thread const void* t_first_range __attribute__((tls_model("initial-exec"))) = nullptr;
-// The outermost optimizer's range whose end operators.cc tells us of, behind what it writes of it.
+// The outermost optimizer's range whose end operators.cc tells us of, after what it writes of it.
 __thread const void* t_deferred __attribute__((tls_model("initial-exec"))) = nullptr;
 
 // What the hooks reported on the detector's thread. Optimizers of other threads make foreign marks.

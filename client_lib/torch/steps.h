@@ -15,7 +15,7 @@
 // of an optimizer that does not raise decides which of the two it is.
 //
 // torch calls it before those of operators.cc, so that a mark at a begin lies before what they
-// write of the range. One at an end must lie behind that: DeferStepEnd(), EndDeferredStep(). So a
+// write of the range. One at an end must lie after that: DeferStepEnd(), EndDeferredStep(). So a
 // range lies wholly in the step that it belongs to.
 //
 // Threads:  ObserveSteps() once, by who attaches; the others on the optimizer's or range's thread.
@@ -42,7 +42,7 @@ void OnOptimizerHook(uint64_t type, uint64_t optimizer, bool begins);
 // `count` optimizers of a class train. The collector's thread, for each class there is.
 void TellOptimizers(const char* class_name, uint32_t count);
 
-// An observer behind ours is about to write of the range `name` that begins: its end is told by
+// An observer after ours is about to write of the range `name` that begins: its end is told by
 // EndDeferredStep(), once that is written, too. Ends of other ranges may be told as well.
 void DeferStepEnd(const void* record_function, const char* name);
 void EndDeferredStep(const void* record_function);

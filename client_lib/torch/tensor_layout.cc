@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kTensorBytes = 256;  // More than any release's TensorImpl up to its type.
 constexpr size_t kStorageBytes = 64;  // Of StorageImpl, ListImpl and ConstantString: their start.
 constexpr size_t kSizesBytes = 8 + 2 * 8 * kInlineRank;  // Rank, sizes, strides.
-constexpr size_t kTypeReach = 64;  // How far behind the sizes the type is, at most.
+constexpr size_t kTypeReach = 64;  // How far after the sizes the type is, at most.
 constexpr uint8_t kScopeFunction = 0;
 
 // What the probe's tensors are made of; see torch_api.h.
@@ -90,7 +90,7 @@ void FindHighRanks(SafeMemory* memory, const Images& images, TensorLayout* layou
                               memcmp(words + kDeepRank, kDeepStrides, sizeof(kDeepStrides)) == 0);
 }
 
-// The type, behind the sizes: the only half-word that is float's number in the two tensors that
+// The type, after the sizes: the only half-word that is float's number in the two tensors that
 // are float, and long's in the other.
 void FindType(const Images& images, TensorLayout* layout) {
   const size_t from = static_cast<size_t>(layout->rank) + kSizesBytes;
@@ -384,7 +384,7 @@ bool Begin(const TorchLibrary& library, const RecordFunctionLayout& record_funct
   if (g_is_probing.exchange(true)) return false;
   g_seen.probe = probe;
   g_seen.library = &library;
-  // Behind it nothing of the inputs is, but what the caller has on its stack may be.
+  // After it nothing of the inputs is, but what the caller has on its stack may be.
   g_seen.inputs_limit = record_function.forward_thread != kNowhere
                             ? static_cast<size_t>(record_function.forward_thread)
                             : kRecordFunctionBytes;

@@ -56,7 +56,7 @@ struct TensorLayout {
   int32_t storage = kNowhere;
   // In a StorageImpl.
   int32_t data = kNowhere;
-  // In a ListImpl: its first item's address, then that behind its last.
+  // In a ListImpl: its first item's address, then that after its last.
   int32_t items = kNowhere;
   // In a ConstantString: the text's address. Its length is behind that, or 24 bytes before the text
   // (libstdc++'s strings of before 2015).

@@ -50,7 +50,7 @@ struct RecordFunctionCallback {
 static_assert(sizeof(RecordFunctionCallback) == 40);
 static_assert(std::is_trivially_copyable_v<RecordFunctionCallback>);
 
-// std::variant<std::string_view, ...> with a text in it, as newer releases take a name.
+// A std::variant<std::string_view, ...> that holds a text: how newer releases take a name.
 struct NameOrSchema {
   size_t text_length;
   const char* text;

@@ -2,7 +2,7 @@
 // functions by their names. Never linked, never loaded by us, never closed.
 //
 // Where it is looked for, in this order:
-//   1. libtorch_cpu.so, with or without a version behind it: where wheels, conda and
+//   1. libtorch_cpu.so, with or without a version after it: where wheels, conda and
 //      distributions have it;
 //   2. the program itself and what it was linked with, for builds that have no such library.
 //

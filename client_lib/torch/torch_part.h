@@ -9,7 +9,7 @@
 //   flag on / off ───► OnFlag(): enables or disables the operators' observer and the
 //                      allocators' hook, on whichever thread moved the flag
 //   STOP  ───────────► OnStop(): asks Python who owns what; ready at once where it is not asked
-//   DRAINED ◄──────── WriteBehind(): notes, blocks and the status, behind the window
+//   DRAINED ◄──────── WriteBehind(): notes, blocks and the status, after the window
 //
 // Threads: as each function says. No function takes the GIL, or waits for one who has it.
 // Errors:  what cannot be proved is switched off and named in a NoteEvent; nothing fails a capture.

@@ -30,7 +30,7 @@ struct TorchSource {
   void (*add_counts)(uint64_t* counts);
   // Why `feature`, one bit, does not work; null: it is not of this source, or does. As above.
   const char* (*why_missing)(uint32_t feature);
-  // Writes what the source has to say behind the window. As above.
+  // Writes what the source has to say after the window. As above.
   void (*write_behind)(LateWriter* writer);
   // The capture is over. The agent's thread.
   void (*on_leave)();

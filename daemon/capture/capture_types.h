@@ -81,7 +81,7 @@ enum class DropReason {
   kNoThreadState = 4,  // too many live threads
   kInvalidRecord = 5,  // a record that failed validation
   kUnknownKind = 6,    // a kind this daemon does not know
-  kByteCap = 7,        // behind the capture's byte cap
+  kByteCap = 7,        // beyond the capture's byte cap
   kDisk = 8,           // could not be written
   kStuckWriter = 9,    // a thread never finished its write
   // GPU records, counted by the target's GPU thread.
@@ -90,7 +90,7 @@ enum class DropReason {
   kGpuLate = 12,          // in buffers that came back after the drain's time was over
   kGpuUntimed = 13,       // CUPTI gave no times
   kGpuCorrupt = 14,       // unreadable
-  kGpuRecordCap = 15,     // behind the cap on records
+  kGpuRecordCap = 15,     // beyond the cap on records
   kGpuLostBuffer = 16,    // buffers that CUPTI never gave back, each counted as one
   kGpuStillRunning = 17,  // launched in the window, and not begun when the drain's time was over
   kThinned = 18,          // removed from a trace before its import
@@ -331,7 +331,7 @@ struct GpuRecord {
   int64_t cupti_version = 0;   // 130001
   int64_t driver_version = 0;  // 13000; 0: not known
   int64_t arm_ns = 0;          // Until CUPTI was recording.
-  int64_t clock_error_ns = 0;  // Of GPU times, beside the record's.
+  int64_t clock_error_ns = 0;  // Of GPU times, besides the record's.
   int64_t clock_step_count = 0;
   int64_t peak_pool_bytes = 0;
   std::vector<GpuDevice> devices;
@@ -428,7 +428,7 @@ struct ImportRecord {
   // "cpu_op without dur". Kinds are the reader's own words and numbers, at most 64 of them, the
   // rest in "(other)".
   std::map<std::string, int64_t> not_understood;
-  // Members of the trace beside its events, as JSON, for exports. At most 64 KiB.
+  // Members of the trace besides its events, as JSON, for exports. At most 64 KiB.
   std::map<std::string, std::string> members;
 };
 

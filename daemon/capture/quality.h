@@ -35,7 +35,7 @@ inline constexpr double kWithholdSharesFrom = 0.10;
 
 enum class ShareTrust {
   kWhole,     // The whole is known.
-  kMarked,    // Say beside them that something is missing.
+  kMarked,    // Say next to them that something is missing.
   kWithheld,  // So much is missing that a share says nothing.
 };
 std::string_view ToString(ShareTrust trust);  // "whole"

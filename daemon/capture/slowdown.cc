@@ -149,7 +149,7 @@ Interval RangeOfMost(Logs during, Logs around) {
           .high = during.back() - around[outside]};
 }
 
-// How far `side`'s own change goes from its middle to that of the `during_count` steps beside it.
+// How far `side`'s own change goes from its middle to that of the `during_count` steps next to it.
 double DriftOver(const Logs& side, size_t during_count) {
   const std::span<const double> all(side);
   const size_t half = side.size() / 2;

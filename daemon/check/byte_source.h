@@ -38,7 +38,7 @@ class ByteSource {
   int gzip_members() const { return gzip_members_; }
   // What is wrong with the gzip stream, and at which byte of the file; empty: nothing so far.
   const std::string& damage() const { return damage_; }
-  // Bytes behind the last gzip member that are none of gzip's.
+  // Bytes after the last gzip member that are none of gzip's.
   bool has_trailing_bytes() const { return has_trailing_bytes_; }
   uint64_t file_bytes() const { return file_bytes_; }    // Read so far, of the file,
   uint64_t trace_bytes() const { return trace_bytes_; }  // and given.

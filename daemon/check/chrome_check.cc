@@ -67,7 +67,7 @@ bool IsLaunchWithSuffix(std::string_view name) {
           name.starts_with("cudaMemsetAsync_"));
 }
 
-// What stands behind "ProfilerStep#", as TensorBoard's plugin reads it.
+// What stands after "ProfilerStep#", as TensorBoard's plugin reads it.
 std::optional<int64_t> StepNumber(std::string_view name) {
   std::string_view digits = name.substr(kStepPrefix.size());
   digits = digits.substr(0, digits.find('#'));

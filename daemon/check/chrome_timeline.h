@@ -34,7 +34,7 @@ class ChromeTimeline {
   void AddCall(const ChromeEvent& event);
   void AddWork(const ChromeEvent& event);
 
-  // Once, behind the last event.
+  // Once, after the last event.
   void Judge();
 
   bool whole() const { return whole_; }

@@ -279,7 +279,7 @@ void JsonReader::Put(std::string_view text) {
   text_.append(text.substr(0, kMostStringBytes - std::min(kMostStringBytes, text_.size())));
 }
 
-// Behind the backslash.
+// After the backslash.
 void JsonReader::ReadEscape() {
   constexpr std::string_view kLetters = "\"\\/bfnrt";
   constexpr std::string_view kMeanings = "\"\\/\b\f\n\r\t";

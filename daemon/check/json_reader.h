@@ -33,7 +33,7 @@ class JsonReader {
  public:
   static constexpr size_t kMostStringBytes = size_t{64} << 10;  // Longer ones are cut, and checked.
   static constexpr size_t kMostDepth = 128;
-  // Of one object; keys behind are not held against each other.
+  // Of one object; keys after are not held against each other.
   static constexpr size_t kMostComparedKeys = 128;
 
   enum class Kind { kNothing, kObject, kArray, kString, kNumber, kWord };

@@ -479,7 +479,7 @@ absl::Status CheckPerfetto(ByteSource& source, FindingLog& log, CheckReport& rep
     ASSIGN_OR_RETURN(const auto packet, packets.Next(offset));
     if (packet.has_value() && packet->empty()) break;
     if (!packet.has_value() || !checker.Check(*packet)) {
-      // Slices and arrows may have ended behind it: they are not judged.
+      // Slices and arrows may have ended after it: they are not judged.
       log.Add(Rule::kWireFormat, "what stands at byte ", offset, " is not a whole packet");
       return absl::OkStatus();
     }

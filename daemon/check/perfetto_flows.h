@@ -22,7 +22,7 @@ class PerfettoFlows {
   };
 
   void Add(const End& end);
-  // Once, behind the last.
+  // Once, after the last.
   void Judge(FindingLog& log);
 
   bool whole() const { return whole_; }

@@ -19,7 +19,7 @@ namespace {
 // What Perfetto's page can hold, by its documentation.
 constexpr uint64_t kLargeTraceBytes = uint64_t{2} << 30;
 
-// Whether a packet stands at the start. `is_followed`: and another behind it, or nothing, which
+// Whether a packet stands at the start. `is_followed`: and another after it, or nothing, which
 // tells it from JSON with white space before it, as that begins with the same byte.
 bool LooksLikePerfetto(std::string_view start, bool is_followed) {
   if (!start.starts_with('\x0a')) return false;

@@ -1,7 +1,7 @@
 // CaptureBuilder makes rows of a capture of the events of a trace, in whatever order they come.
 //
 // Times: the first event with a time is the capture's epoch. What the trace calls time 0 may be
-//        said behind all events.
+//        said after all events.
 // Threads: one.
 // Memory:  names, inputs and threads, as their tables say; 44 bytes per range, 24 more per
 //          operator, 64 per event of memory or other instant; of GPU rows RowSpool::kMemoryBytes;

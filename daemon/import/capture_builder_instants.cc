@@ -36,7 +36,7 @@ constexpr std::array kOurShapes = {
     NoteShape{"Left Out", wire::NoteKind::kFolded, Text::kInsideOf, Text::kReason, Number::kEvents,
               0},
 };
-// Behind its name stands its subject.
+// After its name stands its subject.
 constexpr NoteShape kRegionShape = {"Compiled Region: ", wire::NoteKind::kCompiledRegion,
                                     Text::kWhere,        Text::kCode,
                                     Number::kGuards,     0};

@@ -30,7 +30,7 @@ struct LostRanges {
   int64_t other_count = 0;
 };
 
-// Sorts the ranges by their end, each behind all it encloses, and sets their depths. Those that are
+// Sorts the ranges by their end, each after all it encloses, and sets their depths. Those that are
 // nested deeper than a capture may have are taken out.
 LostRanges Nest(std::vector<ImportedRange>& ranges);
 

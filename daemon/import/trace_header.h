@@ -1,4 +1,4 @@
-// TraceHeader gathers what a trace says of itself beside its events.
+// TraceHeader gathers what a trace says of itself besides its events.
 //
 // Threads: one.
 // Memory:  what it keeps; values beyond kMaxMemberBytes are not understood.

@@ -7,7 +7,7 @@
 //   cpu_op, user_annotation            ranges and operators, with inputs, scalars, sequence numbers
 //   ProfilerStep#N                     step N, with its own begin and end, and no range
 //   python_function                    ranges of wire::RangeCategory::kPython, in a thread of their
-//                                      own beside the one they are of, with the same os_thread
+//                                      own next to the one they are of, with the same os_thread
 //   cuda_runtime, cuda_driver, hip...  API calls; xpu_runtime and the like too
 //   kernel, gpu_memcpy, gpu_memset     GPU rows
 //   cuda_sync, cuda_event, overhead    the rows of these names

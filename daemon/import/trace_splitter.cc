@@ -15,7 +15,7 @@ namespace {
 
 // In front of the window there is room for the bracket of an array.
 constexpr size_t kFront = 1;
-// Behind it, for the other bracket, and for what may be read there.
+// After it, for the other bracket, and for what may be read there.
 constexpr size_t kBack = 1 + TraceSplitter::kPaddingBytes;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 

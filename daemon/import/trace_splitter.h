@@ -1,5 +1,5 @@
 // TraceSplitter takes the text of a Chrome trace apart as it is read: into runs of whole events,
-// and the members beside them. It knows where values end, and no more: that they are JSON, with a
+// and the members besides them. It knows where values end, and no more: that they are JSON, with a
 // comma between every two, is for the handler to find out. Of an event whose quotes or brackets do
 // not match, it guesses the end (damaged_event.h).
 //
@@ -31,7 +31,7 @@ class TraceSplitter {
  public:
   static constexpr size_t kWindowBytes = size_t{1} << 20;
   static constexpr size_t kMaxValueBytes = size_t{64} << 20;
-  // Behind what the handler is given there are this many bytes that may be read.
+  // After what the handler is given there are this many bytes that may be read.
   static constexpr size_t kPaddingBytes = 64;
 
   enum class CutPlace {
@@ -48,7 +48,7 @@ class TraceSplitter {
   class Handler {
    public:
     virtual ~Handler() = default;
-    // `array` is "[{...},{...}]"; its first event begins at `offset` of the text, one byte behind
+    // `array` is "[{...},{...}]"; its first event begins at `offset` of the text, one byte after
     // its own begin.
     virtual absl::Status OnEvents(std::string_view array, int64_t offset) = 0;
     // An event whose end is not where its brackets say was skipped; it began at `offset`.
@@ -71,7 +71,7 @@ class TraceSplitter {
   // Once called, Run() is over.
   absl::Status EndTooEarly(CutPlace place);
 
-  // Reads more behind what is there; makes room, in a larger window if need be. False: there is no
+  // Reads more after what is there; makes room, in a larger window if need be. False: there is no
   // more.
   absl::StatusOr<bool> Fill();
   // The next character that is no white space, which stays; 0: the end.

@@ -1,5 +1,5 @@
 // TraceThreads knows the processes and threads of a trace: who they are by their `pid` and `tid`,
-// and what the trace calls them, which it may say behind their events.
+// and what the trace calls them, which it may say after their events.
 //
 // Threads: one.
 // Memory:  kMaxThreads of them.
@@ -68,7 +68,7 @@ class TraceThreads {
   uint32_t last_ = 0;  // The thread that was asked for last.
 };
 
-// What rows of Python's functions are called, behind the name of their thread.
+// What rows of Python's functions are called, after the name of their thread.
 inline constexpr std::string_view kPythonRow = "Python functions";
 
 // The number of a row of ours for a GPU or a stream, whose `pid` and `tid` may be other numbers: 7

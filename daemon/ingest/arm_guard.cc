@@ -32,7 +32,7 @@ std::string ReadText(const std::filesystem::path& path) {
   return size <= 0 ? std::string() : std::string(buffer.data(), static_cast<size_t>(size));
 }
 
-// The number behind `label` and blanks; none: there is no such line, or no number in it.
+// The number after `label` and blanks; none: there is no such line, or no number in it.
 std::optional<int64_t> NumberAfter(std::string_view text, std::string_view label) {
   const size_t at = text.find(label);
   if (at == std::string_view::npos) return std::nullopt;

@@ -5,7 +5,7 @@
 // Indexes and sizes come from this side's own layout; every loop is bounded by it. A
 // target that corrupts the free list or the chunk table harms its own capture only.
 //
-// Threads:   FillFreeList() and PushFree() any; the rest may run beside them and the target.
+// Threads:   FillFreeList() and PushFree() any; the rest may run while those and the target do.
 // Ownership: owns the memory; the target keeps its own mapping when this one is gone.
 #ifndef PROFD_DAEMON_INGEST_CAPTURE_MEMORY_H_
 #define PROFD_DAEMON_INGEST_CAPTURE_MEMORY_H_

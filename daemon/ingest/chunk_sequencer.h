@@ -3,7 +3,7 @@
 // back until those before it have come.
 //
 // A target may lie about sequence numbers. So only so many chunks are held back: beyond
-// that, and at the end, a gap is declared and counted, and the order goes on behind it.
+// that, and at the end, a gap is declared and counted, and the order goes on after it.
 //
 // Threads:   one at a time.
 // Ownership: borrows the copies it is given until it hands them to `decode` or `reject`.
@@ -37,7 +37,7 @@ class ChunkSequencer {
  private:
   struct Order {
     uint32_t next = 0;
-    std::map<uint32_t, ChunkCopy*> held;  // By sequence, all behind `next`.
+    std::map<uint32_t, ChunkCopy*> held;  // By sequence, all after `next`.
   };
   void GiveHeld(Order& order);
   void DeclareGap(Order& order);

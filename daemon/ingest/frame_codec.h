@@ -43,7 +43,7 @@ std::optional<Body> BodyOf(const Frame& frame) {
   return body;
 }
 
-// What the fields behind a body said, cleaned for display. Metadata that breaks its rules
+// What the fields after a body said, cleaned for display. Metadata that breaks its rules
 // (key [a-z][a-z0-9_.]{0,62}, value at most 255 bytes, 32 keys) is left out.
 struct Fields {
   std::string library_version;
@@ -52,7 +52,7 @@ struct Fields {
 };
 absl::StatusOr<Fields> ParseFields(std::span<const std::byte> bytes);
 
-// The text behind a body of `body_bytes`; empty where there is none, or no sense in it.
+// The text after a body of `body_bytes`; empty where there is none, or no sense in it.
 std::string TextBehind(const Frame& frame, size_t body_bytes);
 
 // The version to speak with a peer that speaks [low, high]; nullopt: there is none.

@@ -2,7 +2,7 @@
 // what the target says of itself. All of it is hearsay: values are bounded so that no
 // reader stumbles over them, and otherwise believed only as "the target says".
 //
-// Threads:   any; reads are single loads beside a writer in another process.
+// Threads:   any; reads are single loads, while another process writes.
 // Ownership: owns the page; the target keeps its own mapping when this one is gone.
 #ifndef PROFD_DAEMON_INGEST_STATUS_PAGE_VIEW_H_
 #define PROFD_DAEMON_INGEST_STATUS_PAGE_VIEW_H_

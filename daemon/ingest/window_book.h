@@ -22,7 +22,7 @@ class WindowBook {
   // `header` must outlive the book. No edge lies before `epoch_ticks`.
   WindowBook(const wire::CaptureMemoryHeader& header, const FirePlan& plan, uint64_t epoch_ticks);
 
-  // Looks for new edges. `latest_ticks`: what no edge can lie behind.
+  // Looks for new edges. `latest_ticks`: what no edge lies after.
   void Refresh(uint64_t latest_ticks);
 
   // The target will write no more edges: windows still open end at `cut_ticks`.

@@ -1,4 +1,4 @@
-// Counters are what the daemon tells of itself while it works: captures that ended, calls that
+// Counters are what the daemon reports of itself while it works: captures that ended, calls that
 // were answered, windows of schedules that passed. Everything else is read when it is scraped.
 //
 // Threads: any. Errors: none.

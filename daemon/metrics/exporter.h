@@ -1,6 +1,6 @@
 // Exporter serves the daemon's metrics over HTTP:
 //
-//   /metrics   Prometheus text; 503 before Open() and behind Close(). While a thread is stuck
+//   /metrics   Prometheus text; 503 before Open() and after Close(). While a thread is stuck
 //              (base/watchdog.h), only what needs no other thread
 //   /healthz   200 while all threads make progress, 503 with the names of those that are stuck:
 //              for what restarts profd

@@ -229,7 +229,7 @@ void HttpServer::Impl::OnConnection(void* self, MHD_Connection* connection, void
 MHD_Result HttpServer::Impl::OnRequest(void* self, MHD_Connection* connection, const char* url,
                                        const char* method, const char* /*version*/,
                                        const char* /*upload*/, size_t* upload_bytes, void** seen) {
-  // The first call comes with the headers; the answer is for the one behind them. A body, which
+  // The first call comes with the headers; the answer is for the one after them. A body, which
   // is not needed, ends the connection.
   static char headers_seen;
   if (*seen == nullptr) {

@@ -3,7 +3,7 @@
 //
 // Threads:   any.
 // Ownership: the store must outlive it.
-// Cost:      the catalog is asked only by the scrape behind the end of a capture, or behind a
+// Cost:      the catalog is asked only by the scrape after the end of a capture, or after a
 //            target that came or went.
 #ifndef PROFD_DAEMON_METRICS_WINDOW_METRICS_H_
 #define PROFD_DAEMON_METRICS_WINDOW_METRICS_H_

@@ -70,7 +70,7 @@ class AnswerReader {
     const std::string_view text = Text(kMaxStatusBytes);
     if (text.empty()) return absl::OkStatus();
     const absl::Status status = DecodeStatus(text);
-    if (status.ok()) Fail("an error that is none");
+    if (status.ok()) Fail("an error without an error code");
     if (IsOverBudget(status)) return status;
     // Other reasons are profd's to give.
     return absl::Status(status.code(), status.message());

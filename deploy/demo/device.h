@@ -1,5 +1,5 @@
-// What a training program asks of a GPU beside its computation: the demo computes on the CPU, and a
-// device does the same work once more, as launches, copies and waits that a profiler can see.
+// What a training program asks of a GPU: the demo computes on the CPU, and a device does the same
+// work once more, as launches, copies and waits that a profiler can see.
 #ifndef PROFD_DEPLOY_DEMO_DEVICE_H_
 #define PROFD_DEPLOY_DEMO_DEVICE_H_
 

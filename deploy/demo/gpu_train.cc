@@ -1,4 +1,4 @@
-// gpu_train: the training of mlp_train with a simulated GPU beside it.
+// gpu_train: the training of mlp_train with a simulated GPU next to it.
 //
 //   gpu_train [--cupti-standin PATH] [the options of mlp_train]
 //

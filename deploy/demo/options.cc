@@ -17,7 +17,7 @@ constexpr char kUsage[] =
 constexpr char kStandinUsage[] =
     "  --cupti-standin PATH\n"
     "                 the libcupti with the simulated GPU; default: PROFD_CUPTI_LIB, else\n"
-    "                 ../lib/cupti_standin/13.0/libcupti.so.13 beside the program\n";
+    "                 ../lib/cupti_standin/13.0/libcupti.so.13 next to the program\n";
 
 struct Flag {
   std::string_view name;

@@ -101,7 +101,7 @@ struct alignas(64) CaptureMemoryHeader {
   // low half 0: empty.
   std::atomic<uint64_t> free_head;
   // Written by the daemon: from the start to here every byte has its page, which is the
-  // daemon's to pay for. The target touches nothing behind it that it need not. 0: all has.
+  // daemon's to pay for. The target touches nothing after it that it need not. 0: all has.
   std::atomic<uint64_t> filled_bytes;
   uint8_t reserved1[48];
 
@@ -165,7 +165,7 @@ static_assert(sizeof(OpenRange) == 16);
 // At a range's end the record is published before the depth falls: after a kill the
 // innermost entry may also be the last record, and the reader drops it then.
 struct alignas(64) ChunkHeader {
-  std::atomic<uint32_t> published_bytes;  // Of records behind this header; release.
+  std::atomic<uint32_t> published_bytes;  // Of records after this header; release.
   std::atomic<uint32_t> open_depth;       // Entries of open_ranges in use; release.
   uint32_t thread_serial;                 // Which thread of the process, from 1, never reused.
   uint32_t os_thread;                     // gettid() in the target's own pid namespace.

@@ -397,7 +397,7 @@ enum GpuCount : uint32_t {
   kGpuUntimed = 5,         // start = end = 0: CUPTI was short of device buffers.
   kGpuCorrupt = 6,         // Unreadable: the rest of that buffer, by bytes / smallest record.
   kGpuUnknownKind = 7,     // Skipped by their size.
-  kGpuOverCap = 8,         // Behind the record cap.
+  kGpuOverCap = 8,         // Beyond the record cap.
   kGpuNoChunk = 9,         // Capture memory was full.
   kGpuBeforeWindow = 10,   // Ended before the first window. No loss.
   kGpuUnfinished = 11,     // Kept, flagged.
@@ -434,7 +434,7 @@ struct GpuStatusEvent {
   uint32_t driver_version;    // cuDriverGetVersion: 13000; 0: not known
   uint32_t flags;             // kGpuStatus*
   uint32_t arm_ms;            // From ARM until all kinds were on.
-  uint64_t clock_error_ns;    // Bound on the error of GPU times, beside the target clock's own.
+  uint64_t clock_error_ns;    // Bound on the error of GPU times, besides the target clock's own.
   uint32_t clock_step_count;  // Times the wall clock was stepped while recording.
   uint32_t kind_result_count;
   uint64_t peak_pool_bytes;  // Most of our buffers in CUPTI's hands at once.
@@ -546,7 +546,7 @@ inline constexpr uint32_t kMaxStackId = 16384;
 inline constexpr uint32_t kMaxStackDepth = 256;
 inline constexpr uint8_t kStackFlagCut = 1 << 0;
 
-// Something a framework tells of itself, in words. Rare.
+// Something that a framework says about itself, in words. Rare.
 struct NoteEvent {
   EventHeader header;
   uint64_t time_ticks;  // 0: of no moment; it holds for the whole capture.

@@ -77,7 +77,7 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 16);
 
-// A field behind a body: `length_bytes` bytes follow, no padding, no terminator.
+// A field after a body: `length_bytes` bytes follow, no padding, no terminator.
 struct FieldHeader {
   uint16_t tag;  // FieldTag
   uint16_t length_bytes;
@@ -174,7 +174,7 @@ struct ArmBody {
   uint64_t memory_bytes;
   uint64_t prefault_bytes;    // Touch this much from the start before ARMED; the rest after.
   uint64_t gpu_buffer_bytes;  // Most that CUPTI's buffers may take in the target.
-  uint64_t gpu_max_records;   // Recording of the GPU stops behind this many.
+  uint64_t gpu_max_records;   // Recording of the GPU stops after this many.
   uint32_t gpu_mode;          // GpuMode
   uint32_t flags;             // kArm*
   uint32_t gpu_arm_timeout_ms;

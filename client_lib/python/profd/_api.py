@@ -2,7 +2,7 @@
 
 Messages are made at run time from `profd_api.binpb`, protoc's description of the contract, as
 code that protoc writes fits few versions of protobuf only. It lies inside the package or, in a
-build, beside the library. gRPC and protobuf are imported when a Client is made, not before.
+build, next to the library. gRPC and protobuf are imported when a Client is made, not before.
 """
 
 import ipaddress

@@ -393,7 +393,7 @@ def capture(*, steps: Optional[int] = None, duration: Union[float, str, None] = 
                 "periodicity", "marks".
     name, labels   to find it again.
 
-    The Report's tables wait for the end, so ask for them behind the loop:
+    The Report's tables wait for the end, so ask for them after the loop:
 
     >>> report = profd.capture(steps=3)
     >>> for step in range(8):

@@ -10,7 +10,7 @@ sleeps without the GIL, answers: who owns which memory (_torch_blocks), what mod
 
 Threads: attach() on the thread that imports torch. The answers are given on our own thread, which
     is no threading.Thread: the program's thread counts and its shutdown know nothing of it.
-Errors:  none leaves this module; PROFD_LOG=warning tells of them.
+Errors:  none leaves this module; PROFD_LOG=warning shows them.
 Fork:    a child gets a thread of its own, but for workers of a DataLoader.
 """
 

@@ -2,7 +2,7 @@
 
 What a tensor is for is known to Python alone: a parameter is what a module holds as one, an
 optimizer's state is what its `state` holds. They are found among the objects that the garbage
-collector knows, once per capture, behind its window; nothing is hooked before.
+collector knows, once per capture, after its window; nothing is hooked before.
 
 Of all other tensors only how large they are is told: what was allocated before the window, such
 as a batch that is used again and again, has no other witness.
@@ -54,7 +54,7 @@ class Block(NamedTuple):
     device_type: int
     device_index: int
     category: int
-    name: str  # "" if it is nobody's.
+    name: str  # "" if nothing owns it.
 
 
 class Owners:
@@ -74,7 +74,7 @@ class Owners:
                 torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
         with self._as_plain_tensors():
             self._others = list(self._blocks_of_any(tensors))
-        # By id; the tensors are kept alive beside their names, so that no id is used twice.
+        # By id; the tensors are kept alive with their names, so that no id is used twice.
         self._parameters: Dict[int, Tuple[Any, str]] = {}
         self._buffers: Dict[int, Tuple[Any, str]] = {}
         self._name_what_modules_hold()
@@ -161,7 +161,7 @@ class Owners:
         The engine exchanges them without the GIL, and `p.grad = None` gives it up while p still
         has the old one: whoever reads it then crashes. So they are read when nobody does either,
         and by C code alone, which keeps the GIL from the first to the last. Others get it from us
-        no sooner than a switch interval after we got it, which is just behind the sleep.
+        no sooner than a switch interval after we got it, which is just after the sleep.
         """
         gradients = map(self._torch._C._TensorBase.grad.__get__, leaves)
         soon_s = min(_GRADIENTS_CHECK_S, sys.getswitchinterval() / 2)

@@ -1,7 +1,7 @@
 """What a framework on top of torch calls the step: PyTorch Lightning, HF's Trainer, Accelerate.
 
-Labels only: what a step is, torch's own optimizer says. They are read once, behind the window, from
-the objects that the program has; the text says behind which step of ours, so that the number of
+Labels only: what a step is, torch's own optimizer says. They are read once, after the window, from
+the objects that the program has; the text says after which step of ours, so that the number of
 any other step of the window is known too.
 
 The program trains on meanwhile. So numbers count only where no step of ours began while they were

@@ -89,7 +89,7 @@ class ChromeGpu {
   MicrosWriter micros_;
   CudaEvents cuda_events_;
   std::vector<std::string> track_rows_;  // `"pid":0,"tid":7,"ts":`, by track.
-  // The same by thread and, behind its own, its siblings; and what these are called.
+  // The same by thread and, after its own, its siblings; and what these are called.
   std::vector<std::vector<std::string>> call_rows_;
   std::vector<TraceRow> sibling_rows_;
   std::vector<size_t> next_call_;      // By thread: where the plan's next one is likely to be.

@@ -1,4 +1,4 @@
-// ChromeOperators puts into a Chrome trace what is known of operators beside their ranges: their
+// ChromeOperators puts into a Chrome trace what is known of operators besides their ranges: their
 // arguments, under Kineto's names, and the arrows from forward to backward; and notes, as instants.
 //
 // Threads: one. Errors: the reader's; those of the sink are in `out`.

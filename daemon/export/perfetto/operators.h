@@ -1,4 +1,4 @@
-// PerfettoOperators puts into a Perfetto trace what is known of operators beside their ranges:
+// PerfettoOperators puts into a Perfetto trace what is known of operators besides their ranges:
 // inputs as annotations, whose texts each thread's sequence has once, their Python stacks, and
 // flows from forward to backward.
 //

@@ -59,7 +59,7 @@ class PerfettoWriter {
     }
   }
 
-  // Of the process, behind it of its threads, behind them of its GPUs.
+  // Of the process, after it of its threads, after them of its GPUs.
   static uint64_t GpuSequence(const TraceLayout& layout) {
     return layout.place.first_sequence + 1 + layout.threads.size();
   }
@@ -253,7 +253,7 @@ class PerfettoWriter {
   // ---- API calls, among the ranges of their threads ----
 
   // What happened before an edge of a range: calls that end there end first, calls that begin
-  // there begin behind it.
+  // there begin after it.
   void WriteCallsUntil(int64_t time_ns, uint32_t thread) {
     ThreadCalls& calls = calls_[thread];
     while (true) {
@@ -291,7 +291,7 @@ class PerfettoWriter {
     }
   }
 
-  // Behind the last range of each thread; then those that stand aside.
+  // After the last range of each thread; then those that stand aside.
   void WriteCallsLeft() {
     constexpr int64_t kEndOfTime = std::numeric_limits<int64_t>::max();
     std::vector<uint64_t> thread_uuids;

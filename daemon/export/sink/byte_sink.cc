@@ -187,7 +187,7 @@ absl::StatusOr<std::unique_ptr<ByteSink>> OpenTemporary(const fs::path& path, mo
     }
     return std::make_unique<FileSink>(std::move(fd), std::move(temporary), path);
   }
-  return absl::InternalError(StrCat("cannot find a free temporary name beside ", path.string()));
+  return absl::InternalError(StrCat("cannot find a free temporary name next to ", path.string()));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct OutputPath {
   bool is_open_file = false;   // It is in /proc, and stands for an open file (/dev/stdout).
 };
 
-// Returns where `path` leads to; that need not exist. Follows a link only if it belongs to this
+// Returns where `path` leads to, which need not exist. Follows a link only if it belongs to this
 // user, or is in a folder that only root and this user may write to; otherwise FAILED_PRECONDITION.
 absl::StatusOr<OutputPath> ResolveOutputPath(const std::filesystem::path& path);
 

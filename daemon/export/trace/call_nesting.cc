@@ -130,7 +130,7 @@ class CallNestingBuilder {
         begin);
   }
 
-  // A call that begins in the range and ends behind it.
+  // A call that begins in the range and ends after it.
   void ClipAtEnd(int64_t start_ns, int64_t end_ns, uint32_t call, Thread& thread) {
     CallNesting::Place place = nesting_.PlaceOf(links_, call);
     if (place.sibling > 0 || place.start_ns < start_ns || place.end_ns <= end_ns) return;

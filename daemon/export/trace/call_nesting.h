@@ -1,7 +1,7 @@
 // CallNesting draws API calls on the rows of the threads that made them, among their ranges. Two
 // clocks measured these, so a call may seem to reach over the edge of a range by their error:
 // what is cut short by no more than that is cut. A call that overlaps more than that stands on a
-// row beside its thread's, as do calls that overlap each other.
+// row besides its thread's, as do calls that overlap each other.
 //
 //   range   ├── forward ─────────┤            ├── forward ─────────┤
 //   call          ├── launch ──────┤    =>          ├── launch ────┤
@@ -43,7 +43,7 @@ class CallNesting {
 
   // `call`: its position in links.calls().
   Place PlaceOf(const GpuLinks& links, size_t call) const;
-  // How many rows beside its own a thread needs. Fewer than there are calls.
+  // How many rows besides its own a thread needs. Fewer than there are calls.
   std::span<const uint32_t> sibling_counts() const { return sibling_counts_; }
 
  private:

@@ -20,7 +20,7 @@ struct CollectiveText {
   // `"Collective name":"allreduce",...`: members of a JSON object, at most kMostCollectiveBytes.
   // Empty where the inputs are not such ones.
   std::string members;
-  // The inputs are made of such members, by an import, and say nothing beside them.
+  // The inputs are made of such members, by an import, and say nothing besides them.
   bool says_all = false;
 };
 // Both are as OperatorTexts gives them; `inputs` may be null.

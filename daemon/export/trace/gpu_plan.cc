@@ -13,7 +13,7 @@
 namespace profd::exporter {
 namespace {
 
-// Rows beside a stream's for annotations that overlap without nesting: threads that launch into
+// Rows besides a stream's for annotations that overlap without nesting: threads that launch into
 // one stream at once make them, and few do.
 constexpr uint32_t kMostAnnotationSiblings = 8;
 
@@ -34,7 +34,7 @@ bool StandsBefore(const GpuAnnotation& a, const GpuAnnotation& b) {
          std::tie(b.start_ns, a.end_ns, a.is_step, a.external_id, b.track);
 }
 
-// Whether `later_ns` is at least 2 behind `ns`, which is not later.
+// Whether `later_ns` is at least 2 after `ns`, which is not later.
 bool IsGap(int64_t ns, int64_t later_ns) {
   return static_cast<uint64_t>(later_ns) - static_cast<uint64_t>(ns) >= 2;
 }
@@ -189,7 +189,7 @@ class GpuPlanBuilder {
     for (uint32_t sibling = 1; sibling <= kMostAnnotationSiblings; ++sibling) {
       if (sibling == rows.size()) rows.emplace_back();
       if (!rows[sibling].TryAdd(annotation.start_ns, annotation.end_ns)) continue;
-      // Behind the siblings that hold slices.
+      // After the siblings that hold slices.
       const uint32_t slice_siblings = SliceSiblings(stream);
       ASSIGN_OR_RETURN(annotation.track,
                        plan_.tracks_.AddSibling(stream, slice_siblings + sibling));

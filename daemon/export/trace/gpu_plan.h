@@ -100,7 +100,7 @@ class GpuPlan {
   struct Window {
     int64_t first_start_ns;
     uint32_t first_ordinal;
-    int64_t end_start_ns;  // Of the first row behind it.
+    int64_t end_start_ns;  // Of the first row after it.
     uint32_t end_ordinal;
     bool is_last;
 

@@ -1,5 +1,5 @@
 // GpuTracks is the table of rows that the GPU's part of a trace is shown on: one per (device,
-// context, stream), one beside it for waiting on it, one per context for waiting on all of it,
+// context, stream), one next to it for waiting on it, one per context for waiting on all of it,
 // and those of overhead. Where slices of a row overlap, as nodes of a graph may, the row gets
 // siblings. All trace formats show the same rows.
 //

@@ -54,7 +54,7 @@ class TidAllocator {
 struct TracePlace {
   // Of a process of Linux's, an id is below 2^22: these are above, and say that they are ours.
   static constexpr int64_t kFirstPid = 10'000'000;
-  // The process, and its GPUs behind it.
+  // The process, and its GPUs after it.
   static constexpr int64_t kPidsPerCapture = 1000;
   static constexpr size_t kMostCaptures = 16384;
 

@@ -1,4 +1,4 @@
-// OperatorPlan is what trace formats show of operators beside their ranges: which range is which
+// OperatorPlan is what trace formats show of operators besides their ranges: which range is which
 // operator, and the arrows from a forward operator to the backward one that it caused.
 //
 // Arrows follow torch.profiler's rule. Autograd's sequence number and the thread of the forward

@@ -11,7 +11,7 @@
 //
 // Of equal times: ends before begins, the enclosing begin first. Edges of a thread never
 // go back in time, and each begin has its end. (One thing is lost: a range without length at
-// the very instant where two batches meet may stand beside the range it is in.)
+// the very instant where two batches meet may stand next to the range it is in.)
 //
 // Memory: one batch's edges and the ranges that are open where batches meet, of which a
 //         thread's nesting allows kMostOpenRanges each.

@@ -51,7 +51,7 @@ enum class RowArgument : uint8_t {
 inline constexpr size_t kRowArgumentCount = static_cast<size_t>(RowArgument::kSyncKind) + 1;
 
 // Where an event has an argument, so that an export of a capture, imported, is exported as the same
-// bytes: before those of its row, among them (figures of kernels and copies), or behind them.
+// bytes: before those of its row, among them (figures of kernels and copies), or after them.
 enum ArgumentPart : uint8_t { kFirstArguments = 1, kFigureArguments = 2, kLastArguments = 4 };
 
 class SourceArguments {

@@ -13,10 +13,10 @@ namespace profd::exporter {
 // Each writes everything and leaves Finish() to the caller. Errors of the reader; those of
 // the sink are in `out`. In a merged trace they write a capture's part of it.
 //
-// Of a merged Chrome trace: the events, without what is before and behind them all.
+// Of a merged Chrome trace: the events, without what is before and after them all.
 absl::Status WriteChromeTrace(store::CaptureReader& reader, const TracePlace& place,
                               OutputBuffer& out);
-// Of a merged Perfetto trace: the packets. Returns the first sequence that is free behind it.
+// Of a merged Perfetto trace: the packets. Returns the first sequence that is free after it.
 absl::StatusOr<uint64_t> WritePerfettoTrace(store::CaptureReader& reader, const TracePlace& place,
                                             OutputBuffer& out);
 

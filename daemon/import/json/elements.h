@@ -7,7 +7,7 @@
 
 namespace profd::importer {
 
-// Behind the last object, or array, that ends before `end`, of those that begin at `at` inside an
+// After the last object, or array, that ends before `end`, of those that begin at `at` inside an
 // array, whose closing bracket ends the search; nullptr: there is none. What stands between them is
 // not looked at.
 const char* EndOfWholeElements(const char* at, const char* end);

@@ -16,7 +16,7 @@ inline const char* SkipJsonSpace(const char* at, const char* end) {
   return at;
 }
 
-// Behind the value that begins at `at`; nullptr: it may go on behind `end`.
+// After the value that begins at `at`; nullptr: it may go on after `end`.
 const char* SkipJsonValue(const char* at, const char* end);
 
 // Without white space between its tokens.

@@ -101,7 +101,7 @@ class Survey {
   }
 
  private:
-  // `name` may have a version behind that of `table`.
+  // `name` may have a version after that of `table`.
   absl::Status CountImported(std::string_view name, const ImportedTable& table) {
     ASSIGN_OR_RETURN(RowCounts counts, CountByProcess(source_, name, table.id_column));
     for (const auto& [process, rows] : counts.by_process) {

@@ -3,7 +3,7 @@
 // some hundred KiB.
 //
 // Memory: kMaxPages pages of 1 KiB, enough for 256 million ids that are not scattered by
-//         design. Calls behind that are forgotten.
+//         design. Calls after that are forgotten.
 // Threads: one at a time.
 #ifndef PROFD_DAEMON_INGEST_DECODE_CORRELATION_SET_H_
 #define PROFD_DAEMON_INGEST_DECODE_CORRELATION_SET_H_

@@ -459,7 +459,7 @@ void EventDecoder::EmitOpen(Thread& thread) {
   const WindowTicks window = windows_[thread.window];
   if (window.start == 0) return;
   thread_ = &thread;
-  // A row that was kept before the window's end was known may lie behind it.
+  // A row that was kept before the window's end was known may lie after it.
   const uint64_t end = std::max(window.end, thread.last_kept_ticks);
   uint64_t inner_start = end;
   const std::vector<uint8_t> unended = FindUnended(open, window);

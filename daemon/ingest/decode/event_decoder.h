@@ -9,7 +9,7 @@
 //   - a name id whose name is not there. (Its name is in memory before an honest event
 //     is, so nothing about such an event can be believed.)
 //   - times outside [an hour before the epoch, the moment of the copy], and ends that fall
-//     back behind the thread's last one, or ranges into their last sibling, by 1 us or
+//     back after the thread's last one, or ranges into their last sibling, by 1 us or
 //     more. Less is the counter's own jitter, and is clamped.
 // Unknown kinds are skipped and counted under kUnknownKind.
 //

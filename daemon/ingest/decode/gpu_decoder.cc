@@ -335,7 +335,7 @@ int64_t GpuDecoder::OptionalNs(uint64_t ticks, uint64_t not_after) const {
 GpuDecoder::Placed GpuDecoder::PlaceOf(const Span& span) const {
   Placed placed;
   for (const WindowTicks& window : context_.windows) {
-    if (window.start == 0) break;  // It has not begun, nor have those behind it.
+    if (window.start == 0) break;  // It has not begun, nor have those after it.
     if (span.start >= window.start) placed.place = Place::kAfter;
     const bool reaches_it = span.end > window.start || span.start >= window.start;
     if (reaches_it && (window.end == 0 || span.start < window.end)) {

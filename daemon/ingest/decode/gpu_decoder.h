@@ -10,12 +10,12 @@
 //   - an API call belongs to the window it begins in; a launch before the first window that the
 //     target marks as one whose work ran in it (kGpuFlagEarlyLaunch) is kept, too;
 //   - GPU work, synchronisation and overhead are kept if they overlap a window. GPU work that
-//     begins behind a window's end is kept if an API call that is kept launched it. (Mode
+//     begins after a window's end is kept if an API call that is kept launched it. (Mode
 //     light records no calls: then it is not.)
 //   - memory events belong to the window of their time; CUDA events have none and are kept.
 //   What is left out is before_window_count or after_window_count, and no loss.
 // GPU work whose launch is not in the capture is an orphan. A call may come after what it
-// launched, so work waits for it, up to HeldRows::kMaxRows: what has waited behind so many
+// launched, so work waits for it, up to HeldRows::kMaxRows: what has waited after so many
 // is decided as if the call never came.
 //
 // Threads:   one at a time.
@@ -87,7 +87,7 @@ class GpuDecoder {
   };
   struct HeldGpuRow {
     GpuRow row;
-    bool inside;  // A window; else behind one.
+    bool inside;  // A window; otherwise after one.
   };
   struct CallRow {
     uint32_t thread;

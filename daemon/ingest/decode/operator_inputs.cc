@@ -251,7 +251,7 @@ void AppendNumbers(KeyReader& key, uint8_t count, std::string& out) {
   out += ']';
 }
 
-// Behind its tag.
+// After its tag.
 int8_t AppendTensor(KeyReader& key, std::string& dims, std::string& strides) {
   const auto dtype = key.Take<int8_t>();
   const auto rank = key.Take<uint8_t>();
@@ -261,7 +261,7 @@ int8_t AppendTensor(KeyReader& key, std::string& dims, std::string& strides) {
   return dtype;
 }
 
-// Of a list of tensors, behind its tag: those of them that are there.
+// Of a list of tensors, after its tag: those of them that are there.
 void AppendTensorList(KeyReader& key, std::string& dims, std::string& strides) {
   const auto count = key.Take<uint8_t>();
   dims += '[';

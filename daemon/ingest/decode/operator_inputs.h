@@ -1,4 +1,4 @@
-// The inputs of operators, from the bytes behind an OperatorEvent (proto/wire/event.h) to the JSON
+// The inputs of operators, from the bytes after an OperatorEvent (proto/wire/event.h) to the JSON
 // that a capture keeps of them, in two steps: every operator's are checked and put into a short
 // key; only a key that was not seen before becomes text. So what recurs costs one look-up.
 //
@@ -40,7 +40,7 @@ struct InputKeys {
   void Clear();
 };
 
-// Sets `keys` from what stands behind an OperatorEvent of which `untrusted_input_count` and
+// Sets `keys` from what stands after an OperatorEvent of which `untrusted_input_count` and
 // `untrusted_described_count` came. False: that is no list of inputs.
 bool ReadInputs(std::span<const std::byte> untrusted, uint32_t untrusted_input_count,
                 uint32_t untrusted_described_count, InputKeys& keys);

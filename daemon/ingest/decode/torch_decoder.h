@@ -2,7 +2,7 @@
 //
 // An operator comes in two: an OperatorEvent at its begin, and at its end a RangeEvent of the same
 // thread, start and depth. The first waits in the OpenOperators of its thread until EventDecoder
-// has kept or cut that range; then it becomes an OperatorRow behind it. One whose range was not
+// has kept or cut that range; then it becomes an OperatorRow after it. One whose range was not
 // kept (warm-up, or lost) is forgotten when the next one of its depth comes. Its tensors' storages
 // are rows of their own at its begin.
 //
@@ -82,7 +82,7 @@ class TorchDecoder final : private StackSink {
 
   // Whether there are rows for a thread on their way.
   bool has_rows() const { return !operators_.empty() || !uses_.empty() || !notes_.empty(); }
-  // Gives the sink what there is, behind the ranges of that thread.
+  // Gives the sink what there is, after the ranges of that thread.
   void Flush(uint32_t sink_thread);
 
   int64_t unknown_kind_count() const { return unknown_kind_count_; }

@@ -29,7 +29,7 @@ bool HasPart(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// What can be told of a kernel by its name.
+// What a kernel is, judged by its name.
 struct KernelName {
   bool communication = false;
   bool tensor = false;

@@ -60,7 +60,7 @@ struct Configuration {
   }
 };
 
-// What is summed of one kernel beside its durations.
+// What is summed of one kernel besides its durations.
 struct KernelSums {
   uint64_t latency_ns = 0;
   uint64_t latency_count = 0;

@@ -95,7 +95,7 @@ std::optional<int64_t> Integer(std::string_view text) {
 std::optional<int64_t> ElementsOfFirst(const OperatorInputs& inputs) {
   const std::vector<std::string_view> types = Strings(inputs.types);
   if (types.empty() || types[0].empty() || types[0].starts_with("Scalar")) return std::nullopt;
-  // Behind the list of inputs begins the first one's.
+  // After the list of inputs begins the first one's.
   std::string_view rest = inputs.dims;
   rest.remove_prefix(std::min(rest.find('[', 1), rest.size()));
   const bool is_list = types[0] == "TensorList";

@@ -38,7 +38,7 @@ uint32_t Redispatches::columns() const {
   return needs_starts_ ? columns | kRangeStart : columns;
 }
 
-// Whether the previous range lies in [start_ns, start_ns + duration_ns), with no API call beside
+// Whether the previous range lies in [start_ns, start_ns + duration_ns), with no API call except in
 // it.
 bool Redispatches::CallsItself(const OfThread& thread, int64_t start_ns, int64_t duration_ns) {
   if (thread.start_ns < start_ns) return false;

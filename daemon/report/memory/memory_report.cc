@@ -52,7 +52,7 @@ int64_t CapacityOf(const CaptureRecord& record, MemoryDeviceKey key) {
   return -1;
 }
 
-// What is told of a device and of allocations that failed while its events go by.
+// What the events say of a device, and of allocations that failed.
 class Recorder final : public MemoryObserver {
  public:
   Recorder(int64_t max_points, std::span<const StepRecord> steps,

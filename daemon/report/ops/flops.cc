@@ -246,7 +246,7 @@ double Backward(const Attention& of) { return 2 * of.scores * (3 * of.size + 2 *
 
 double SdpaOf(const OpCall& call) { return Forward(AttentionOf(call, 0, 1, 2)); }
 double SdpaBackwardOf(const OpCall& call) { return Backward(AttentionOf(call, 1, 1, 2)); }
-// Heads behind the length, and without a batch where lengths differ: that is not known then.
+// Heads after the length, and without a batch where lengths differ: that is not known then.
 double FlashOf(const OpCall& call) { return Forward(AttentionOf(call, 0, 2, 1)); }
 double FlashBackwardOf(const OpCall& call) { return Backward(AttentionOf(call, 1, 2, 1)); }
 

@@ -11,7 +11,7 @@
 namespace profd::report {
 namespace {
 
-// The year 2200: behind it a double might not fit back.
+// The year 2200: a later double might not fit back.
 constexpr int64_t kFarUnixNs = 7'258'118'400'000'000'000;
 
 }  // namespace

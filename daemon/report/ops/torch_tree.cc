@@ -29,7 +29,7 @@ class Tree {
     for (uint32_t i = 0; i < nodes_.size(); ++i) nodes_[i].memory = memory_of(events_[i]);
   }
 
-  // Those inside of an event come behind it.
+  // Those inside of an event come after it.
   void SumUp() {
     for (size_t i = nodes_.size(); i-- > 0;) {
       Node& node = nodes_[i];

@@ -21,7 +21,7 @@ bool IsDataLoaderWait(std::string_view name);
 
 struct DataLoaderWaits {
   DataLoaderTime sum;
-  // By position in the steps by start: waits that began in the step, on its thread.
+  // One for each step, in the order of their starts: waits that began in it, on its thread.
   std::vector<int64_t> step_ns;
 };
 absl::StatusOr<DataLoaderWaits> ReadDataLoaderWaits(store::CaptureReader& reader);

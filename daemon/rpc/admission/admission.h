@@ -40,7 +40,7 @@ class ReportPool;
 
 namespace profd::rpc {
 
-// What a handler knows of its call beside the request.
+// What a handler knows of its call besides the request.
 struct CallInfo {
   Peer peer;
   Caller caller;

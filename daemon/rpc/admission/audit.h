@@ -94,7 +94,7 @@ class AuditGate final : public OthersGate {
   absl::Status why_ ABSL_GUARDED_BY(mu_);
 };
 
-// Whether root may call this while the audit log cannot be written: it ends what does harm.
+// Whether root may call `method` while the audit log cannot be written, because it ends harm.
 bool IsEmergency(std::string_view method);
 
 }  // namespace profd::rpc

@@ -27,7 +27,7 @@
 
 namespace profd::rpc {
 
-// Whoever calls, locally or from another machine.
+// The caller, on this machine or another.
 struct Peer {
   Principal principal;
   int64_t pid = 0;           // Local: in our pid namespace; 0: not in it.

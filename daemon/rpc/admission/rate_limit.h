@@ -1,5 +1,5 @@
 // RateLimit: how often each principal may do something: a bucket of tokens each, filled all the
-// time. Whoever has been quiet has a full bucket and is forgotten.
+// time. A caller that has been quiet has a full bucket and is forgotten.
 //
 // Threads: any.
 #ifndef PROFD_DAEMON_RPC_ADMISSION_RATE_LIMIT_H_

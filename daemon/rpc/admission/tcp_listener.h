@@ -3,9 +3,9 @@
 // connections: here they are counted over all and by address, before a byte of theirs is read,
 // and by principal once their first call tells who they are.
 //
-// Whoever connects and makes no call locks nobody out: at a limit, a new connection replaces the
-// oldest one that has not made a call (of the same address, at that address's limit). Connections
-// that have made a call are never closed for a new one.
+// A caller that connects and makes no call locks no one out: at a limit, a new connection replaces
+// the oldest one that has not made a call (of the same address, at that address's limit).
+// Connections that have made a call are never closed for a new one.
 //
 // An address whose connections make no calls gets 200 new ones a second, after the first 400: the
 // others are closed before they cost a TLS handshake. A connection that makes a call gives its

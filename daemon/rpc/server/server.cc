@@ -38,7 +38,7 @@ absl::Status Server::Start(grpc::ServerBuilder& builder, const MakeServices& mak
 void Server::CompletionLoop() {
   pthread_setname_np(pthread_self(), "profd-grpc");
   // Within Next() this thread also does gRPC's own work: it reads connections and parses frames.
-  // So it is asked by a completion: whoever gets that is not stuck in there.
+  // So it is asked by a completion: a thread that gets it is not stuck in there.
   WatchedThread watched(watchdog_, "profd-grpc", Watchdog::Work::kNoDisk,
                         [this] { WakeCompletionLoop(); });
   void* tag = nullptr;

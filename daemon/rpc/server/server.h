@@ -38,7 +38,7 @@ class Server {
   Server(Admission::Limits limits, Admission::Identifier identifier, Admission::RulesSource rules,
          AuditLog& audit, WorkQueue& work, worker::ReportPool& reports,
          Watchdog* watchdog = nullptr);
-  ~Server();  // Shutdown(0), if that has not happened.
+  ~Server();  // Calls Shutdown(0), unless it was called.
 
   // Completes `builder`, which has its limits and, if it listens by gRPC's means, its
   // credentials, and serves from when it returns.

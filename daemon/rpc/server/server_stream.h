@@ -174,7 +174,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
     return false;
   }
 
-  // One pump at a time: whoever comes while it runs makes it go round again.
+  // One pump at a time: a caller that comes while it runs makes it go round again.
   void Wake() {
     {
       absl::MutexLock lock(&mu_);

@@ -16,8 +16,8 @@
 
 namespace profd::rpc {
 
-// For filters of the store: whose captures are all that the caller may see. nullopt: that is
-// more than one owner's, to be asked of each.
+// The only owner (uid) whose captures the caller may see, for filters of the store. nullopt: there
+// may be several, so each capture has to be checked.
 std::optional<int64_t> VisibleOwner(const Caller& caller);
 
 absl::StatusOr<CaptureRecord> FindCapture(CaptureManager& manager, store::CaptureStore& store,

@@ -72,7 +72,7 @@ class ColumnDecoder {
   static bool ChecksumIsRight(std::string_view bytes);
 
  private:
-  // Unpacks the planes behind the header of `bytes`, `size` values each, into planes_; sets
+  // Unpacks the planes after the header of `bytes`, `size` values each, into planes_; sets
   // how many low planes vary, and what the constant ones above them add up to.
   absl::Status UnpackPlanes(std::string_view bytes, size_t width, size_t size,
                             size_t& varying_planes, uint64_t& constant);

@@ -185,7 +185,7 @@ absl::StatusOr<ChunkLayout> CaptureFileReader::OpenChunk(const ChunkEntry& entry
   const ChunkSummary& told = entry.summary;
   if (found.kind != told.kind || found.rows != told.rows ||
       found.span.begin_ns != told.span.begin_ns || found.span.end_ns != told.span.end_ns) {
-    return DamagedCapture("a chunk is not the one its directory tells of");
+    return DamagedCapture("a chunk is not the one that its directory names");
   }
   return layout;
 }

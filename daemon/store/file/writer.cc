@@ -363,7 +363,7 @@ absl::Status CaptureFileWriter::Commit() {
 absl::Status CaptureFileWriter::Fail(absl::Status status) {
   if (!error_.ok()) return error_;
   error_ = std::move(status);
-  // What lies behind the cap is refused; what was taken before is still written.
+  // What lies beyond the cap is refused; what was taken before is still written.
   if (in_transaction_ && !absl::IsOutOfRange(error_)) {
     db_->Exec("ROLLBACK").IgnoreError();  // Some errors have rolled back already.
     in_transaction_ = false;

@@ -1,6 +1,6 @@
 """Waits for `import torch`, then attaches the profiler to it. Run by every Python of a job.
 
-It is imported by sitecustomize.py beside it, or by profd.pth, which the wheel brings; it must not
+It is imported by sitecustomize.py next to it, or by profd.pth, which the wheel brings; it must not
 import anything that a bare interpreter has not imported already. What it leaves in sys.meta_path
 costs one comparison per import, until torch is there.
 
@@ -11,7 +11,7 @@ import os
 import sys
 from _thread import get_ident
 
-# The package that this file came with; empty where it stands beside the package, in a wheel.
+# The package that this file came with; empty where it stands next to the package, in a wheel.
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(_FOLDER) if os.path.basename(_FOLDER) == "_inject" else ""
 
