@@ -632,31 +632,51 @@ void ConnectAndServe() {
   }
 }
 
-// What the main thread has given to SYS_exit; 0: pthread_exit() has ended it, or that is unknown.
-int MainThreadStatus() {
+// What the kernel says of the main thread; all false and 0 where that is not known.
+struct MainThreadState {
+  bool has_ended = false;  // Or is about to, beyond return.
+  int status = 0;          // What it has given to SYS_exit; 0 after pthread_exit().
+};
+
+MainThreadState ReadMainThread() {
   // A filter may end the process for what follows.
-  if (HasSeccompFilter()) return 0;
+  if (HasSeccompFilter()) return {};
   char path[48];
   snprintf(path, sizeof(path), "/proc/self/task/%d/stat", static_cast<int>(getpid()));
   const int file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
-  if (file < 0) return 0;
+  if (file < 0) return {};
   char text[1024];
   const ssize_t length = read(file, text, sizeof(text) - 1);
   close(file);
-  if (length <= 0) return 0;
+  if (length <= 0) return {};
   text[length] = '\0';
-  // The last field is the exit code, as wait() has it.
+  // After the name: "S 1 2 3 0 -1 FLAGS ..."; the last field is the exit code, as wait() has it.
+  const char* name_end = strrchr(text, ')');
   const char* last = strrchr(text, ' ');
-  return last != nullptr ? static_cast<int>(strtol(last, nullptr, 10)) >> 8 & 0xff : 0;
+  char state = '\0';
+  unsigned flags = 0;
+  if (name_end == nullptr || last < name_end ||
+      sscanf(name_end, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2) {
+    return {};
+  }
+  constexpr unsigned kIsExiting = 0x4;  // PF_EXITING of the kernel's sched.h.
+  return {.has_ended = state == 'Z' || state == 'X' || (flags & kIsExiting) != 0,
+          .status = static_cast<int>(strtol(last, nullptr, 10)) >> 8 & 0xff};
 }
 
 void* RunAgent(void* frame) {
   EnterLibraryThread(LibraryThread::kAgent);
   g_frame = static_cast<FrameBuilder*>(frame);
   SetUpThread();
-  if (SetUpFiles()) ConnectAndServe();
+  const bool has_files = SetUpFiles();
+  // Another thread may have started the library after the main thread's end.
+  if (!MainThreadIsKnown() && ReadMainThread().has_ended) {
+    SetMainThreadGone();
+    EndWithMainThread();
+  }
+  if (has_files) ConnectAndServe();
   agent_wake::Close();
-  const int status = MainThreadHasEnded() ? MainThreadStatus() : 0;
+  const int status = MainThreadHasEnded() ? ReadMainThread().status : 0;
   StopHelper(status);
   EndLibraryThread(LibraryThread::kAgent);
   return nullptr;

@@ -15,6 +15,7 @@
 
 #include "client_lib/core/agent_wake.h"
 #include "client_lib/core/lifecycle.h"
+#include "client_lib/core/own_files.h"
 #include "proto/wire/clock.h"
 
 namespace profd::client {
@@ -40,6 +41,7 @@ constinit void* g_argument = nullptr;
 
 // Of the main thread: the kernel writes 0 there when it ends. Null: not known.
 constinit std::atomic<int>* g_main_thread_id = nullptr;
+constinit std::atomic<bool> g_was_main_thread_gone{false};  // When the library started.
 constinit std::atomic<int> g_main_thread_status{0};
 // How soon the library's threads end after the main thread, where the kernel cannot wait for two
 // things at once. A wait that ends costs 2 us.
@@ -97,18 +99,35 @@ void RingBell() {
   Wake(&g_bell);
 }
 
+// The main thread's, for another thread. The kernel does not say where it is, but where the
+// thread's list of robust mutexes begins. In glibc's struct pthread there is the ID, 4 bytes that
+// are not used, and a pointer before that. Null: the list is elsewhere, or the main thread has
+// ended.
+int* FindIdOfOtherThread(int thread) {
+  if (HasSeccompFilter()) return nullptr;  // It may end the process for what follows.
+  uint64_t list = 0;
+  size_t bytes = 0;
+  if (syscall(SYS_get_robust_list, thread, &list, &bytes) != 0) return nullptr;
+  constexpr uint64_t kBetween = 2 * sizeof(int) + sizeof(void*);
+  constexpr uint64_t kSmallestPage = 4096;
+  // What lies in the list's page can be read.
+  if (list % alignof(void*) != 0 || list % kSmallestPage < kBetween) return nullptr;
+  return reinterpret_cast<int*>(list - kBetween);
+}
+
 // A program whose main() ends in pthread_exit() or SYS_exit ends with its last thread, so ours must
 // not be that one. Reading the ID needs no system call, which a seccomp filter might punish. On
 // glibc it is a member of the thread's own structure, which the main thread keeps for ever.
 std::atomic<int>* FindMainThreadId() {
-  const auto thread = static_cast<int>(syscall(SYS_gettid));
-  if (thread != getpid()) return nullptr;
+  const int main_thread = getpid();
   int* id = nullptr;
-  if (syscall(SYS_prctl, PR_GET_TID_ADDRESS, &id, 0UL, 0UL, 0UL) != 0 || id == nullptr) {
+  if (syscall(SYS_gettid) != main_thread) {
+    id = FindIdOfOtherThread(main_thread);
+  } else if (syscall(SYS_prctl, PR_GET_TID_ADDRESS, &id, 0UL, 0UL, 0UL) != 0) {
     return nullptr;
   }
   static_assert(sizeof(std::atomic<int>) == sizeof(int));
-  return *id == thread ? reinterpret_cast<std::atomic<int>*>(id) : nullptr;
+  return id != nullptr && *id == main_thread ? reinterpret_cast<std::atomic<int>*>(id) : nullptr;
 }
 
 void DoJob() {
@@ -154,8 +173,12 @@ bool StartHelper() {
   return StartLibraryThread(LibraryThread::kHelper, RunHelper, nullptr, kStackBytes);
 }
 
+bool MainThreadIsKnown() { return g_main_thread_id != nullptr; }
+void SetMainThreadGone() { g_was_main_thread_gone.store(true, std::memory_order_relaxed); }
+
 bool MainThreadHasEnded() {
-  return g_main_thread_id != nullptr && g_main_thread_id->load(std::memory_order_relaxed) == 0;
+  if (g_main_thread_id == nullptr) return g_was_main_thread_gone.load(std::memory_order_relaxed);
+  return g_main_thread_id->load(std::memory_order_relaxed) == 0;
 }
 
 void StopHelper(int main_thread_status) {
@@ -215,6 +238,7 @@ void HelperResetInChild() {
   g_is_agent_wanted.store(false, std::memory_order_relaxed);
   g_should_stop.store(false, std::memory_order_relaxed);
   g_main_thread_id = nullptr;
+  g_was_main_thread_gone.store(false, std::memory_order_relaxed);
   g_main_thread_status.store(0, std::memory_order_relaxed);
   g_has_wait_for_two = true;
   for (auto& id : g_threads) id.store(0, std::memory_order_relaxed);

@@ -9,8 +9,10 @@
 // It sleeps on the main thread's ID, too, which tells it at once that the main thread has ended in
 // pthread_exit() or SYS_exit; before Linux 5.16 it looks once a second. The library's threads then
 // end, too, because the process ends with its last thread: profiling is off from then on. They end
-// with the main thread's status (EndLibraryThread()). Not known, and so not done: the library was
-// started by another thread than the main one, or the kernel lacks PR_GET_TID_ADDRESS.
+// with the main thread's status (EndLibraryThread()). If the main thread has ended before the
+// library starts, the agent sees that, and the threads end at once. Not known, and so not done: a
+// seccomp filter is set and another thread started the library, or the kernel lacks
+// PR_GET_TID_ADDRESS.
 //
 // AwaitEndOfThread() waits until the kernel no longer counts a thread of the library, for calls
 // that a process with several threads may not make.
@@ -52,6 +54,10 @@ void EndLibraryThread(LibraryThread which);
 // (CLOCK_MONOTONIC). False: it is not.
 bool AwaitEndOfThread(LibraryThread which, uint64_t deadline_ns);
 
+// Whether the helper sees the main thread end; set by StartHelper().
+bool MainThreadIsKnown();
+// The main thread had ended when the library started. The agent's, if MainThreadIsKnown() is false.
+void SetMainThreadGone();
 // Whether the main thread is known to have ended.
 bool MainThreadHasEnded();
 

@@ -35,7 +35,7 @@ bool MustThreadsEnd();
 void StayOff(const char* call, int error);
 
 // Turns profiling off, because the main thread has ended: threads of the library must not keep the
-// process alive. The helper's.
+// process alive. The helper's, or the agent's as it starts.
 void EndWithMainThread();
 
 // Whether the agent runs, in this very process.

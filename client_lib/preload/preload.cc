@@ -11,10 +11,16 @@
 // library's threads end, the call is made again, and they start again. Direct system calls, and
 // programs that have threads of their own, fail as they do for the kernel.
 //
+// And it stands before syscall(), by which a program sets a seccomp filter for all its threads.
+// Such a filter may kill the process for the next call of any thread, so the library's threads end
+// before, and stay away. All other numbers go to the kernel at once.
+//
 // Threads: The constructor runs on the program's first thread, before main(). The calls: any.
 // Errors:  None are reported: a process that cannot be profiled runs as it would without us.
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/seccomp.h>
+#include <stdarg.h>
 #include <sys/syscall.h>
 
 namespace {
@@ -56,20 +62,37 @@ constexpr int kFromDlopen = static_cast<int>(0x80000000U);
   g_restart_threads = reinterpret_cast<void (*)()>(find(library, "profd_restart_threads"));
 }
 
-// A system call of two arguments. Returns -errno if it fails.
-long CallKernel(long number, long first, long second) {
+// What a system call gets in registers.
+struct Arguments {
+  long values[6];
+};
+
+// Returns -errno if it fails.
+long CallKernel(long number, const Arguments& arguments) {
+  const long* const values = arguments.values;
 #if defined(__x86_64__)
   long result;
+  register long r10 __asm__("r10") = values[3];
+  register long r8 __asm__("r8") = values[4];
+  register long r9 __asm__("r9") = values[5];
   __asm__ volatile("syscall"
                    : "=a"(result)
-                   : "a"(number), "D"(first), "S"(second)
+                   : "a"(number), "D"(values[0]), "S"(values[1]), "d"(values[2]), "r"(r10), "r"(r8),
+                     "r"(r9)
                    : "rcx", "r11", "memory");
   return result;
 #elif defined(__aarch64__)
   register long x8 __asm__("x8") = number;
-  register long x0 __asm__("x0") = first;
-  register long x1 __asm__("x1") = second;
-  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1) : "memory");
+  register long x0 __asm__("x0") = values[0];
+  register long x1 __asm__("x1") = values[1];
+  register long x2 __asm__("x2") = values[2];
+  register long x3 __asm__("x3") = values[3];
+  register long x4 __asm__("x4") = values[4];
+  register long x5 __asm__("x5") = values[5];
+  __asm__ volatile("svc 0"
+                   : "+r"(x0)
+                   : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                   : "memory");
   return x0;
 #else
 #error "a system call of this architecture"
@@ -79,27 +102,58 @@ long CallKernel(long number, long first, long second) {
 // What setns() answers for a time namespace, where the others answer EINVAL.
 bool MayBeForThreads(long result) { return result == -EINVAL || result == -EUSERS; }
 
-// As libc's function: -1 and errno, or the result.
-int CallAlone(long number, long first, long second) {
-  long result = CallKernel(number, first, second);
-  if (MayBeForThreads(result) && g_stop_threads != nullptr && g_restart_threads != nullptr &&
-      g_stop_threads() == 0) {
-    result = CallKernel(number, first, second);
-    g_restart_threads();
-  }
-  if (result >= 0) return static_cast<int>(result);
+// As libc's functions answer: -1 and errno, or the result.
+long Answer(long result) {
+  constexpr long kLargestErrno = 4095;
+  if (result >= 0 || result < -kLargestErrno) return result;
   if (WeakErrno != nullptr) *WeakErrno() = static_cast<int>(-result);
   return -1;
+}
+
+bool StopThreads() {
+  return g_stop_threads != nullptr && g_restart_threads != nullptr && g_stop_threads() == 0;
+}
+
+int CallAlone(long number, const Arguments& arguments) {
+  long result = CallKernel(number, arguments);
+  if (MayBeForThreads(result) && StopThreads()) {
+    result = CallKernel(number, arguments);
+    g_restart_threads();
+  }
+  return static_cast<int>(Answer(result));
+}
+
+bool SetsFilterOfAllThreads(long number, const Arguments& arguments) {
+  return number == SYS_seccomp && arguments.values[0] == SECCOMP_SET_MODE_FILTER &&
+         (arguments.values[1] & SECCOMP_FILTER_FLAG_TSYNC) != 0;
+}
+
+long SetFilter(long number, const Arguments& arguments) {
+  const bool are_stopped = StopThreads();
+  const long result = CallKernel(number, arguments);
+  if (result != 0 && are_stopped) g_restart_threads();
+  return Answer(result);
 }
 
 }  // namespace
 
 extern "C" {
 
-[[gnu::visibility("default")]] int unshare(int flags) { return CallAlone(SYS_unshare, flags, 0); }
+[[gnu::visibility("default")]] int unshare(int flags) { return CallAlone(SYS_unshare, {{flags}}); }
 
 [[gnu::visibility("default")]] int setns(int fd, int type) {
-  return CallAlone(SYS_setns, fd, type);
+  return CallAlone(SYS_setns, {{fd, type}});
+}
+
+// Reads six arguments, as libc's does, however many there are.
+[[gnu::visibility("default")]] long syscall(long number, ...) {
+  Arguments arguments = {};
+  va_list list;
+  va_start(list, number);
+  for (long& value : arguments.values) value = va_arg(list, long);
+  va_end(list);
+  if (SetsFilterOfAllThreads(number, arguments)) return SetFilter(number, arguments);
+  return Answer(CallKernel(number, arguments));
 }
 
 }  // extern "C"

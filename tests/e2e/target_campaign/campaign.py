@@ -128,6 +128,8 @@ class Campaign:
     def baseline(self, name, program):
         if name not in self.baselines:
             self.baselines[name] = self._run(program, None)
+            if self.baselines[name].status < 0:
+                raise AssertionError(f'{name} ends by a signal without us: {self.baselines[name]}')
         return self.baselines[name]
 
     def difference(self, name, program, situation, seed=0):
@@ -383,6 +385,7 @@ HOST_CASES = {
     'seccomp_errno': host('seccomp_errno'),
     'seccomp_errno_from_the_start': host('seccomp_errno_from_the_start'),
     'seccomp_kill_from_the_start': host('seccomp_kill_from_the_start'),
+    'seccomp_kill_in_a_capture': host('seccomp_kill_in_a_capture'),
     'vfork': host('vfork_children'),
     'clone': host('clone_children'),
     'bare_fork': host('bare_fork_children'),
@@ -397,6 +400,8 @@ HOST_CASES = {
     'pthread_exit_in_main': host('pthread_exit_in_main'),
     'raw_exit_in_main': host('raw_exit_in_main'),
     'raw_exit_alone': host('raw_exit_alone'),
+    'worker_starts_the_library': host('worker_starts_the_library', awaits=NONE_OF_OURS),
+    'worker_starts_the_library_later': host('worker_starts_the_library_later', awaits=NONE_OF_OURS),
     'user_namespace': host('user_namespace'),
     'mount_namespace': as_root(host('mount_namespace')),
     'user_namespace_with_a_thread': host('user_namespace_with_a_thread'),

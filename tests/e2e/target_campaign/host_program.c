@@ -30,6 +30,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "host_library.h"
+
 #if __has_include(<linux/seccomp.h>)
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -38,143 +40,7 @@
 
 enum { kFiles = 8, kNobody = 65534 };
 
-static const char* g_folder;
 static char** g_arguments;
-
-// ---- The library, if it is there.
-
-struct status {
-  uint32_t size_bytes, connected, recording, disabled;
-  uint64_t step_count, dropped, captures;
-};
-static void (*g_step)(void);
-static uint32_t (*g_intern)(const char*, size_t);
-static void (*g_begin)(uint32_t);
-static void (*g_end)(void);
-static int (*g_set_metadata)(const char*, const char*);
-static int (*g_get_status)(struct status*);
-static uint32_t g_name;
-
-static void find_library(void) {
-#ifndef CAMPAIGN_STATIC
-  *(void**)&g_step = dlsym(RTLD_DEFAULT, "profd_step");
-  *(void**)&g_intern = dlsym(RTLD_DEFAULT, "profd_intern");
-  *(void**)&g_begin = dlsym(RTLD_DEFAULT, "profd_range_begin_id");
-  *(void**)&g_end = dlsym(RTLD_DEFAULT, "profd_range_end_id");
-  *(void**)&g_set_metadata = dlsym(RTLD_DEFAULT, "profd_set_metadata");
-  *(void**)&g_get_status = dlsym(RTLD_DEFAULT, "profd_get_status");
-#endif
-  if (g_intern != NULL) g_name = g_intern("work", 4);
-}
-
-static void step(void) {
-  if (g_step != NULL) g_step();
-}
-
-static void range(void) {
-  if (g_begin == NULL) return;
-  g_begin(g_name);
-  g_end();
-}
-
-static void wake_agent(void) {
-  if (g_set_metadata != NULL) g_set_metadata("loss", "1");
-}
-
-static void work(void) {
-  step();
-  for (int i = 0; i < 200; ++i) range();
-  wake_agent();
-}
-
-// ---- Helpers
-
-static void die(const char* what) {
-  printf("failed: %s: %s\n", what, strerror(errno));
-  exit(99);
-}
-
-static void pause_ms(long ms) {
-  struct timespec left = {ms / 1000, ms % 1000 * 1000000};
-  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-  }
-}
-
-static void path_of(char* path, const char* name) {
-  snprintf(path, PATH_MAX, "%s/%s", g_folder, name);
-}
-
-static void create_file(const char* name) {
-  char path[PATH_MAX];
-  path_of(path, name);
-  const int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
-  if (fd < 0) die(name);
-  close(fd);
-}
-
-static void await_file(const char* name) {
-  char path[PATH_MAX];
-  path_of(path, name);
-  while (access(path, F_OK) != 0) pause_ms(2);
-}
-
-// The library's state is polled: it has no event for the program. At most `ms`.
-static void await_library(int recording, int ms) {
-  if (g_get_status == NULL) return;
-  for (int i = 0; i < ms; ++i) {
-    struct status status = {.size_bytes = sizeof status};
-    g_get_status(&status);
-    if (recording ? status.recording : status.connected) return;
-    step();
-    pause_ms(1);
-  }
-}
-
-static void get_ready(void) {
-  const char* await = getenv("PROFD_CAMPAIGN_AWAIT");
-  if (await != NULL && strcmp(await, "connected") == 0) await_library(0, 5000);
-  if (await != NULL && strcmp(await, "recording") == 0) await_library(1, 5000);
-  create_file("ready");
-  await_file("go");
-}
-
-static int open_checkpoint(int i, char* path) {
-  char name[32];
-  snprintf(name, sizeof name, "checkpoint%d", i);
-  path_of(path, name);
-  const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
-  if (fd < 0) die("open");
-  return fd;
-}
-
-static void put(int fd, const char* text) {
-  const ssize_t size = (ssize_t)strlen(text);
-  if (write(fd, text, (size_t)size) != size) die("write");
-}
-
-static void show_file(const char* path) {
-  char bytes[256] = {0};
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) die("reopen");
-  const ssize_t got = read(fd, bytes, sizeof bytes - 1);
-  close(fd);
-  printf("%zd bytes:", got);
-  for (ssize_t i = 0; i < got; ++i) {
-    if (bytes[i] >= ' ') {
-      putchar(bytes[i]);
-    } else {
-      printf("<%02x>", (unsigned char)bytes[i]);
-    }
-  }
-  putchar('\n');
-}
-
-static void wait_for(pid_t child) {
-  int status = 0;
-  if (waitpid(child, &status, 0) != child) die("waitpid");
-  printf("child: exit %d signal %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-         WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-}
 
 // ---- Descriptors
 
@@ -363,8 +229,10 @@ static int work_for_a_while(void) {
 // ---- seccomp
 
 #ifdef CAMPAIGN_HAS_SECCOMP
-// Filters the system calls that a profiler may use and this program does not.
-static void filter(uint32_t verdict) {
+typedef long (*system_call)(long, ...);
+
+// Filters the system calls that a profiler may use and this program does not. Sets it by `call`.
+static void filter_by(system_call call, uint32_t verdict) {
   static const int kCalls[] = {SYS_membarrier, SYS_eventfd2,        SYS_memfd_create, SYS_socket,
                                SYS_connect,    SYS_sendmsg,         SYS_recvmsg,      SYS_unshare,
                                SYS_pidfd_open, SYS_perf_event_open,
@@ -385,14 +253,46 @@ static void filter(uint32_t verdict) {
   const struct sock_fprog program = {n, code};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) die("no_new_privs");
   // All threads: also one that the library has started.
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
+  if (call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
     die("seccomp");
   }
 }
 
+static void filter(uint32_t verdict) { filter_by(syscall, verdict); }
+
 static int seccomp_errno(void) {
   filter(SECCOMP_RET_ERRNO | EPERM);
   return work_for_a_while();
+}
+
+// A sandbox from here on: what this program still does, and nothing else. In a capture.
+static int seccomp_kill_in_a_capture(void) {
+  work();
+  static const int kCalls[] = {SYS_write, SYS_exit_group, SYS_nanosleep, SYS_clock_nanosleep};
+  enum { kCallCount = sizeof kCalls / sizeof *kCalls };
+  struct sock_filter code[1 + 2 * kCallCount + 1];
+  unsigned short n = 0;
+  code[n++] =
+      (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+  for (int i = 0; i < kCallCount; ++i) {
+    code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)kCalls[i], 0, 1);
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  }
+  code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+  const struct sock_fprog program = {n, code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) die("no_new_privs");
+  if (is_to_be_recorded()) await_library(1, 500);
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
+    die("seccomp");
+  }
+  for (int i = 0; i < 30; ++i) {
+    step();
+    range();
+    pause_ms(20);
+  }
+  put(1, "in the sandbox\n");
+  syscall(SYS_exit_group, 12);
+  return 2;
 }
 
 // As a sandbox does that starts a program: the filter is there before the library is.
@@ -409,9 +309,15 @@ static int become_filtered(uint32_t verdict) {
 static int seccomp_errno_from_the_start(void) { return become_filtered(SECCOMP_RET_ERRNO | EPERM); }
 static int seccomp_kill_from_the_start(void) { return become_filtered(SECCOMP_RET_KILL_PROCESS); }
 
-// A filter that comes when the library is there. It waits for FOLDER/end.
+// A filter that comes when the library is there, and that the preload library does not see. It
+// waits for FOLDER/end.
 static int filter_for_all_threads(void) {
-  filter(SECCOMP_RET_KILL_PROCESS);
+  system_call call = syscall;
+#ifndef CAMPAIGN_STATIC
+  void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  if (libc != NULL) *(void**)&call = dlsym(libc, "syscall");
+#endif
+  filter_by(call, SECCOMP_RET_KILL_PROCESS);
   create_file("changed");
   await_file("end");
   printf("filtered\n");
@@ -648,10 +554,14 @@ static void* work_and_leave(void* unused) {
   return unused;
 }
 
-static void start_worker(void) {
+static void start_thread(void* (*run)(void*)) {
   pthread_t thread;
-  if (pthread_create(&thread, NULL, work_and_leave, NULL) != 0) die("pthread_create");
+  if (pthread_create(&thread, NULL, run, NULL) != 0) die("pthread_create");
   pthread_detach(thread);
+}
+
+static void start_worker(void) {
+  start_thread(work_and_leave);
   work();
   puts("the main thread leaves");
   fflush(stdout);
@@ -659,6 +569,24 @@ static void start_worker(void) {
 
 static int pthread_exit_in_main(void) {
   start_worker();
+  pthread_exit(NULL);
+}
+
+// The library starts in another thread: while the main one is there, or after its end.
+static int worker_starts_the_library(void) {
+  start_thread(work_and_leave);
+  pause_ms(100);
+  syscall(SYS_exit, 6);
+  return 2;
+}
+
+static void* work_later_and_leave(void* unused) {
+  pause_ms(100);
+  return work_and_leave(unused);
+}
+
+static int worker_starts_the_library_later(void) {
+  start_thread(work_later_and_leave);
   pthread_exit(NULL);
 }
 
@@ -752,6 +680,7 @@ static const struct {
     {"seccomp_errno", seccomp_errno},
     {"seccomp_errno_from_the_start", seccomp_errno_from_the_start},
     {"seccomp_kill_from_the_start", seccomp_kill_from_the_start},
+    {"seccomp_kill_in_a_capture", seccomp_kill_in_a_capture},
     {"filter_for_all_threads", filter_for_all_threads},
     {"strict_seccomp", strict_seccomp},
 #endif
@@ -769,6 +698,8 @@ static const struct {
     {"allocations", allocations},
     {"pthread_exit_in_main", pthread_exit_in_main},
     {"raw_exit_in_main", raw_exit_in_main},
+    {"worker_starts_the_library", worker_starts_the_library},
+    {"worker_starts_the_library_later", worker_starts_the_library_later},
     {"raw_exit_alone", raw_exit_alone},
     {"user_namespace", user_namespace},
     {"mount_namespace", mount_namespace},
