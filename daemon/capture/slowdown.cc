@@ -25,6 +25,8 @@ constexpr size_t kOddSteps = 10;
 // Pairs grow with the product. The newest steps of longer series count.
 constexpr size_t kMostStepsOfSide = 256;
 constexpr size_t kMostLags = 10;
+// Of the time: a thread that runs or waits for less hardly runs.
+constexpr double kLeastUse = 0.1;
 
 using Logs = std::vector<double>;
 
@@ -291,6 +293,35 @@ SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays) {
   result.estimate = std::clamp(std::expm1(shift), result.low, result.high);
   result.known = true;
   return result;
+}
+
+double DelayShare(const CpuRecord& cpu) {
+  if (cpu.watched_ns <= 0) return 0;
+  double delay_ns = 0;
+  for (const ThreadCpuRecord& thread : cpu.threads) {
+    const auto waited_ns = static_cast<double>(thread.waited_ns);
+    const double used_ns = static_cast<double>(thread.ran_ns) + waited_ns;
+    if (used_ns >= kLeastUse * static_cast<double>(cpu.watched_ns)) delay_ns += waited_ns;
+  }
+  return std::min(1.0, delay_ns / static_cast<double>(cpu.watched_ns));
+}
+
+void DiscountWaits(double waited_share, SlowdownRecord& slowdown) {
+  if (!slowdown.known || slowdown.low <= 0 || !(waited_share > 0)) return;
+  const double low = (1 + slowdown.low) * (1 - std::min(waited_share, 1.0)) - 1;
+  if (low > 0 || slowdown.high <= kMuchSlower) {
+    slowdown.low = low;
+    return;
+  }
+  slowdown.unknown_reason =
+      StrCat(Steps(slowdown.during_step_count), " took longer (",
+             IntervalText(slowdown.estimate, slowdown.low, slowdown.high), ", compared with ",
+             slowdown.before_step_count, " before",
+             slowdown.cupti_stays ? "" : StrCat(" and ", slowdown.after_step_count, " after"),
+             "), but the process waited for a CPU for ", PercentText(waited_share),
+             " of the window, which can explain it");
+  slowdown.known = false;
+  slowdown.estimate = slowdown.low = slowdown.high = 0;
 }
 
 std::string DescribeSlowdown(const SlowdownRecord& slowdown) {

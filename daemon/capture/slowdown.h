@@ -24,7 +24,8 @@
 // around the window is left out at either end, and of those in it (from 10 on) at the fast end.
 // Otherwise the slow-down is unknown, with a reason.
 // It is unknown, too, if the interval contains 0 and reaches beyond kMuchSlower: nothing is
-// excluded.
+// excluded. DiscountWaits() lowers the interval where the process lacked a CPU in the window: waits
+// are bursts, of which a short window has more or fewer than the steps around it.
 //
 // Threads: any. Errors: none; any numbers are safe.
 #ifndef PROFD_DAEMON_CAPTURE_SLOWDOWN_H_
@@ -50,6 +51,16 @@ struct StepTimes {
 inline constexpr double kMuchSlower = 0.25;
 
 SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays = false);
+
+// How much of the watched time the process can be late because its threads waited for a CPU, at
+// most; 0..1. Threads that hardly run are left out: of hundreds that sleep, each waits a little
+// when it wakes.
+double DelayShare(const CpuRecord& cpu);
+
+// Lowers what is certain of `slowdown` by the share of the window, 0..1, in which the process
+// waited for a CPU: other processes may be why, not recording. How long it waited before the window
+// is not known. If nothing is certain then, and nothing excluded, the slow-down is unknown.
+void DiscountWaits(double waited_share, SlowdownRecord& slowdown);
 
 // "+2.1 % (-0.8 … +5.2 %), within noise; 5 steps, compared with 43 before and 20 after", or why
 // it is unknown; and "; CUPTI stays in the process: +13.0 % (+11.2 … +14.9 %) in the 20 steps

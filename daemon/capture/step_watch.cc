@@ -98,6 +98,7 @@ void StepWatch::Describe(CaptureRecord& record) const {
   }
   StepTimes times = Times();
   record.slowdown = MeasureSlowdown(times, record.gpu.cupti_stays);
+  DiscountWaits(DelayShare(record.cpu), record.slowdown);
   record.step_before_ns = Median(times.before);
   record.step_after_ns = Median(times.after);
   if (!times.during.empty()) record.step_during_ns = Median(times.during);

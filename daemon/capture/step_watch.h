@@ -45,7 +45,8 @@ class StepWatch {
   // How many steps after the window are still to come until there are enough.
   size_t missing_steps() const;
 
-  // Sets `slowdown` and the median step times of `record`, as far as they are known.
+  // Sets `slowdown` and the median step times of `record`, as far as they are known. Waits for a
+  // CPU that `record` has are not blamed on recording.
   void Describe(CaptureRecord& record) const;
 
  private:

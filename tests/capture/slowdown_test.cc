@@ -60,6 +60,44 @@ TEST(SlowdownTest, ATrueSlowDownIsFoundWithItsSize) {
   EXPECT_EQ(slowdown.after_step_count, 20);
 }
 
+TEST(SlowdownTest, WhatWaitsForACpuExplainIsNotCertain) {
+  const SlowdownRecord measured = {.known = true,
+                                   .estimate = 0.10,
+                                   .low = 0.08,
+                                   .high = 0.12,
+                                   .before_step_count = 43,
+                                   .during_step_count = 10,
+                                   .after_step_count = 20};
+  SlowdownRecord slowdown = measured;
+  DiscountWaits(0, slowdown);
+  EXPECT_EQ(slowdown, measured);
+  DiscountWaits(0.05, slowdown);
+  EXPECT_NEAR(slowdown.low, 1.08 * 0.95 - 1, 1e-9);
+  EXPECT_EQ(slowdown.estimate, 0.10);
+  slowdown = measured;
+  DiscountWaits(0.08, slowdown);
+  EXPECT_TRUE(slowdown.known);
+  EXPECT_LT(slowdown.low, 0);
+  EXPECT_THAT(DescribeSlowdown(slowdown), HasSubstr("within noise"));
+}
+
+TEST(SlowdownTest, AWaitThatLeavesNothingCertainAndExcludesNothingMakesItUnknown) {
+  SlowdownRecord slowdown = {.known = true,
+                             .estimate = 0.2,
+                             .low = 0.06,
+                             .high = 0.5,
+                             .before_step_count = 43,
+                             .during_step_count = 20,
+                             .after_step_count = 20};
+  DiscountWaits(0.1, slowdown);
+  EXPECT_FALSE(slowdown.known);
+  EXPECT_EQ(slowdown.high, 0);
+  EXPECT_THAT(
+      SlowdownClause(slowdown),
+      HasSubstr("the process waited for a CPU for 10% of the window, which can explain it"));
+  EXPECT_THAT(SlowdownClause(slowdown), HasSubstr("+20.0 % (+6.0 … +50.0 %)"));
+}
+
 TEST(SlowdownTest, NoiseExplainsWhatItCan) {
   Noise noise(2);
   const auto noisy = [&](int) { return 100 * kNsPerMs * std::exp(0.1 * noise.Normal()); };

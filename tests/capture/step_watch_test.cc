@@ -49,6 +49,25 @@ TEST_F(StepWatchTest, StepsWhileArmingAndDrainingCountForNeitherSide) {
   EXPECT_NEAR(slowdown.low, 1, 1e-9);
 }
 
+// Threads that hardly run do not make steps late.
+TEST_F(StepWatchTest, RecordingIsNotBlamedForWaitsForACpu) {
+  watch_.Observe(At(100, 10 * kMs));
+  watch_.SetWindows(std::vector<WindowRecord>{{.first_step = 100, .end_step = 110}}, 0);
+  watch_.Observe(At(110, 11 * kMs, 10));
+  watch_.SetDrained(At(110, 11 * kMs, 1));
+  watch_.Observe(At(130, 10 * kMs, 20));
+  CaptureRecord record;
+  record.cpu = {.watched_ns = 110 * kMs,
+                .threads = {{.os_thread = 1, .ran_ns = 90 * kMs},
+                            {.os_thread = 2, .ran_ns = kMs, .waited_ns = 5 * kMs}}};
+  watch_.Describe(record);
+  ASSERT_TRUE(record.slowdown.known) << record.slowdown.unknown_reason;
+  EXPECT_NEAR(record.slowdown.low, 0.1, 1e-6);
+  record.cpu.threads[0].waited_ns = 11 * kMs;
+  watch_.Describe(record);
+  EXPECT_NEAR(record.slowdown.low, 1.1 * 0.9 - 1, 1e-6);
+}
+
 TEST_F(StepWatchTest, CuptiThatStaysIsSaidOfAProgramWithoutSteps) {
   CaptureRecord record;
   record.gpu.cupti_stays = true;
