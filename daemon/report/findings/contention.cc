@@ -56,6 +56,22 @@ int64_t DelayByWorkers(const Facts& facts) {
                                  together_ns / static_cast<double>(facts.cpu.child_count))));
 }
 
+// Threads are watched for some milliseconds longer than a window lasts, which is much of a short
+// one. Whatever they waited may be in the steps then. Where they were watched for longer, such as
+// in a slow first step that does not count, their waits are taken to be spread over that time.
+constexpr int64_t kLongestEdgesNs = 50'000'000;
+
+// Of a step, at most.
+int64_t WaitPerStep(const Facts& facts, int64_t waited_ns) {
+  const int64_t total_ns = facts.scope.total_ns;
+  auto most_ns =
+      static_cast<int64_t>(facts.cpu.ShareOfWatched(waited_ns) * static_cast<double>(total_ns));
+  if (facts.cpu.watched_ns - total_ns <= kLongestEdgesNs) {
+    most_ns = std::max(most_ns, std::min(waited_ns, total_ns));
+  }
+  return facts.PerStep(most_ns);
+}
+
 std::string OfEachStep(const Facts& facts) {
   return facts.scope.has_steps ? "each step" : "the capture";
 }
@@ -100,7 +116,7 @@ void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, 
                        Finding& finding, bool burst_can_explain, int64_t unreported_ns) {
   if (facts.cpu.may_be_one_burst && !burst_can_explain) return;
   if (facts.cpu.Share() <= thresholds.cpu_wait_share) return;
-  const int64_t waited_ns = facts.CpuWaitPerStep();
+  const int64_t waited_ns = WaitPerStep(facts, facts.cpu.waited_ns);
   if (!Explains(waited_ns, ns_per_step, unreported_ns)) return;
   Doubt(StrCat("the thread waits for a CPU for ", TimeText(waited_ns), " of ", OfEachStep(facts),
                ", which can explain it"),
@@ -109,10 +125,8 @@ void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, 
 
 void DoubtIfThreadsWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
                               int64_t ns_per_step, Finding& finding, int64_t unreported_ns) {
-  const double share = facts.cpu.AllShare();
-  if (share <= thresholds.cpu_wait_share) return;
-  const int64_t waited_ns =
-      facts.PerStep(static_cast<int64_t>(share * static_cast<double>(facts.scope.total_ns)));
+  if (facts.cpu.AllShare() <= thresholds.cpu_wait_share) return;
+  const int64_t waited_ns = WaitPerStep(facts, facts.cpu.all_waited_ns);
   if (!Explains(waited_ns, ns_per_step, unreported_ns)) return;
   Doubt(StrCat("the threads of the program together wait for a CPU for ", TimeText(waited_ns),
                " of ", OfEachStep(facts), ", which can explain it"),
@@ -123,7 +137,7 @@ void DoubtIfWorkersWithoutCpu(const Facts& facts, const FindingThresholds& thres
                               int64_t ns_per_step, Finding& finding, int64_t unreported_ns) {
   const int64_t workers_ns = DelayByWorkers(facts);
   if (workers_ns == 0 || !HasWorkers(facts)) return;
-  const int64_t waited_ns = workers_ns + facts.CpuWaitPerStep();
+  const int64_t waited_ns = workers_ns + WaitPerStep(facts, facts.cpu.waited_ns);
   if (!Explains(waited_ns, ns_per_step, unreported_ns)) return;
   Doubt(StrCat("the program and its child processes (", facts.cpu.child_count,
                ") wait for a CPU, which can delay each step by up to ", TimeText(waited_ns)),

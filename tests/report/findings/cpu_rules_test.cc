@@ -181,6 +181,17 @@ TEST_F(CpuRulesTest, ASlowStepIsDoubtedIfABurstExplainsIt) {
   EXPECT_THAT(Find("STEP_OUTLIER").confidence_reason, HasSubstr("CPU_CONTENTION"));
 }
 
+// Threads are watched for longer than a short window lasts: that dilutes no wait.
+TEST_F(CpuRulesTest, AllWaitsOfAShortWindowMayBeInItsSlowStep) {
+  StepsWith(kStepNs);
+  reader_.Step(10, 10 * kStepNs, 5 * kStepNs);
+  WaitedFor(34.0 / 190, 190 * kMs);
+  EXPECT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+  // Where they are watched for far longer than the steps last, that is not so.
+  WaitedFor(34.0 / 210, 210 * kMs);
+  EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+}
+
 TEST_F(CpuRulesTest, ASlowStepThatDoesMoreIsNotDoubted) {
   StepsWith(kStepNs);
   reader_.Step(10, 10 * kStepNs, 5 * kStepNs);
