@@ -3,6 +3,9 @@
 // kernels, so with a GPU only kernels count, and without its records only a program that has none.
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +19,8 @@
 #include "daemon/report/findings/rule_list.h"
 #include "daemon/report/index/autograd_names.h"
 #include "daemon/report/index/end_of.h"
+#include "daemon/report/ops/input_shapes.h"
+#include "daemon/report/ops/profile.h"
 
 namespace profd::report {
 namespace {
@@ -124,6 +129,78 @@ class CastSums {
   EvidenceSums sums_;
 };
 
+// The input of a layer comes first, then its weight and its bias.
+bool IsLayer(std::string_view name) {
+  return name == "aten::linear" || name == "aten::conv1d" || name == "aten::conv2d" ||
+         name == "aten::conv3d" || name == "aten::_convolution" || name == "aten::convolution";
+}
+constexpr size_t kLayerTensors = 3;
+
+std::string SizeText(const InputShape& shape) {
+  std::string text;
+  for (const int64_t size : shape.sizes) StrAppend(&text, size, ",");
+  return text;
+}
+
+// Whose sizes the converted tensors have. An operator's name and position say nothing of a tensor
+// that a conversion gets, but the layer around it has the same tensor among its own.
+absl::Status FindConverted(store::CaptureReader& reader, CastFacts& facts) {
+  ASSIGN_OR_RETURN(const OpProfile profile,
+                   SummarizeOpProfile(reader, {.group = OpGroup::kInputs}));
+  std::set<std::string> inputs;
+  std::set<std::string> weights;
+  int64_t total_ns = 0;
+  std::map<std::string, int64_t> ns_by_size;
+  for (const OpProfileRow& row : profile.rows) {
+    const bool is_layer = IsLayer(row.name);
+    const int64_t ns = facts.of_gpu ? row.device_total_ns : row.cpu_total_ns;
+    if (row.name == kCast) total_ns += ns;
+    if (!is_layer && row.name != kCast) continue;
+    const std::optional<std::vector<InputShape>> shapes = ParseInputShapes(row.dims);
+    if (!shapes.has_value() || shapes->empty()) continue;
+    if (!is_layer) {
+      ns_by_size[SizeText(shapes->front())] += ns;
+      continue;
+    }
+    inputs.insert(SizeText(shapes->front()));
+    for (size_t i = 1; i < std::min(shapes->size(), kLayerTensors); ++i) {
+      if (!(*shapes)[i].sizes.empty()) weights.insert(SizeText((*shapes)[i]));
+    }
+  }
+  if (total_ns <= 0 || ns_by_size.empty() || inputs.empty()) return absl::OkStatus();
+  facts.knows_sizes = true;
+  for (const auto& [size, ns] : ns_by_size) {
+    const bool is_input = inputs.contains(size);
+    const bool is_weight = weights.contains(size);
+    if (is_input == is_weight) continue;
+    (is_input ? facts.input_share : facts.weight_share) +=
+        static_cast<double>(ns) / static_cast<double>(total_ns);
+  }
+  return absl::OkStatus();
+}
+
+constexpr std::string_view kHoldWeights =
+    "Weights held in bfloat16 need no conversion (FSDP's MixedPrecision, or an optimizer that "
+    "keeps "
+    "float32 copies), which changes the numerics. ";
+constexpr std::string_view kAvoidFloat32 =
+    "Between products, avoid .float() and operators that autocast runs in float32 (norms, softmax, "
+    "losses). ";
+
+std::string TrainingAdvice(const CastFacts& casts) {
+  std::string advice =
+      "Under autocast, each forward pass converts the float32 weights once and the inputs of each "
+      "product. The cache of autocast is on by default and is not the remedy. torch.compile fuses "
+      "conversions with their neighbors. ";
+  // The remedy for the larger part first.
+  if (casts.weight_share > casts.input_share) {
+    StrAppend(&advice, kHoldWeights, kAvoidFloat32);
+  } else {
+    StrAppend(&advice, kAvoidFloat32, kHoldWeights);
+  }
+  return StrCat(advice, "Conversions of weights cost the same for a larger batch.");
+}
+
 std::string CastAdvice(const Facts& facts) {
   const CastFacts& casts = facts.casts;
   if (2 * (casts.in_operators_ns + casts.backward_ns) < casts.total_ns) {
@@ -132,18 +209,32 @@ std::string CastAdvice(const Facts& facts) {
            "in the places below, and create tensors in the type that is needed. torch.compile "
            "fuses conversions with their neighbors.";
   }
+  const bool of_inputs = casts.knows_sizes && casts.input_share > casts.weight_share;
+  if (KindOf(facts) == ProgramKind::kInference && of_inputs) {
+    return StrCat(
+        kAvoidFloat32,
+        "The products convert their inputs: let the operators before them return the type "
+        "that the products need. torch.compile fuses conversions with their neighbors.");
+  }
   if (KindOf(facts) == ProgramKind::kInference) {
     return "Hold the weights in the type that the products need: model.to(torch.bfloat16) or "
            "model.half(), instead of float32 weights under autocast, which converts them again in "
            "each forward pass.";
   }
-  return "Under autocast, each forward pass converts the float32 weights once and the inputs of "
-         "each product. The cache of autocast is on by default and is not the remedy. "
-         "torch.compile fuses conversions with their neighbors. Between products, avoid .float() "
-         "and operators that autocast runs in float32 (norms, softmax, losses). Weights held in "
-         "bfloat16 need no conversion (FSDP's MixedPrecision, or an optimizer that keeps float32 "
-         "copies), which changes the numerics. Conversions of weights cost the same for a larger "
-         "batch.";
+  return TrainingAdvice(casts);
+}
+
+// " By the recorded sizes, 60% of it is of weights, and 30% of inputs of layers."
+std::string WhatIsConverted(const CastFacts& casts) {
+  if (casts.in_operators_ns <= 0) return {};
+  if (!casts.knows_sizes) {
+    return " Whether weights or inputs are converted is unknown: no sizes of inputs were recorded "
+           "(--ops shapes records them).";
+  }
+  const double unknown = std::max(0.0, 1 - casts.weight_share - casts.input_share);
+  return StrCat(" By the recorded sizes, ", PercentText(casts.weight_share),
+                " of it is of weights, ", PercentText(casts.input_share),
+                " of inputs of layers, and ", PercentText(unknown), " may be of either.");
 }
 
 // " Of that time, 62% is in operators (autocast does this), and 30% is in the backward pass."
@@ -159,7 +250,8 @@ std::string WhereCastsAre(const CastFacts& casts) {
     StrAppend(&text, text.empty() ? "" : ", and ", share(casts.backward_ns),
               " is in the backward pass");
   }
-  return text.empty() ? text : StrCat(" Of that time, ", text, ".");
+  if (text.empty()) return text;
+  return StrCat(" Of that time, ", text, ".", WhatIsConverted(casts));
 }
 
 }  // namespace
@@ -174,6 +266,11 @@ absl::Status GatherCasts(const FactSources& sources, bool has_gpu, CastFacts& fa
     RETURN_IF_ERROR(sums.AddRanges());
   }
   sums.Finish();
+  // This reads all ranges again.
+  if (facts.in_operators_ns > 0 && facts.count >= kFewestCasts &&
+      sources.reader.RowsOf(RowKind::kOperator) > 0) {
+    RETURN_IF_ERROR(FindConverted(sources.reader, facts));
+  }
   return absl::OkStatus();
 }
 

@@ -129,6 +129,11 @@ struct CastFacts {
   // backward pass. The program asks for the rest: .to(), .float(), .type_as().
   int64_t in_operators_ns = 0;
   int64_t backward_ns = 0;
+  // Of conversions in layers (linear, convolutions), by the sizes that were recorded: of their
+  // weights and biases, and of their inputs. A size that may be either's is neither. 0..1.
+  bool knows_sizes = false;
+  double weight_share = 0;
+  double input_share = 0;
   std::vector<Evidence> around;  // By the operator or range that needs the other type.
 };
 

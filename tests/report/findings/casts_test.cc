@@ -42,6 +42,30 @@ class CastsTest : public FindingsFixture {
       }
     }
   }
+  // Full steps of kernels in a layer, which converts a tensor of these sizes in 30 of 100 calls.
+  void CastsInALayer(std::string_view converted,
+                     std::string_view layer = "[[64,1024],[512,1024],[512]]") {
+    Steps(kSteps);
+    const uint32_t of_layer = reader_.Inputs(layer, R"(["float","float","float"])");
+    const uint32_t of_cast = reader_.Inputs(converted, R"(["float"])");
+    for (int step = 0; step < kSteps; ++step) {
+      for (int i = 0; i < kStepNs / kEachNs; ++i) {
+        const int64_t start_ns = step * kStepNs + i * kEachNs;
+        const int64_t call_ns = start_ns - 200 * kUs;
+        reader_.Operator(main_, "aten::linear", call_ns - 900, call_ns + 9'000,
+                         {.inputs = of_layer});
+        if (i < 30) {
+          reader_.Operator(main_, "aten::_to_copy", call_ns - 700, call_ns + 7'000,
+                           {.inputs = of_cast});
+        }
+        Launch({.start_ns = start_ns,
+                .count = 1,
+                .kernel_ns = kEachNs,
+                .kernel = i < 30 ? kElementwise : kTensorKernel,
+                .op = i < 30 ? "aten::copy_" : "aten::mm"});
+      }
+    }
+  }
   // Steps of kernels, of which 30 are in conversions that `around` asks for.
   void CastsAskedForBy(std::string_view around) {
     Steps(kSteps);
@@ -105,6 +129,32 @@ TEST_F(CastsTest, WeightsOfInferenceAreToBeHeldInTheLowerType) {
   CastsOnTheGpu(30);
   EXPECT_THAT(Find("CASTS").advice, HasSubstr("model.to(torch.bfloat16)"));
   EXPECT_THAT(Find("CASTS").advice, Not(HasSubstr("cache")));
+}
+
+TEST_F(CastsTest, RecordedSizesTellWeightsFromInputs) {
+  CastsInALayer("[[512,1024]]");
+  EXPECT_THAT(
+      Find("CASTS").measured,
+      HasSubstr("100% of it is of weights, 0% of inputs of layers, and 0% may be of either"));
+  EXPECT_THAT(Find("CASTS").advice, HasSubstr("model.to(torch.bfloat16)"));
+}
+
+TEST_F(CastsTest, OfConvertedInputsTheWeightsAreNotToBlame) {
+  CastsInALayer("[[64,1024]]");
+  EXPECT_THAT(Find("CASTS").measured, HasSubstr("0% of it is of weights, 100% of inputs"));
+  EXPECT_THAT(Find("CASTS").advice, Not(HasSubstr("model.to(torch.bfloat16)")));
+  EXPECT_THAT(Find("CASTS").advice, HasSubstr("The products convert their inputs"));
+}
+
+TEST_F(CastsTest, ASizeThatInputsAndWeightsShareTellsNothing) {
+  CastsInALayer("[[64,64]]", "[[64,64],[64,64],[]]");
+  EXPECT_THAT(Find("CASTS").measured, HasSubstr("and 100% may be of either"));
+}
+
+TEST_F(CastsTest, WithoutSizesItIsUnknownWhatIsConverted) {
+  CastsOnTheGpu(30);
+  EXPECT_THAT(Find("CASTS").measured,
+              HasSubstr("Whether weights or inputs are converted is unknown"));
 }
 
 TEST_F(CastsTest, ConversionsThatTheProgramAsksForAreToBeMadeOnce) {
