@@ -282,6 +282,10 @@ void Visit(Archive& archive, T& cpu) {
   archive("children_ran_ns", cpu.children_ran_ns);
   archive("children_waited_ns", cpu.children_waited_ns);
   archive("samples", cpu.samples);
+  archive("unread_thread_count", cpu.unread_thread_count);
+  archive("unread_child_count", cpu.unread_child_count);
+  archive("ended_thread_count", cpu.ended_thread_count);
+  archive("unwatched_ran_ns", cpu.unwatched_ran_ns);
   archive("resident_begin_bytes", cpu.resident_begin_bytes);
   archive("resident_end_bytes", cpu.resident_end_bytes);
 }

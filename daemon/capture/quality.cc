@@ -326,6 +326,24 @@ QualityCheck Perturbation(const Subject& subject) {
                              proven > kSlightlySlower ? AdviceForSlowdown(subject.record) : "")};
 }
 
+// Waits that may be missing make contention for CPUs unknown, not absent.
+QualityCheck CpuWaits(const Subject& subject) {
+  const CpuRecord& cpu = subject.record.cpu;
+  if (cpu.watched_ns <= 0) {
+    return {.known = false, .sentence = "how long threads waited for a CPU was not measured"};
+  }
+  if (!cpu.misses_waits()) {
+    return {.sentence = StrCat("waits for a CPU were measured, of ", cpu.thread_count,
+                               cpu.thread_count == 1 ? " thread" : " threads")};
+  }
+  return {.grade = 'B',
+          .value = static_cast<double>(cpu.unread_thread_count) +
+                   static_cast<double>(cpu.unread_child_count),
+          .sentence = StrCat("waits for a CPU are not all measured, so that contention is not "
+                             "excluded: ",
+                             UnwatchedClause(cpu))};
+}
+
 // A hung program has ranges that were open all the time, and nothing else.
 QualityCheck Activity(const Subject& subject) {
   const CaptureRecord& record = subject.record;
@@ -417,12 +435,37 @@ constexpr std::array<std::pair<std::string_view, Check>, 13> kChecks = {{
     {"names", &Names},
 }};
 constexpr std::pair<std::string_view, Check> kImportCheck = {"understood", &Understood};
+constexpr std::pair<std::string_view, Check> kRecordedCheck = {"cpu_waits", &CpuWaits};
 
 bool RecordedNothing(const CaptureRecord& record) {
   return record.start_unix_ns == 0 && (record.imported.source.empty() || record.event_count == 0);
 }
 
 }  // namespace
+
+std::string UnwatchedClause(const CpuRecord& cpu) {
+  std::string text;
+  const auto add = [&text](std::string part) { StrAppend(&text, text.empty() ? "" : "; ", part); };
+  if (cpu.unread_thread_count > 0) {
+    add(StrCat(cpu.unread_thread_count, " threads beyond the first ", cpu.thread_count,
+               " were not watched"));
+  }
+  if (cpu.unread_child_count > 0) {
+    add(StrCat(cpu.unread_child_count,
+               cpu.unread_child_count == 1 ? " child process was" : " child processes were",
+               " not watched, or only in part"));
+  }
+  if (cpu.ended_thread_count > 0) {
+    add(StrCat(cpu.ended_thread_count, cpu.ended_thread_count == 1 ? " thread" : " threads",
+               " ended, and the last waits of these are missing"));
+  }
+  if (cpu.unwatched_ran_ns > 0) {
+    add(StrCat("threads that were not watched ran for ",
+               Percent(Share(cpu.unwatched_ran_ns, cpu.unwatched_ran_ns + cpu.ran_ns)),
+               " of the CPU time of the process"));
+  }
+  return text;
+}
 
 std::string_view CutOffPlace(const CaptureRecord& record) {
   const auto cut = record.imported.not_understood.lower_bound(std::string(kCutOffKind));
@@ -494,7 +537,7 @@ Quality ComputeQuality(const CaptureRecord& record, const EventChecks* events) {
     quality.checks.back().name = std::string(entry.first);
   };
   for (const auto& entry : kChecks) add(entry);
-  if (subject.imported()) add(kImportCheck);
+  add(subject.imported() ? kImportCheck : kRecordedCheck);
   char grade = 'A';
   for (const QualityCheck& check : quality.checks) grade = std::max(grade, check.grade);
   if (record.state == CaptureState::kPartial) grade = 'D';

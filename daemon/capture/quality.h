@@ -53,6 +53,10 @@ inline constexpr std::string_view kWithoutBracketPlace = "after an event, withou
 // Valid while `record` is.
 std::string_view CutOffPlace(const CaptureRecord& record);
 
+// What of waits for a CPU was not watched, as a clause: "3328 threads beyond the first 768 were not
+// watched; ..."; empty: nothing is known to be missing.
+std::string UnwatchedClause(const CpuRecord& cpu);
+
 // What only the events tell.
 struct EventChecks {
   int64_t gpu_row_count = 0;

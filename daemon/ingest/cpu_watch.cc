@@ -24,6 +24,11 @@ namespace {
 // Of samples, the interval is this many times what one takes.
 constexpr int64_t kIntervalOfCost = 50;
 constexpr int kGenerations = 3;
+constexpr int64_t kNsPerSecond = 1'000'000'000;
+// Of /proc/PID/stat, counted from the state, which follows the name.
+constexpr int kUserTicksField = 11;
+constexpr int kSystemTicksField = 12;
+constexpr int kThreadCountField = 17;
 // No thread has this number: the sum of those that have none of their own.
 constexpr int64_t kOtherThreads = 0;
 
@@ -77,6 +82,7 @@ void CpuWatch::Begin(absl::Duration now) {
   is_expected_ = false;
   is_open_ = true;
   begin_time_ = reading_time_;
+  ++window_count_;
   AddSample(begin_time_);
   if (resident_begin_bytes_ < 0) resident_begin_bytes_ = ReadResidentBytes();
 }
@@ -103,9 +109,35 @@ void CpuWatch::Advance(absl::Duration now) {
   const absl::Duration apart = reading.end - reading_.begin;
   waited_ns_ += AddDifferences(reading_.threads, reading.threads, apart, threads_);
   children_waited_ns_ += AddDifferences(reading_.children, reading.children, apart, children_);
+  CountUnwatched(reading);
   reading_ = std::move(reading);
   reading_time_ = now;
   AddSample(now);
+}
+
+void CpuWatch::CountUnwatched(const Reading& reading) {
+  unread_threads_ = std::max({unread_threads_, reading_.unread_threads, reading.unread_threads});
+  unread_children_ =
+      std::max({unread_children_, reading_.unread_children, reading.unread_children});
+  if (reading_.process_ran_ns >= 0 && reading.process_ran_ns >= reading_.process_ran_ns) {
+    process_ran_ns_ += reading.process_ran_ns - reading_.process_ran_ns;
+    knows_process_ran_ = true;
+  }
+  const auto count_ended = [this](const ByThread& before, const ByThread& after) {
+    ended_threads_ += std::ranges::count_if(
+        before, [&](const auto& thread) { return !after.contains(thread.first); });
+  };
+  // Where some are not read, one that is missing may be one of those.
+  if (reading.unread_threads == 0) count_ended(reading_.threads, reading.threads);
+  if (reading.unread_children == 0) count_ended(reading_.children, reading.children);
+}
+
+int64_t CpuWatch::UnwatchedRan(int64_t ran_ns) const {
+  if (!knows_process_ran_) return -1;
+  const int64_t ticks = sysconf(_SC_CLK_TCK);
+  // Two numbers of whole ticks are read where a window begins and where it ends.
+  const int64_t inexact_ns = ticks <= 0 ? 0 : window_count_ * 2 * kNsPerSecond / ticks;
+  return std::max<int64_t>(0, process_ran_ns_ - ran_ns - inexact_ns);
 }
 
 void CpuWatch::AddSample(absl::Duration now) {
@@ -173,6 +205,10 @@ CpuRecord CpuWatch::Take() const {
     if (times.ran_ns + times.waited_ns >= watched_ns / 100) ++record.child_count;
   }
   record.samples = samples_;
+  record.unread_thread_count = unread_threads_;
+  record.unread_child_count = unread_children_;
+  record.ended_thread_count = ended_threads_;
+  record.unwatched_ran_ns = UnwatchedRan(record.ran_ns);
   std::ranges::stable_sort(threads, [](const auto& a, const auto& b) {
     return a.second.ran_ns + a.second.waited_ns > b.second.ran_ns + b.second.waited_ns;
   });
@@ -208,51 +244,93 @@ std::optional<CpuWatch::Times> CpuWatch::ReadTimes(const std::string& folder) {
   return Times{.ran_ns = *ran_ns, .waited_ns = *waited_ns};
 }
 
-size_t CpuWatch::ReadProcess(int64_t pid, size_t most, ByThread& times,
-                             std::vector<int64_t>& children) const {
+std::optional<CpuWatch::ProcessStat> CpuWatch::ReadStat() const {
+  const std::string text = ReadShortFile(StrCat(proc_, "/", pid_, "/stat"));
+  const size_t name_end = text.rfind(") ");
+  if (name_end == std::string::npos) return std::nullopt;
+  std::string_view rest = std::string_view(text).substr(name_end + 2);
+  int64_t ticks_sum = 0;
+  for (int field = 0; field <= kThreadCountField; ++field) {
+    std::string_view word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    if (field != kUserTicksField && field != kSystemTicksField && field != kThreadCountField) {
+      continue;
+    }
+    const std::optional<int64_t> value = TakeNumber(word);
+    if (!value.has_value()) return std::nullopt;
+    if (field != kThreadCountField) {
+      if (__builtin_add_overflow(ticks_sum, *value, &ticks_sum)) return std::nullopt;
+      continue;
+    }
+    const int64_t ticks = sysconf(_SC_CLK_TCK);
+    ProcessStat stat = {.thread_count = *value};
+    if (ticks <= 0 || __builtin_mul_overflow(ticks_sum, kNsPerSecond / ticks, &stat.ran_ns)) {
+      return std::nullopt;
+    }
+    return stat;
+  }
+  return std::nullopt;
+}
+
+CpuWatch::ReadThreads CpuWatch::ReadProcess(int64_t pid, size_t most, ByThread& times,
+                                            std::vector<int64_t>& children,
+                                            int64_t& unread_children) const {
   const std::string task = StrCat(proc_, "/", pid, "/task");
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(task.c_str()), &closedir);
-  if (folder == nullptr) return 0;
+  if (folder == nullptr) return {};
   size_t count = 0;
-  while (count < most) {
-    const dirent* const entry = readdir(folder.get());
-    if (entry == nullptr) break;
+  while (const dirent* const entry = readdir(folder.get())) {
     std::string_view name = entry->d_name;
     const std::optional<int64_t> thread = TakeNumber(name);
     if (!thread.has_value()) continue;
+    if (count == most) return {.count = count, .is_all = false};
     ++count;
     const std::string thread_folder = StrCat(task, "/", *thread);
     if (std::optional<Times> read = ReadTimes(thread_folder)) {
       read->process = pid;
       times[*thread] = *read;
     }
-    if (children.size() >= kMostChildren) continue;
     const std::string text = ReadShortFile(thread_folder + "/children");
     std::string_view rest = text;
-    while (children.size() < kMostChildren) {
-      const std::optional<int64_t> child = TakeNumber(rest);
-      if (!child.has_value()) break;
-      children.push_back(*child);
+    while (const std::optional<int64_t> child = TakeNumber(rest)) {
+      if (children.size() < kMostChildren) {
+        children.push_back(*child);
+      } else {
+        ++unread_children;
+      }
     }
   }
-  return count;
+  return {.count = count};
 }
 
 CpuWatch::Reading CpuWatch::Read() {
   Reading reading;
   reading.begin = Clock::Real().Monotonic();
   std::vector<int64_t> processes;
-  size_t thread_count = ReadProcess(pid_, kMostThreads, reading.threads, processes);
+  const ReadThreads own =
+      ReadProcess(pid_, kMostThreads, reading.threads, processes, reading.unread_children);
+  const std::optional<ProcessStat> stat = ReadStat();
+  if (stat.has_value()) reading.process_ran_ns = stat->ran_ns;
+  if (!own.is_all) {
+    const int64_t all = stat.has_value() ? stat->thread_count : 0;
+    reading.unread_threads = std::max<int64_t>(1, all - static_cast<int64_t>(own.count));
+  }
+  size_t thread_count = own.count;
   size_t process_count = 0;
   // Workers may have children of their own, and are children of a process that forks them, where
   // the target does not.
   for (int generation = 0; generation < kGenerations; ++generation) {
     std::vector<int64_t> children;
     for (const int64_t process : processes) {
-      if (process_count == kMostChildren || thread_count >= kMostReadThreads) break;
+      if (process_count == kMostChildren || thread_count >= kMostReadThreads) {
+        ++reading.unread_children;
+        continue;
+      }
       ++process_count;
-      thread_count +=
-          ReadProcess(process, kMostReadThreads - thread_count, reading.children, children);
+      const ReadThreads read = ReadProcess(process, kMostReadThreads - thread_count,
+                                           reading.children, children, reading.unread_children);
+      thread_count += read.count;
+      if (!read.is_all) ++reading.unread_children;
     }
     processes = std::move(children);
   }

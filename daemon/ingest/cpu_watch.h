@@ -5,10 +5,11 @@
 // Source:  /proc/PID/task/TID/schedstat: time on a CPU and in its queue, ns. See
 //          Documentation/scheduler/sched-stats.rst of Linux. All may read it; kernels without
 //          CONFIG_SCHED_INFO, and /proc mounted with hidepid, have none. /proc/PID/statm: pages.
-//          /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN), up to 4 KiB of each.
+//          /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN), up to 4 KiB of each. /proc/PID/stat:
+//          how many threads there are, and how long they and those that ended ran.
 //          The kernel counts a wait when it ends.
 // Counts:  threads and processes that start in a window from their start, and those that end in it
-//          up to the last sample before their end.
+//          up to the last sample before their end. Threads that are left out are counted.
 // Cost:    a sample reads the threads of the target, its children, theirs, and theirs, within the
 //          limits below; nothing in the target. Samples take about 2 % of the time of the calling
 //          thread at most, not counting those with which a window begins and ends.
@@ -69,17 +70,31 @@ class CpuWatch {
     absl::Duration end;
     ByThread threads;
     ByThread children;  // Their threads.
+    int64_t unread_threads = 0;
+    int64_t unread_children = 0;
+    int64_t process_ran_ns = -1;  // All threads of the target, and those that ended. -1: not known.
   };
   Reading Read();
-  // Adds at most `most` threads of a process to `times`, and its children to `children`. Returns
-  // how many threads it read.
-  size_t ReadProcess(int64_t pid, size_t most, ByThread& times,
-                     std::vector<int64_t>& children) const;
+  struct ReadThreads {
+    size_t count = 0;
+    bool is_all = true;
+  };
+  // Adds at most `most` threads of a process to `times`, and its children to `children`, or to
+  // `unread_children` those for which there is no room.
+  ReadThreads ReadProcess(int64_t pid, size_t most, ByThread& times, std::vector<int64_t>& children,
+                          int64_t& unread_children) const;
+  struct ProcessStat {
+    int64_t ran_ns = 0;  // In ticks of the kernel, 10 ms as a rule; of threads that ended, too.
+    int64_t thread_count = 0;
+  };
+  std::optional<ProcessStat> ReadStat() const;
+  int64_t UnwatchedRan(int64_t ran_ns) const;  // -1: not known.
   static std::optional<Times> ReadTimes(const std::string& folder);
   // Adds what was run and waited between the two, which are `apart`, to `sums`; returns the waits.
   static int64_t AddDifferences(const ByThread& before, const ByThread& after, absl::Duration apart,
                                 ByThread& sums);
   void Advance(absl::Duration now);
+  void CountUnwatched(const Reading& reading);
   void AddSample(absl::Duration now);
   int64_t ReadResidentBytes() const;  // -1: not known.
 
@@ -98,6 +113,12 @@ class CpuWatch {
   int64_t waited_ns_ = 0;
   int64_t children_waited_ns_ = 0;
   int64_t watched_ns_ = 0;
+  int64_t unread_threads_ = 0;
+  int64_t unread_children_ = 0;
+  int64_t ended_threads_ = 0;
+  int64_t process_ran_ns_ = 0;
+  bool knows_process_ran_ = false;
+  int64_t window_count_ = 0;
   int64_t resident_begin_bytes_ = -1;
   int64_t resident_end_bytes_ = -1;
 };

@@ -274,6 +274,26 @@ TEST_F(QualityTest, AnUnknownSlowDownIsNoSilentA) {
   EXPECT_EQ(Grade(), "B");
 }
 
+TEST_F(QualityTest, WaitsForACpuThatWereNotAllWatchedAreNamed) {
+  EXPECT_FALSE(Check("cpu_waits").known);
+  record_.cpu = {.watched_ns = 1'000'000, .thread_count = 768, .ran_ns = 1000};
+  EXPECT_TRUE(Check("cpu_waits").known);
+  EXPECT_EQ(Grade(), "A");
+  record_.cpu.ended_thread_count = 3;
+  record_.cpu.unwatched_ran_ns = 50;
+  EXPECT_EQ(Grade(), "A") << "they ran for little";
+  record_.cpu.unwatched_ran_ns = 250;
+  EXPECT_EQ(Grade(), "B");
+  record_.cpu.unread_thread_count = 3328;
+  record_.cpu.unread_child_count = 1;
+  EXPECT_EQ(
+      Check("cpu_waits").sentence,
+      "waits for a CPU are not all measured, so that contention is not excluded: 3328 threads "
+      "beyond the first 768 were not watched; 1 child process was not watched, or only in "
+      "part; 3 threads ended, and the last waits of these are missing; threads that were not "
+      "watched ran for 20% of the CPU time of the process");
+}
+
 TEST_F(QualityTest, AWindowWithoutActivitySaysSo) {
   record_.covered_steps = 0;
   record_.spec.steps = 0;

@@ -311,6 +311,13 @@ class FakeProcTest : public ::testing::Test {
     std::ofstream file(Task(process, thread) / "children");
     for (int64_t child = first; child < first + count; ++child) file << child << " ";
   }
+  // Of the target: how long all threads that it has or had ran, in ticks of the kernel.
+  void Stat(int64_t user_ticks, int64_t system_ticks, int64_t thread_count) {
+    std::ofstream(root_ / StrCat(kTarget) / "stat")
+        << kTarget << " (a) b (c) S 1 1 1 0 -1 0 1 2 3 4 " << user_ticks << " " << system_ticks
+        << " 5 6 20 0 " << thread_count << " 0 7\n";
+  }
+  static constexpr int64_t kTickNs = 10'000'000;
   void Remove(int64_t process) { std::filesystem::remove_all(root_ / StrCat(process)); }
   CpuWatch Watch() const { return CpuWatch(kTarget, root_.string()); }
 
@@ -327,6 +334,7 @@ TEST_F(FakeProcTest, ASampleReadsNoMoreThreadsThanItsLimit) {
   constexpr int64_t kChild = 10'000;
   for (int64_t i = 0; i < 1000; ++i) Thread(kChild, kChild + i, 1, 1);
   for (int64_t i = 0; i < kThreads; ++i) Children(kTarget, kTarget + i, kChild, 1);
+  Stat(0, 0, kThreads);
   CpuWatch watch = Watch();
   watch.Begin(absl::ZeroDuration());
   for (int64_t i = 0; i < kThreads; ++i) Thread(kTarget, kTarget + i, 2, 3);
@@ -337,6 +345,52 @@ TEST_F(FakeProcTest, ASampleReadsNoMoreThreadsThanItsLimit) {
   EXPECT_EQ(record.waited_ns, 2 * int64_t{CpuWatch::kMostThreads});
   EXPECT_EQ(record.children_waited_ns,
             2 * int64_t{CpuWatch::kMostReadThreads - CpuWatch::kMostThreads});
+  EXPECT_EQ(record.unread_thread_count, kThreads - int64_t{CpuWatch::kMostThreads});
+  EXPECT_EQ(record.unread_child_count, int64_t{CpuWatch::kMostThreads});  // Each has one.
+  EXPECT_TRUE(record.misses_waits());
+}
+
+TEST_F(FakeProcTest, ThreadsThatAllAreReadLeaveNothingOut) {
+  for (int64_t i = 0; i < int64_t{CpuWatch::kMostThreads}; ++i) Thread(kTarget, kTarget + i, 1, 1);
+  Stat(1, 1, int64_t{CpuWatch::kMostThreads});
+  CpuWatch watch = Watch();
+  watch.Begin(absl::ZeroDuration());
+  Stat(2, 2, int64_t{CpuWatch::kMostThreads});  // As inexact as ticks are.
+  watch.End(absl::Seconds(1));
+  const CpuRecord record = watch.Take();
+  EXPECT_EQ(record.unread_thread_count, 0);
+  EXPECT_EQ(record.unread_child_count, 0);
+  EXPECT_EQ(record.ended_thread_count, 0);
+  EXPECT_EQ(record.unwatched_ran_ns, 0);
+  EXPECT_FALSE(record.misses_waits());
+}
+
+TEST_F(FakeProcTest, WhatThreadsRanThatEndedBetweenSamplesIsNotWatched) {
+  constexpr int64_t kChild = 500;
+  Thread(kTarget, kTarget, 1, 1);
+  Thread(kTarget, kTarget + 1, 1, 1);
+  Children(kTarget, kTarget, kChild, 1);
+  Thread(kChild, kChild, 1, 1);
+  Stat(100, 100, 2);
+  CpuWatch watch = Watch();
+  watch.Begin(absl::ZeroDuration());
+  std::filesystem::remove_all(Task(kTarget, kTarget + 1));
+  Remove(kChild);
+  Stat(103, 104, 1);
+  watch.End(absl::Seconds(1));
+  const CpuRecord record = watch.Take();
+  EXPECT_EQ(record.ended_thread_count, 2);
+  EXPECT_EQ(record.unwatched_ran_ns, 5 * kTickNs);
+  EXPECT_EQ(record.unread_thread_count, 0);
+  EXPECT_TRUE(record.misses_waits());
+}
+
+TEST_F(FakeProcTest, WithoutTimesOfTheProcessWhatIsNotWatchedIsUnknown) {
+  Thread(kTarget, kTarget, 1, 1);
+  CpuWatch watch = Watch();
+  watch.Begin(absl::ZeroDuration());
+  watch.End(absl::Seconds(1));
+  EXPECT_EQ(watch.Take().unwatched_ran_ns, -1);
 }
 
 TEST_F(FakeProcTest, ThousandsOfChildrenAreWatchedUpToTheLimit) {
@@ -349,6 +403,7 @@ TEST_F(FakeProcTest, ThousandsOfChildrenAreWatchedUpToTheLimit) {
   for (int64_t i = 0; i < kCount; ++i) Thread(kFirst + i, kFirst + i, 1, 1);
   watch.End(absl::Seconds(1));
   EXPECT_EQ(watch.Take().children_waited_ns, int64_t{CpuWatch::kMostChildren});
+  EXPECT_EQ(watch.Take().unread_child_count, 800 - int64_t{CpuWatch::kMostChildren});
 }
 
 TEST_F(FakeProcTest, ManyShortLivedThreadsHaveOneSumTogether) {

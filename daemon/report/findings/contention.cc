@@ -8,6 +8,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/capture/quality.h"
 #include "daemon/report/findings/outliers.h"
 #include "daemon/report/findings/rule_list.h"
 #include "daemon/report/findings/rules.h"
@@ -125,6 +126,12 @@ void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, 
 
 void DoubtIfThreadsWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
                               int64_t ns_per_step, Finding& finding, int64_t unreported_ns) {
+  if (facts.cpu.watched_ns > 0 && facts.record->cpu.misses_waits()) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        StrCat("not all waits for a CPU are known: ", UnwatchedClause(facts.record->cpu));
+    return;
+  }
   if (facts.cpu.AllShare() <= thresholds.cpu_wait_share) return;
   const int64_t waited_ns = WaitPerStep(facts, facts.cpu.all_waited_ns);
   if (!Explains(waited_ns, ns_per_step, unreported_ns)) return;

@@ -32,7 +32,8 @@ void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, 
                        Finding& finding, bool burst_can_explain = false, int64_t unreported_ns = 0);
 
 // Likewise, by waits of all threads together: where the step thread waits for others of them, such
-// as those that share an operator, it is late when they are.
+// as those that share an operator, it is late when they are. Also lowers it if so many threads were
+// not watched that their waits are unknown.
 void DoubtIfThreadsWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
                               int64_t ns_per_step, Finding& finding, int64_t unreported_ns = 0);
 

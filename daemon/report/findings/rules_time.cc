@@ -452,6 +452,9 @@ RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds
         std::min(finding.saving_ns_per_step, facts.PerStep(facts.sum.idle_ns));
   }
   result.fired = std::min(finding.value, idle_share) > finding.threshold;
+  if (!result.fired && facts.record->cpu.misses_waits()) {
+    return Needs(StrCat("waits for a CPU of all threads: ", UnwatchedClause(facts.record->cpu)));
+  }
   finding.measured =
       StrCat(cpu.of_step_thread ? "The thread that marks the steps" : "The thread that runs most",
              " is ready to run, but waits for a CPU for ", TimeText(facts.CpuWaitPerStep()), " of ",

@@ -343,6 +343,34 @@ TEST_F(CpuRulesTest, RecordingIsNotBlamedForTimeWithoutACpu) {
   EXPECT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kLow);
 }
 
+TEST_F(CpuRulesTest, ThreadsThatAreNotWatchedMakeContentionUnknown) {
+  StepsWith(kStepNs);
+  WaitedFor(0);
+  CaptureRecord& record = reader_.mutable_record();
+  record.slowdown = {.known = true,
+                     .estimate = 0.5,
+                     .low = 0.06,
+                     .high = 0.8,
+                     .before_step_count = 60,
+                     .during_step_count = 20,
+                     .after_step_count = 20};
+  record.step_before_ns = 8 * kMs;
+  ASSERT_THAT(NeedsOf("CPU_CONTENTION"), IsEmpty());
+  ASSERT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kHigh);
+  record.cpu.unread_thread_count = 5;
+  EXPECT_THAT(NeedsOf("CPU_CONTENTION"), HasSubstr("5 threads beyond the first 2"));
+  EXPECT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kLow);
+  EXPECT_THAT(Find("QUALITY_PERTURBATION").confidence_reason, HasSubstr("were not watched"));
+}
+
+// What those that were watched waited for is enough.
+TEST_F(CpuRulesTest, ContentionIsFoundThoughThreadsAreNotWatched) {
+  StepsWith(kStepNs);
+  WaitedFor(0.4);
+  reader_.mutable_record().cpu.unread_thread_count = 5;
+  EXPECT_THAT(Fired(), Contains("CPU_CONTENTION"));
+}
+
 TEST_F(CpuRulesTest, InAShortWindowAWaitIsNotBlamedButCastsDoubt) {
   StepsWith(6 * kMs);
   WaitedFor(0.4, 40 * kMs);

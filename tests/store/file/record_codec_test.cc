@@ -165,6 +165,10 @@ CaptureRecord FullRecord() {
            .children_ran_ns = 166,
            .children_waited_ns = 167,
            .samples = {{.time_ns = 168, .waited_ns = 169, .children_waited_ns = 170}},
+           .unread_thread_count = 171,
+           .unread_child_count = 172,
+           .ended_thread_count = 173,
+           .unwatched_ran_ns = 174,
            .resident_begin_bytes = 163,
            .resident_end_bytes = 164};
   r.imported = {.source = "source",
@@ -203,6 +207,17 @@ CaptureRecord FullRecord() {
   return r;
 }
 
+TEST(RecordCodecTest, CountsBelowNothingMakeWaitsForACpuUnknown) {
+  CaptureRecord record = FullRecord();
+  ASSERT_GT(DecodeRecord(EncodeRecord(record))->cpu.watched_ns, 0);
+  for (int64_t CpuRecord::*count : {&CpuRecord::unread_thread_count, &CpuRecord::unread_child_count,
+                                    &CpuRecord::ended_thread_count}) {
+    record = FullRecord();
+    record.cpu.*count = -1;
+    EXPECT_EQ(DecodeRecord(EncodeRecord(record))->cpu.watched_ns, 0);
+  }
+}
+
 TEST(RecordCodecTest, WaitsForACpuThatDecreaseAreNone) {
   CaptureRecord record = FullRecord();
   record.cpu.samples = {{.time_ns = 1, .waited_ns = 5}, {.time_ns = 2, .waited_ns = 5}};
@@ -233,7 +248,7 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full["graded"], empty["graded"]);
   expect_all_differ(full["cpu"], empty["cpu"]);
   EXPECT_THAT(full, SizeIs(45));
-  EXPECT_THAT(full["cpu"], SizeIs(11));
+  EXPECT_THAT(full["cpu"], SizeIs(15));
   EXPECT_THAT(full["cpu"]["threads"][0], SizeIs(3));
   EXPECT_THAT(full["cpu"]["samples"][0], SizeIs(3));
   EXPECT_THAT(full["slowdown"], SizeIs(13));
