@@ -15,6 +15,7 @@
 #include "client_lib/torch/steps.h"
 #include "client_lib/torch/torch_handover.h"
 #include "client_lib/torch/torch_part.h"
+#include "proto/wire/event.h"
 
 namespace profd::client::torch {
 namespace {

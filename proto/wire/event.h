@@ -576,8 +576,12 @@ enum class NoteKind : uint16_t {
   kMissing = 6,
   // Events left out on purpose: subject: in what ("_compile.compile_inner"), value: how many.
   kFolded = 7,
+  // Which line of the program generated code comes from. subject: the generated file, value: the
+  // first line of a range, which lasts to that of the file's next, text: "model.py(12): forward";
+  // none: the range comes from no line.
+  kGeneratedCode = 8,
 };
-inline constexpr uint16_t kMaxNoteKind = 7;
+inline constexpr uint16_t kMaxNoteKind = 8;
 
 // Who owns a block of memory, seen by looking at the program's objects after the window. Of
 // category kUnknown: that a block is there, and its size.

@@ -8,6 +8,8 @@
   layers   the same for models of 100 and 1,000 small layers
   capture  step time added by a capture and by torch.profiler, with shapes and with memory: phases
            of one process in turn
+  stacks   step time that Python stacks add, profd's and torch.profiler's with_stack: 50 small layers
+           and a transformer
   busy     steps with 6,000 operators, alone and with all CPUs busy: a default capture and
            --ops names
   offer    the same for four programs, and whether profd offers --ops names where it should
@@ -179,6 +181,49 @@ def bench_capture(smoke):
                 spread([a / b for a, b in zip(added[ours], added[theirs])], 2))
 
 
+def bench_stacks(smoke):
+    rounds, steps = (1, 5) if smoke else (11, 60)
+    for name, arguments in (('50 layers', ('--layers', 50, '--width', 16)),
+                            ('transformer', ('--model', 'transformer', '--layers', 4, '--width', 128))):
+        with Stage() as stage:
+            program = stage.training(*arguments)
+            stage.await_target(program)
+
+            def captured(*arguments):
+                tracing = stage.trace(program, '--duration', '1h', '--ops', 'names', *arguments)
+                time_us = float(program.do(f'run {steps}')[0])
+                return time_us, stage.finish(tracing)
+
+            sides = {
+                'alone': lambda: float(program.do(f'run {steps}')[0]),
+                'profd': lambda: captured()[0],
+                'profd, stacks': lambda: captured('--with', 'stacks')[0],
+                'torch.profiler': lambda: float(program.do(f'profile cpu {steps}')[0]),
+                'torch.profiler, with_stack': lambda: float(program.do(f'profile stack {steps}')[0]),
+            }
+            _, capture = captured('--with', 'stacks')
+            row(f'{name}: operators a step', f'{capture["torch"]["operator_count"] / steps:.0f}'
+                f' (dropped: {capture["dropped_event_count"]})')
+            times = {side: [] for side in sides}
+            for _ in range(rounds):
+                for side, measure in sides.items():
+                    times[side].append(measure())
+            for side, values in times.items():
+                row(f'{name}: {side}: step, us', spread(values, 0))
+
+            def added(side, base):
+                return [a - b for a, b in zip(times[side], times[base])]
+            of_stacks = {'profd': added('profd, stacks', 'profd'),
+                         'torch.profiler': added('torch.profiler, with_stack', 'torch.profiler')}
+            whole = {'profd': added('profd, stacks', 'alone'),
+                     'torch.profiler': added('torch.profiler, with_stack', 'alone')}
+            for what, of in (('stacks alone', of_stacks), ('profiling with stacks', whole)):
+                for side, values in of.items():
+                    row(f'{name}: added by {what}, {side}, us a step', spread(values, 0))
+                ours, theirs = (statistics.median(values) for values in of.values())
+                row(f'{name}: added by {what}, profd over torch.profiler', f'{ours / theirs:.3f}')
+
+
 def bench_busy(smoke):
     """A model of so many layers that its step has some 6,000 operators."""
     rounds, steps = (1, 3) if smoke else (8, 8)
@@ -315,6 +360,7 @@ def bench_table(smoke):
 
 
 BENCHES = {'idle': bench_idle, 'layers': bench_layers, 'capture': bench_capture,
+           'stacks': bench_stacks,
            'busy': bench_busy, 'offer': bench_offer, 'table': bench_table}
 
 

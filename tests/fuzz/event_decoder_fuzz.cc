@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daemon/ingest/decode/event_decoder.h"
+#include "proto/wire/event.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace profd {

@@ -357,7 +357,8 @@ TEST_F(TorchDecoderTest, NotesAreKeptWhateverTheirTime) {
 TEST_F(TorchDecoderTest, NotesOfKindsToComeAreCountedAsUnknown) {
   Decode(ChunkBuilder()
              .Head(9)
-             .Add(Note(static_cast<wire::NoteKind>(8), 0, 2, 3, 0), wire::EventKind::kNote)
+             .Add(Note(static_cast<wire::NoteKind>(wire::kMaxNoteKind + 1), 0, 2, 3, 0),
+                  wire::EventKind::kNote)
              .Add(Note(static_cast<wire::NoteKind>(0), 0, 2, 3, 0), wire::EventKind::kNote));
   EXPECT_EQ(counts().unknown_kind_count, 2);
   EXPECT_THAT(sink_.notes(), IsEmpty());

@@ -4,7 +4,8 @@
 
 Commands on standard input, each answered with one line:
     run N              N steps; "ok MEDIAN P90 EVENTS", step times in µs
-    profile KIND N     the same with torch.profiler on; KIND: cpu, shapes or memory
+    profile KIND N     the same with torch.profiler on; KIND: cpu, stack, shapes
+                       or memory
     path N             N steps under torch.profiler with shapes, then what a person waits for:
                        "ok STOP_S TABLE_S EVENTS", stopping it and printing key_averages()
 """
@@ -58,7 +59,8 @@ def main():
 
     def profiler(kind):
         return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
-                                      record_shapes=kind != 'cpu', profile_memory=kind == 'memory')
+                                      record_shapes=kind in ('shapes', 'memory'),
+                                      profile_memory=kind == 'memory', with_stack=kind == 'stack')
 
     run(20)
     print('ok', flush=True)

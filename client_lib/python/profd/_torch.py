@@ -29,12 +29,16 @@ from profd._objects import NotLooked
 # wire::TorchFeature in proto/wire/event.h.
 FEATURE_BLOCKS = 1 << 16
 FEATURE_COMPILE = 1 << 17
+FEATURE_STACKS = 1 << 18
 FEATURE_MODULE_PATHS = 1 << 20
 
 # torch_api.h.
 _QUIT, _ARMED, _COLLECT, _IDLE, _COUNT = 0, 1, 2, 3, 4
 _NOTE_MISSING = 6
 _NOTE_STEP_LABEL = 5
+_NOTE_GENERATED_CODE = 8
+
+_SOURCES = "source lines of compiled code"
 
 # Programs that import torch and only start others: what they start are the targets.
 _LAUNCHERS = {
@@ -332,6 +336,8 @@ class _Answers:
         self._try("labels of steps", self._tell_labels)
         if wanted & FEATURE_COMPILE:
             self._try("notes of torch.compile", self._tell_regions)
+        if wanted & FEATURE_STACKS:
+            self._try(_SOURCES, self._tell_sources)
         if wanted & FEATURE_MODULE_PATHS:
             self._try("paths of modules", self._tell_modules)
         if wanted & FEATURE_BLOCKS:
@@ -344,6 +350,19 @@ class _Answers:
     def _tell_regions(self) -> None:
         from profd import _torch_compile
         _torch_compile.tell_regions(note)
+
+    def _tell_sources(self) -> None:
+        from profd import _torch_sources
+        sources = _torch_sources.Sources(self._torch)
+        for each in sources.ranges():
+            _answering.check()
+            note(_NOTE_GENERATED_CODE, each.file, each.source, each.line)
+        if sources.odd_files:
+            note(_NOTE_MISSING, _SOURCES,
+                 "torch keeps those of %d generated files in another form" % sources.odd_files)
+        if sources.lost_ranges:
+            note(_NOTE_MISSING, _SOURCES,
+                 "there are %d more than fit in a capture" % sources.lost_ranges)
 
     def _tell_modules(self) -> None:
         from profd import _torch_modules

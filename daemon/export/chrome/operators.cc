@@ -74,7 +74,9 @@ void ChromeOperators::WriteFlow(const PlannedOperator& op, uint32_t thread, int6
 
 absl::Status ChromeOperators::WriteNotes() {
   return reader_.ForEach<NoteRow>([&](const NoteBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) WriteNote(batch, i);
+    for (size_t i = 0; i < batch.size; ++i) {
+      if (IsShown(batch, i)) WriteNote(batch, i);
+    }
     return out_.status();
   });
 }

@@ -55,7 +55,11 @@ void ChromePython::ReadFrames(store::CaptureReader& reader, const StackTable& st
     } else {
       text = StrCat(names[row.file], "(", row.line, "): ", names[row.function]);
     }
-    frames_[stack] = {.text = EscapedFrame(std::move(text)) + ";", .caller = row.caller};
+    text = EscapedFrame(std::move(text)) + ";";
+    if (const std::string_view source = stacks.GeneratedFrom(row); !source.empty()) {
+      text.insert(0, EscapedFrame(std::string(source)) + ";");
+    }
+    frames_[stack] = {.text = std::move(text), .caller = row.caller};
     bytes[stack] = bytes[row.caller] + frames_[stack].text.size();
     if (bytes[stack] > kMostCallStackBytes) ++cut_stack_count_;
   }

@@ -87,6 +87,8 @@ void PerfettoOperators::AddStack(uint32_t stack, uint32_t thread, ProtoMessage& 
   if (!sent_[thread].stacks.insert(stack).second) return;
   std::vector<uint32_t> frames;
   for (uint32_t at = stack; at != 0; at = stacks_[at].caller) {
+    const uint32_t source = AddSource(at, thread, interned_data);
+    if (source != 0) frames.push_back(source);
     frames.push_back(at);
     AddFrame(at, thread, interned_data);
   }
@@ -94,6 +96,29 @@ void PerfettoOperators::AddStack(uint32_t stack, uint32_t thread, ProtoMessage& 
   callstack.Varint(interned::kIid, stack);
   for (size_t i = frames.size(); i-- > 0;) callstack.Varint(callstack::kFrameIds, frames[i]);
   interned_data.Message(interned::kCallstacks, callstack);
+}
+
+uint32_t PerfettoOperators::AddSource(uint32_t stack, uint32_t thread,
+                                      ProtoMessage& interned_data) {
+  const std::string_view source = stacks_.GeneratedFrom(stacks_[stack]);
+  if (source.empty()) return 0;
+  const auto number = static_cast<uint32_t>(stacks_.size() + stack);
+  if (!sent_[thread].frames.insert(number).second) return number;
+  // Names of their own, beyond those of the capture and of modules.
+  const uint64_t name = names_.size() + number;
+  const report::StackTable::Parts parts = report::StackTable::PartsOf(source);
+  PerfettoPackets::AddInterned(interned::kFunctionNames, name, TraceName(parts.function),
+                               interned_data);
+  ProtoMessage frame;
+  frame.Varint(interned::kIid, number).Varint(frame::kFunctionName, name);
+  if (!parts.file.empty()) {
+    PerfettoPackets::AddInterned(interned::kSourcePaths, name, TraceName(parts.file),
+                                 interned_data);
+    frame.Varint(frame::kSourcePath, name).Varint(frame::kLine, parts.line);
+  }
+  frame.Varint(frame::kKind, frame::kInterpreted);
+  interned_data.Message(interned::kFrames, frame);
+  return number;
 }
 
 void PerfettoOperators::AddFrame(uint32_t stack, uint32_t thread, ProtoMessage& interned_data) {

@@ -46,12 +46,15 @@ class PerfettoOperators {
 
   void AddStack(uint32_t stack, uint32_t thread, ProtoMessage& event, ProtoMessage& interned_data);
   void AddFrame(uint32_t stack, uint32_t thread, ProtoMessage& interned_data);
+  // The line that the generated code of `stack` comes from; 0: none. Returns the frame's number.
+  uint32_t AddSource(uint32_t stack, uint32_t thread, ProtoMessage& interned_data);
 
   // What a thread's sequence has.
   struct Sent {
     absl::flat_hash_set<uint64_t> texts;
     absl::flat_hash_set<uint32_t> stacks;
-    absl::flat_hash_set<uint32_t> frames;  // By the stack that they are the innermost frame of.
+    // By the stack that they are the innermost frame of; sources of generated code after all.
+    absl::flat_hash_set<uint32_t> frames;
     absl::flat_hash_set<uint64_t> functions;
     absl::flat_hash_set<uint32_t> files;
   };

@@ -457,6 +457,7 @@ class PerfettoWriter {
   absl::Status WriteNotes() {
     return reader_.ForEach<NoteRow>([&](const NoteBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
+        if (!IsShown(batch, i)) continue;
         const TraceNote note = DescribeNote(batch, i, reader_.names());
         // What holds for the whole capture stands at its start, on the process.
         const bool is_timeless = batch.time_ns[i] == kNoNoteTime;

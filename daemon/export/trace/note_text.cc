@@ -28,6 +28,10 @@ std::optional<Device> DeviceFromName(std::string_view name) {
 
 }  // namespace
 
+bool IsShown(const NoteBatch& batch, size_t i) {
+  return batch.kind[i] != static_cast<uint16_t>(wire::NoteKind::kGeneratedCode);
+}
+
 TraceNote DescribeNote(const NoteBatch& batch, size_t i, std::span<const std::string> names) {
   const std::string& subject = names[batch.subject[i]];
   const int64_t value = batch.value[i];
@@ -77,6 +81,8 @@ TraceNote DescribeNote(const NoteBatch& batch, size_t i, std::span<const std::st
       say_both("inside_of", "reason");
       note.numbers.emplace_back("events", value);
       return note;
+    case wire::NoteKind::kGeneratedCode:
+      break;  // Not shown.
   }
   note.name = StrCat("Note ", batch.kind[i]);
   say_both("subject", "text");

@@ -20,6 +20,10 @@ struct TraceNote {
   std::vector<std::pair<std::string_view, int64_t>> numbers;
 };
 
+// Whether a trace has the note: not those that only say where generated code comes from, which the
+// stacks show.
+bool IsShown(const NoteBatch& batch, size_t i);
+
 // `names` are the reader's.
 TraceNote DescribeNote(const NoteBatch& batch, size_t i, std::span<const std::string> names);
 

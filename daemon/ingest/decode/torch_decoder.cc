@@ -6,6 +6,7 @@
 
 #include "daemon/base/text.h"
 #include "daemon/ingest/decode/untrusted_values.h"
+#include "proto/wire/event.h"
 #include "proto/wire/status_page.h"
 
 namespace profd {

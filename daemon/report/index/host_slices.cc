@@ -304,6 +304,9 @@ class HostSlices::Builder {
     for (uint32_t stack = 1; stack < stacks_.size(); ++stack) {
       const StackTable::Stack& row = stacks_[stack];
       frames[stack] = slices_.frames_.Child(frames[row.caller], FunctionOf(row, row.is_again));
+      if (const std::string_view source = stacks_.GeneratedFrom(row); !source.empty()) {
+        frames[stack] = slices_.frames_.Child(frames[stack], FunctionOfSource(source));
+      }
     }
     for (std::vector<ThreadSpan>& spans : spans_) {
       for (ThreadSpan& span : spans) {
@@ -312,6 +315,15 @@ class HostSlices::Builder {
         span.is_sampled = span.slice.frame != FrameTree::kNone;
       }
     }
+  }
+
+  uint32_t FunctionOfSource(std::string_view source) {
+    const auto [at, is_new] = function_of_source_.try_emplace(std::string(source));
+    if (is_new) {
+      at->second = slices_.frames_.AddFunction(
+          {.name = std::string(source), .module = "", .class_name = ""});
+    }
+    return at->second;
   }
 
   // A module's call in an imported trace has no file: its text is all that is known. Of a module
@@ -428,6 +440,7 @@ class HostSlices::Builder {
   std::vector<std::vector<ThreadSpan>> spans_;  // By row.
   absl::flat_hash_map<std::tuple<uint32_t, uint32_t, uint32_t, uint64_t, uint32_t, bool>, uint32_t>
       function_of_;
+  absl::flat_hash_map<std::string, uint32_t> function_of_source_;
   absl::flat_hash_map<std::string, int64_t> next_module_;  // By class.
 };
 

@@ -1,10 +1,16 @@
 #include "daemon/report/index/stack_table.h"
 
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <system_error>
 #include <tuple>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "proto/wire/event.h"
 
 namespace profd::report {
 
@@ -44,6 +50,7 @@ absl::StatusOr<StackTable> StackTable::Build(store::CaptureReader& reader) {
     }
     return absl::OkStatus();
   }));
+  RETURN_IF_ERROR(table.FindSources(reader));
   // Only of modules that ran: a program may hold models that it does not use.
   uint64_t model = 0;
   for (const Stack& stack : table.stacks_) {
@@ -53,6 +60,33 @@ absl::StatusOr<StackTable> StackTable::Build(store::CaptureReader& reader) {
     model = module->second.root;
   }
   return table;
+}
+
+absl::Status StackTable::FindSources(store::CaptureReader& reader) {
+  if (empty()) return absl::OkStatus();
+  struct Range {
+    int64_t first_line;
+    uint32_t source;
+  };
+  absl::flat_hash_map<std::string_view, std::vector<Range>> files;
+  RETURN_IF_ERROR(reader.ForEach<NoteRow>([&](const NoteBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      if (batch.kind[i] != static_cast<uint16_t>(wire::NoteKind::kGeneratedCode)) continue;
+      files[names_[batch.subject[i]]].push_back({batch.value[i], batch.text[i]});
+    }
+    return absl::OkStatus();
+  }));
+  if (files.empty()) return absl::OkStatus();
+  for (auto& [file, ranges] : files) std::ranges::stable_sort(ranges, {}, &Range::first_line);
+  for (Stack& stack : stacks_) {
+    if (stack.file == 0 || stack.line == 0) continue;
+    const auto file = files.find(names_[stack.file]);
+    if (file == files.end()) continue;
+    const auto after =
+        std::ranges::upper_bound(file->second, int64_t{stack.line}, {}, &Range::first_line);
+    if (after != file->second.begin()) stack.source = std::prev(after)->source;
+  }
+  return absl::OkStatus();
 }
 
 std::string StackTable::NameOf(const Stack& stack) const {
@@ -91,6 +125,7 @@ std::string StackTable::LineOf(const Stack& stack) const {
 std::string StackTable::SourceOf(uint32_t stack) const {
   if (stack == 0 || stack >= stacks_.size()) return "";
   for (uint32_t at = stack; at != 0; at = stacks_[at].caller) {
+    if (stacks_[at].source != 0) return names_[stacks_[at].source];
     if (!IsLibrary(names_[stacks_[at].file])) return LineOf(stacks_[at]);
   }
   return LineOf(stacks_[stack]);
@@ -98,11 +133,28 @@ std::string StackTable::SourceOf(uint32_t stack) const {
 
 std::string StackTable::TextOf(uint32_t stack, size_t frames) const {
   std::string text;
-  for (; frames > 0 && stack != 0 && stack < stacks_.size(); --frames) {
-    StrAppend(&text, text.empty() ? "" : kCallerSeparator, LineOf(stacks_[stack]));
-    stack = stacks_[stack].caller;
+  const auto add = [&text, &frames](std::string_view line) {
+    if (frames == 0) return;
+    StrAppend(&text, text.empty() ? "" : kCallerSeparator, line);
+    --frames;
+  };
+  for (; frames > 0 && stack != 0 && stack < stacks_.size(); stack = stacks_[stack].caller) {
+    if (const std::string_view source = GeneratedFrom(stacks_[stack]); !source.empty()) add(source);
+    add(LineOf(stacks_[stack]));
   }
   return text;
+}
+
+StackTable::Parts StackTable::PartsOf(std::string_view line) {
+  const size_t end = line.rfind("): ");
+  const size_t begin = end == line.npos ? line.npos : line.rfind('(', end);
+  Parts parts = {.function = line};
+  if (begin == line.npos) return parts;
+  uint32_t number = 0;
+  const char* const last = line.data() + end;
+  const auto [stop, error] = std::from_chars(line.data() + begin + 1, last, number);
+  if (error != std::errc() || stop != last) return parts;
+  return {.file = line.substr(0, begin), .line = number, .function = line.substr(end + 3)};
 }
 
 std::string_view StackTable::ShortLine(std::string_view line) {

@@ -1,5 +1,8 @@
 // StackTable is all Python stacks of a capture, and where its modules are in the model.
 //
+// Torch names the line of the program that each line of Inductor's generated code comes from: such
+// a frame has a source, which readers show as one more frame, called by the generated one.
+//
 // Threads: any number, once built.
 // Memory:  40 bytes per stack, 40 per module, and while it is built 48 per stack that calls a
 //          module; texts are made when asked for.
@@ -40,7 +43,7 @@ class StackTable {
   // of a module whose place is not known, and of the model itself.
   std::string ModuleOf(uint32_t stack) const;
   // The innermost line that is not in a library, see IsLibrary(): "train.py(112): log_metrics";
-  // if all are, the innermost.
+  // if all are, the innermost. For generated code, the line that it comes from.
   std::string SourceOf(uint32_t stack) const;
   // The innermost `frames` lines, the innermost first.
   std::string TextOf(uint32_t stack, size_t frames) const;
@@ -48,6 +51,14 @@ class StackTable {
   // Whether a file, or a line as above, is in torch, in Python's own library, or in profd.
   // Functions without a file, which are not Python's, count as such.
   static bool IsLibrary(std::string_view file);
+
+  // The parts of a line as above. Of another text, all is the function.
+  struct Parts {
+    std::string_view file;
+    uint32_t line = 0;
+    std::string_view function;
+  };
+  static Parts PartsOf(std::string_view line);
 
   // A line as above without the folder of its file: "train.py(112): log_metrics".
   static std::string_view ShortLine(std::string_view line);
@@ -63,12 +74,19 @@ class StackTable {
     uint32_t line;        // Of the call; 0: not known.
     uint32_t first_line;  // Of the function
     uint32_t class_name;
+    // Of generated code: see GeneratedFrom(); 0: none.
+    uint32_t source = 0;
     // Equals an earlier one: the module has been called again
     // (daemon/ingest/decode/stack_decoder.h).
     bool is_again = false;
   };
   // `stack` must be smaller than size().
   const Stack& operator[](uint32_t stack) const { return stacks_[stack]; }
+  // The line that generated code comes from: "model.py(12): forward"; empty: it is not generated,
+  // or torch does not say.
+  std::string_view GeneratedFrom(const Stack& stack) const {
+    return stack.source != 0 ? std::string_view(names_[stack.source]) : std::string_view();
+  }
   // What ModuleOf() calls the module that the frame itself calls, which must be one.
   std::string NameOf(const Stack& stack) const;
   // The same of a module of an imported trace, which numbers them by class: "Linear_0". Empty: the
@@ -83,6 +101,7 @@ class StackTable {
   };
 
   std::string LineOf(const Stack& stack) const;
+  absl::Status FindSources(store::CaptureReader& reader);
 
   std::span<const std::string> names_;
   std::vector<Stack> stacks_;

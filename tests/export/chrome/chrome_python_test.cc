@@ -5,6 +5,7 @@
 #include <string>
 
 #include "daemon/export/chrome/python.h"
+#include "proto/wire/event.h"
 #include "tests/export/chrome/exported_chrome.h"
 #include "tests/fakes/fake_capture_reader.h"
 
@@ -42,6 +43,20 @@ TEST_F(ChromePythonTest, FunctionsHaveIdsOfTheirCallersAndModules) {
   EXPECT_EQ(inner["args"]["Module"].text, "head");
   EXPECT_EQ(Named(root, "aten::linear")["args"]["Call stack"].text,
             "nn.Module: Linear_0;nn.Module: Net_0;train.py(12): train;");
+}
+
+TEST_F(ChromePythonTest, StacksOfGeneratedCodeHaveTheLineThatItComesFrom) {
+  reader_.Note(main_, kNoNoteTime, static_cast<uint16_t>(wire::NoteKind::kGeneratedCode), "gen.py",
+               "net.py(8): forward", 5);
+  const uint32_t train = reader_.Stack(0, "train.py", 12, "train");
+  const uint32_t call = reader_.Stack(train, "gen.py", 6, "call");
+  reader_.Operator(main_, "aten::mm", 1000, 2000, {.stack = call});
+  const JsonValue root = TraceOf(reader_);
+  EXPECT_EQ(Named(root, "aten::mm")["args"]["Call stack"].text,
+            "net.py(8): forward;gen.py(6): call;train.py(12): train;");
+  EXPECT_EQ(Named(root, "net.py(8): forward")["args"]["Python parent id"].integer(),
+            Named(root, "gen.py(6): call")["args"]["Python id"].integer());
+  EXPECT_EQ(ExportOrDie(reader_).find("cpu_instant_event"), std::string::npos) << "no notes";
 }
 
 TEST_F(ChromePythonTest, ACaptureWithoutStacksHasNone) {

@@ -11,6 +11,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/quality.h"
 #include "daemon/export/trace_export.h"
+#include "proto/wire/event.h"
 #include "tests/export/hostile_names.h"
 #include "tests/export/perfetto/exported_perfetto.h"
 #include "tests/export/perfetto/perfetto_decoder.h"
@@ -66,6 +67,25 @@ TEST_F(PerfettoTraceTest, OperatorsHaveTheirPythonStack) {
               ElementsAre("train train.py:12",
                           "nn.Module: head /site-packages/torch/nn/modules/module.py:1750"));
   EXPECT_THAT(stacks["aten::mul"], IsEmpty());
+}
+
+TEST_F(PerfettoTraceTest, StacksOfGeneratedCodeHaveTheLineThatItComesFrom) {
+  reader_.Note(main_, kNoNoteTime, static_cast<uint16_t>(wire::NoteKind::kGeneratedCode), "gen.py",
+               "net.py(8): forward", 5);
+  const uint32_t train = reader_.Stack(0, "train.py", 12, "train");
+  const uint32_t call = reader_.Stack(train, "gen.py", 6, "call");
+  const uint32_t worker = reader_.AddThread(4243, "worker");
+  for (const uint32_t thread : {main_, worker}) {
+    reader_.Operator(thread, "aten::mm", 100, 200, {.stack = call})
+        .Operator(thread, "aten::mm", 300, 400, {.stack = call});
+  }
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
+  ASSERT_THAT(trace.slices, SizeIs(4));
+  for (const PerfettoSlice& slice : trace.slices) {
+    EXPECT_THAT(slice.callstack,
+                ElementsAre("train train.py:12", "call gen.py:6", "forward net.py:8"));
+  }
+  for (const PerfettoInstant& instant : trace.instants) EXPECT_EQ(instant.name, "profd capture");
 }
 
 TEST_F(PerfettoTraceTest, AnInstantTellsHowFarToTrustTheCapture) {

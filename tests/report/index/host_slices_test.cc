@@ -117,6 +117,29 @@ TEST_F(HostSlicesTest, ModulesAreNumberedByClassAndNamedByTheirPlace) {
   EXPECT_EQ(slices.frames().FunctionOf(row[3].frame).module, "Linear");
 }
 
+TEST_F(HostSlicesTest, TheSourceOfGeneratedCodeIsAFunctionThatItCalls) {
+  reader_
+      .Note(main_, kNoNoteTime, static_cast<uint16_t>(wire::NoteKind::kGeneratedCode), "gen.py",
+            "net.py(8): forward", 5)
+      .Note(main_, kNoNoteTime, static_cast<uint16_t>(wire::NoteKind::kGeneratedCode), "gen.py",
+            "net.py(9): forward", 7);
+  StackRow row = {
+      .file = reader_.Name("gen.py"), .function = reader_.Name("call"), .first_line = 1};
+  const auto stack_at = [&](uint32_t line) {
+    row.line = line;
+    return reader_.Stack(row);
+  };
+  const uint32_t first = stack_at(5);
+  const uint32_t second = stack_at(6);
+  const uint32_t third = stack_at(7);
+  reader_.Operator(main_, "a", 10, 20, {.stack = first})
+      .Operator(main_, "b", 30, 40, {.stack = second})
+      .Operator(main_, "c", 50, 60, {.stack = third});
+  EXPECT_THAT(Tree(Build(), main_),
+              ElementsAre("gen.py(1): call 10-60", " net.py(8): forward 10-40", "  a 10-20",
+                          "  b 30-40", " net.py(9): forward 50-60", "  c 50-60"));
+}
+
 TEST_F(HostSlicesTest, RecordedFunctionsComeFromTheirOwnRowOfTheThread) {
   const uint32_t python = reader_.AddThread(1, "main, row 2");
   reader_.Range(python, "t.py(1): train", 0, 100, {.category = kPythonOf})

@@ -56,6 +56,60 @@ TEST_F(PlaceIndexTest, AStackHasAsManyLinesAsAreAskedFor) {
   EXPECT_EQ(PlaceAt(PlaceKind::kStack, 15, 8), "c.py(3): g < b.py(2): f < a.py(1): main");
 }
 
+TEST_F(PlaceIndexTest, GeneratedCodeNamesTheLineOfTheProgramThatItComesFrom) {
+  static constexpr const char* kFile = "/tmp/torchinductor_me/av/cav6.py";
+  // Out of order, as a hostile file may have them.
+  reader_
+      .Note(main_, kNoNoteTime, static_cast<uint16_t>(wire::NoteKind::kGeneratedCode), kFile,
+            "/home/me/net.py(10): Net.forward", 406)
+      .Note(main_, kNoNoteTime, static_cast<uint16_t>(wire::NoteKind::kGeneratedCode), kFile,
+            "/home/me/net.py(8): Net.forward", 398)
+      .Note(main_, kNoNoteTime, static_cast<uint16_t>(wire::NoteKind::kGeneratedCode), kFile, "",
+            420);
+  const uint32_t train = reader_.Stack(0, "/home/me/train.py", 12, "main");
+  const auto operator_at = [&](int64_t time_ns, uint32_t line, const char* file) {
+    const uint32_t call = reader_.Stack(train, file, line, "Runner.call");
+    const uint32_t inner =
+        reader_.Stack(call, "/usr/lib/site-packages/torch/_inductor/runtime/x.py", 5, "run");
+    reader_.Operator(main_, "aten::mm", time_ns, time_ns + 5, {.stack = inner});
+  };
+  operator_at(0, 397, kFile);
+  operator_at(10, 398, kFile);
+  operator_at(20, 405, kFile);
+  operator_at(30, 406, kFile);
+  operator_at(40, 419, kFile);
+  operator_at(50, 420, kFile);
+  operator_at(60, 0, kFile);
+  operator_at(70, 400, "/tmp/torchinductor_me/other.py");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 0), "/tmp/torchinductor_me/av/cav6.py(397): Runner.call");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 10), "/home/me/net.py(8): Net.forward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 20), "/home/me/net.py(8): Net.forward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 30), "/home/me/net.py(10): Net.forward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 40), "/home/me/net.py(10): Net.forward");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 50), "/tmp/torchinductor_me/av/cav6.py(420): Runner.call");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 60), "/tmp/torchinductor_me/av/cav6.py: Runner.call");
+  EXPECT_EQ(PlaceAt(PlaceKind::kSource, 70), "/tmp/torchinductor_me/other.py(400): Runner.call");
+  EXPECT_EQ(PlaceAt(PlaceKind::kStack, 20, 4),
+            "/usr/lib/site-packages/torch/_inductor/runtime/x.py(5): run"
+            " < /home/me/net.py(8): Net.forward"
+            " < /tmp/torchinductor_me/av/cav6.py(405): Runner.call < /home/me/train.py(12): main");
+  EXPECT_EQ(PlaceAt(PlaceKind::kStack, 20, 2),
+            "/usr/lib/site-packages/torch/_inductor/runtime/x.py(5): run"
+            " < /home/me/net.py(8): Net.forward");
+}
+
+TEST(StackTablePartsTest, ALineHasAFileALineAndAFunction) {
+  const StackTable::Parts parts = StackTable::PartsOf("/home/a (b)/net.py(10): f.<locals>.g");
+  EXPECT_EQ(parts.file, "/home/a (b)/net.py");
+  EXPECT_EQ(parts.line, 10u);
+  EXPECT_EQ(parts.function, "f.<locals>.g");
+  for (const std::string_view other : {"", "f", "(): ", "a(x): f", "a(99999999999): f", "): ("}) {
+    EXPECT_EQ(StackTable::PartsOf(other).function, other);
+    EXPECT_EQ(StackTable::PartsOf(other).file, "");
+    EXPECT_EQ(StackTable::PartsOf(other).line, 0u);
+  }
+}
+
 TEST_F(PlaceIndexTest, AModuleIsNamedByItsPlaceInTheModel) {
   reader_.Module(0x1000, 0x1000, "", "Net").Module(0x2000, 0x1000, "blocks.0.mlp", "Mlp");
   const uint32_t root = reader_.ModuleStack(0, 0x1000, "Net");
