@@ -651,15 +651,14 @@ MainThreadState ReadMainThread() {
   if (length <= 0) return {};
   text[length] = '\0';
   // After the name: "S 1 2 3 0 -1 FLAGS ..."; the last field is the exit code, as wait() has it.
-  const char* name_end = strrchr(text, ')');
-  const char* last = strrchr(text, ' ');
-  char state = '\0';
-  unsigned flags = 0;
-  if (name_end == nullptr || last < name_end ||
-      sscanf(name_end, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2) {
-    return {};
-  }
-  constexpr unsigned kIsExiting = 0x4;  // PF_EXITING of the kernel's sched.h.
+  const char* const name_end = strrchr(text, ')');
+  const char* const last = strrchr(text, ' ');
+  if (name_end == nullptr || last < name_end || name_end[1] != ' ') return {};
+  const char state = name_end[2];
+  const char* at = name_end + 2;
+  for (int field = 0; field < 6 && at != nullptr; ++field) at = strchr(at + 1, ' ');
+  const unsigned long flags = at != nullptr ? strtoul(at, nullptr, 10) : 0;
+  constexpr unsigned long kIsExiting = 0x4;  // PF_EXITING of the kernel's sched.h.
   return {.has_ended = state == 'Z' || state == 'X' || (flags & kIsExiting) != 0,
           .status = static_cast<int>(strtol(last, nullptr, 10)) >> 8 & 0xff};
 }

@@ -10,9 +10,9 @@
 // pthread_exit() or SYS_exit; before Linux 5.16 it looks once a second. The library's threads then
 // end, too, because the process ends with its last thread: profiling is off from then on. They end
 // with the main thread's status (EndLibraryThread()). If the main thread has ended before the
-// library starts, the agent sees that, and the threads end at once. Not known, and so not done: a
-// seccomp filter is set and another thread started the library, or the kernel lacks
-// PR_GET_TID_ADDRESS.
+// library starts, the agent sees that, and the threads end at once. Not known, and so not done: the
+// kernel lacks PR_GET_TID_ADDRESS; or another thread than the main one started the library, and a
+// seccomp filter is set, or the main thread's structure is not as in glibc.
 //
 // AwaitEndOfThread() waits until the kernel no longer counts a thread of the library, for calls
 // that a process with several threads may not make.

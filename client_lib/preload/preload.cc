@@ -20,7 +20,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/seccomp.h>
-#include <stdarg.h>
 #include <sys/syscall.h>
 
 namespace {
@@ -124,14 +123,22 @@ int CallAlone(long number, const Arguments& arguments) {
 }
 
 bool SetsFilterOfAllThreads(long number, const Arguments& arguments) {
+  // Without a filter it only asks whether the kernel knows the flags.
   return number == SYS_seccomp && arguments.values[0] == SECCOMP_SET_MODE_FILTER &&
-         (arguments.values[1] & SECCOMP_FILTER_FLAG_TSYNC) != 0;
+         (arguments.values[1] & SECCOMP_FILTER_FLAG_TSYNC) != 0 && arguments.values[2] != 0;
 }
+
+// SECCOMP_FILTER_FLAG_NEW_LISTENER, which is newer than some headers. For all threads only with
+// TSYNC_ESRCH, so that a thread's number is never returned then.
+constexpr long kNewListener = 1 << 3;
 
 long SetFilter(long number, const Arguments& arguments) {
   const bool are_stopped = StopThreads();
   const long result = CallKernel(number, arguments);
-  if (result != 0 && are_stopped) g_restart_threads();
+  // A number above 0 is a thread that could not be synchronized, or else the filter's listener.
+  const bool has_listener = (arguments.values[1] & kNewListener) != 0;
+  const bool is_set = result == 0 || (result > 0 && has_listener);
+  if (!is_set && are_stopped) g_restart_threads();
   return Answer(result);
 }
 
@@ -145,15 +152,67 @@ extern "C" {
   return CallAlone(SYS_setns, {{fd, type}});
 }
 
-// Reads six arguments, as libc's does, however many there are.
-[[gnu::visibility("default")]] long syscall(long number, ...) {
-  Arguments arguments = {};
-  va_list list;
-  va_start(list, number);
-  for (long& value : arguments.values) value = va_arg(list, long);
-  va_end(list);
+// From syscall(), below: with its arguments, and with what the kernel answered.
+[[gnu::used]] long ProfdCallSeccomp(long number, long operation, long flags, long filter) {
+  const Arguments arguments = {{operation, flags, filter}};
   if (SetsFilterOfAllThreads(number, arguments)) return SetFilter(number, arguments);
   return Answer(CallKernel(number, arguments));
 }
 
+[[gnu::used]] long ProfdAnswer(long result) { return Answer(result); }
+
 }  // extern "C"
+
+// long syscall(long number, ...), as in libc: six arguments, however many there are. Without a
+// frame of its own, as libc's: a child that runs on another stack, or on its parent's, comes back
+// as well as it does from there.
+#if defined(__x86_64__)
+__asm__(
+    ".text\n"
+    ".globl syscall\n"
+    ".type syscall, @function\n"
+    "syscall:\n"
+    ".cfi_startproc\n"
+    "  cmpq $317, %rdi\n"  // SYS_seccomp
+    "  je ProfdCallSeccomp\n"
+    "  movq %rdi, %rax\n"
+    "  movq %rsi, %rdi\n"
+    "  movq %rdx, %rsi\n"
+    "  movq %rcx, %rdx\n"
+    "  movq %r8, %r10\n"
+    "  movq %r9, %r8\n"
+    "  movq 8(%rsp), %r9\n"
+    "  syscall\n"
+    "  cmpq $-4095, %rax\n"
+    "  jae 1f\n"
+    "  ret\n"
+    "1: movq %rax, %rdi\n"
+    "  jmp ProfdAnswer\n"
+    ".cfi_endproc\n"
+    ".size syscall, .-syscall\n");
+static_assert(SYS_seccomp == 317);
+#else
+__asm__(
+    ".text\n"
+    ".globl syscall\n"
+    ".type syscall, %function\n"
+    "syscall:\n"
+    ".cfi_startproc\n"
+    "  cmp x0, #277\n"  // SYS_seccomp
+    "  b.eq ProfdCallSeccomp\n"
+    "  mov x8, x0\n"
+    "  mov x0, x1\n"
+    "  mov x1, x2\n"
+    "  mov x2, x3\n"
+    "  mov x3, x4\n"
+    "  mov x4, x5\n"
+    "  mov x5, x6\n"
+    "  svc #0\n"
+    "  cmn x0, #4095\n"
+    "  b.cs 1f\n"
+    "  ret\n"
+    "1: b ProfdAnswer\n"
+    ".cfi_endproc\n"
+    ".size syscall, .-syscall\n");
+static_assert(SYS_seccomp == 277);
+#endif

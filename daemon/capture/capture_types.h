@@ -413,22 +413,27 @@ struct CpuRecord {
   int64_t children_waited_ns = 0;
   // In order of time, at most kMostCpuSamples. Two are further apart the longer the capture is.
   std::vector<CpuSample> samples;
-  // What is not in the sums. Of a sample, the most: threads of the target, and children not all of
-  // whose threads were read.
+  // What is not in the sums. The largest number in any one sample: threads of the target that were
+  // not read, and child processes of which at least one thread was not.
   int64_t unread_thread_count = 0;
   int64_t unread_child_count = 0;
-  int64_t ended_thread_count = 0;  // In a window; watched until the last sample before their end.
+  // In windows, of the target and its children; watched until the last sample before their end.
+  int64_t ended_thread_count = 0;
   // How long threads of the target ran that are not in `ran_ns`: those that were not read, and
-  // those that ended, after the last sample. At least; 0 up to 20 ms a window. -1: not known.
+  // those that ended, after the last sample. A lower bound: 20 ms of each window are not counted,
+  // and what a sample's duration can explain. -1: not known.
   int64_t unwatched_ran_ns = -1;
   // Of the target: when its first window began, and when its last one ended; -1: not known.
   int64_t resident_begin_bytes = -1;
   int64_t resident_end_bytes = -1;
 
-  // So much was not watched that the threads may have waited for far longer than the sums say.
-  bool misses_waits() const {
-    return unread_thread_count > 0 || unread_child_count > 0 || unwatched_ran_ns > ran_ns / 20;
+  // So much was not watched that threads of the target may have waited for far longer than the sums
+  // say. Threads that did not run did not wait.
+  bool misses_waits_of_target() const {
+    return unwatched_ran_ns > ran_ns / 20 || (unread_thread_count > 0 && unwatched_ran_ns < 0);
   }
+  // The same of the target and its children.
+  bool misses_waits() const { return unread_child_count > 0 || misses_waits_of_target(); }
 };
 
 // Where a capture comes from that profd did not record: a trace that `profctl import` read. Such a

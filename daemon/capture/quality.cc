@@ -336,7 +336,7 @@ QualityCheck CpuWaits(const Subject& subject) {
     return {.sentence = StrCat("waits for a CPU were measured, of ", cpu.thread_count,
                                cpu.thread_count == 1 ? " thread" : " threads")};
   }
-  return {.grade = 'B',
+  return {.grade = cpu.misses_waits_of_target() ? 'B' : 'A',
           .value = static_cast<double>(cpu.unread_thread_count) +
                    static_cast<double>(cpu.unread_child_count),
           .sentence = StrCat("waits for a CPU are not all measured, so that contention is not "
@@ -445,10 +445,12 @@ bool RecordedNothing(const CaptureRecord& record) {
 
 std::string UnwatchedClause(const CpuRecord& cpu) {
   std::string text;
-  const auto add = [&text](std::string part) { StrAppend(&text, text.empty() ? "" : "; ", part); };
+  const auto add = [&text](const std::string& part) {
+    StrAppend(&text, text.empty() ? "" : "; ", part);
+  };
   if (cpu.unread_thread_count > 0) {
-    add(StrCat(cpu.unread_thread_count, " threads beyond the first ", cpu.thread_count,
-               " were not watched"));
+    add(StrCat(cpu.unread_thread_count,
+               cpu.unread_thread_count == 1 ? " thread was" : " threads were", " not watched"));
   }
   if (cpu.unread_child_count > 0) {
     add(StrCat(cpu.unread_child_count,
@@ -457,7 +459,7 @@ std::string UnwatchedClause(const CpuRecord& cpu) {
   }
   if (cpu.ended_thread_count > 0) {
     add(StrCat(cpu.ended_thread_count, cpu.ended_thread_count == 1 ? " thread" : " threads",
-               " ended, and the last waits of these are missing"));
+               " ended, whose last waits are missing"));
   }
   if (cpu.unwatched_ran_ns > 0) {
     add(StrCat("threads that were not watched ran for ",

@@ -53,8 +53,8 @@ inline constexpr std::string_view kWithoutBracketPlace = "after an event, withou
 // Valid while `record` is.
 std::string_view CutOffPlace(const CaptureRecord& record);
 
-// What of waits for a CPU was not watched, as a clause: "3328 threads beyond the first 768 were not
-// watched; ..."; empty: nothing is known to be missing.
+// What of waits for a CPU was not watched, as a clause: "3328 threads were not watched; ...";
+// empty: nothing is known to be missing.
 std::string UnwatchedClause(const CpuRecord& cpu);
 
 // What only the events tell.

@@ -310,7 +310,8 @@ void DiscountWaits(double waited_share, SlowdownRecord& slowdown) {
   if (!slowdown.known || slowdown.low <= 0 || !(waited_share > 0)) return;
   const double low = (1 + slowdown.low) * (1 - std::min(waited_share, 1.0)) - 1;
   if (low > 0 || slowdown.high <= kMuchSlower) {
-    slowdown.low = low;
+    // Waits take away what was certain, and make nothing faster.
+    slowdown.low = std::max(low, 0.0);
     return;
   }
   slowdown.unknown_reason =
@@ -318,7 +319,7 @@ void DiscountWaits(double waited_share, SlowdownRecord& slowdown) {
              IntervalText(slowdown.estimate, slowdown.low, slowdown.high), ", compared with ",
              slowdown.before_step_count, " before",
              slowdown.cupti_stays ? "" : StrCat(" and ", slowdown.after_step_count, " after"),
-             "), but the process waited for a CPU for ", PercentText(waited_share),
+             "), but threads of the process waited for a CPU for up to ", PercentText(waited_share),
              " of the window, which can explain it");
   slowdown.known = false;
   slowdown.estimate = slowdown.low = slowdown.high = 0;

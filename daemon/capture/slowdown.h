@@ -57,9 +57,10 @@ SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays = false)
 // when it wakes.
 double DelayShare(const CpuRecord& cpu);
 
-// Lowers what is certain of `slowdown` by the share of the window, 0..1, in which the process
-// waited for a CPU: other processes may be why, not recording. How long it waited before the window
-// is not known. If nothing is certain then, and nothing excluded, the slow-down is unknown.
+// Lowers what is certain of `slowdown`, to 0 at least, by the share of the window, 0..1, in which
+// the process waited for a CPU: other processes may be why, not recording. How long it waited
+// before the window is not known. If nothing is certain then, and nothing excluded, the slow-down
+// is unknown.
 void DiscountWaits(double waited_share, SlowdownRecord& slowdown);
 
 // "+2.1 % (-0.8 … +5.2 %), within noise; 5 steps, compared with 43 before and 20 after", or why

@@ -116,6 +116,8 @@ void CpuWatch::Advance(absl::Duration now) {
 }
 
 void CpuWatch::CountUnwatched(const Reading& reading) {
+  longest_reading_ =
+      std::max({longest_reading_, reading_.end - reading_.begin, reading.end - reading.begin});
   unread_threads_ = std::max({unread_threads_, reading_.unread_threads, reading.unread_threads});
   unread_children_ =
       std::max({unread_children_, reading_.unread_children, reading.unread_children});
@@ -135,8 +137,12 @@ void CpuWatch::CountUnwatched(const Reading& reading) {
 int64_t CpuWatch::UnwatchedRan(int64_t ran_ns) const {
   if (!knows_process_ran_) return -1;
   const int64_t ticks = sysconf(_SC_CLK_TCK);
-  // Two numbers of whole ticks are read where a window begins and where it ends.
-  const int64_t inexact_ns = ticks <= 0 ? 0 : window_count_ * 2 * kNsPerSecond / ticks;
+  // Two numbers of whole ticks are read where a window begins and where it ends, and after those of
+  // the threads, which may run meanwhile.
+  const int64_t ticks_ns = ticks <= 0 ? 0 : 2 * kNsPerSecond / ticks;
+  const int64_t running = std::clamp<int64_t>(sysconf(_SC_NPROCESSORS_ONLN), 1, kMostThreads);
+  const int64_t inexact_ns =
+      window_count_ * (ticks_ns + running * absl::ToInt64Nanoseconds(longest_reading_));
   return std::max<int64_t>(0, process_ran_ns_ - ran_ns - inexact_ns);
 }
 

@@ -118,6 +118,7 @@ class CpuWatch {
   int64_t ended_threads_ = 0;
   int64_t process_ran_ns_ = 0;
   bool knows_process_ran_ = false;
+  absl::Duration longest_reading_;
   int64_t window_count_ = 0;
   int64_t resident_begin_bytes_ = -1;
   int64_t resident_end_bytes_ = -1;

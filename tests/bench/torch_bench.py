@@ -221,7 +221,8 @@ def bench_stacks(smoke):
                 for side, values in of.items():
                     row(f'{name}: added by {what}, {side}, us a step', spread(values, 0))
                 ours, theirs = (statistics.median(values) for values in of.values())
-                row(f'{name}: added by {what}, profd over torch.profiler', f'{ours / theirs:.3f}')
+                row(f'{name}: added by {what}, profd over torch.profiler',
+                    f'{ours / theirs:.3f}' if ours > 0 and theirs > 0 else 'unknown: noise')
 
 
 def bench_busy(smoke):

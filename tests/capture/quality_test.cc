@@ -285,13 +285,18 @@ TEST_F(QualityTest, WaitsForACpuThatWereNotAllWatchedAreNamed) {
   record_.cpu.unwatched_ran_ns = 250;
   EXPECT_EQ(Grade(), "B");
   record_.cpu.unread_thread_count = 3328;
+  record_.cpu.unwatched_ran_ns = 0;
+  EXPECT_EQ(Grade(), "A") << "the others slept";
   record_.cpu.unread_child_count = 1;
+  EXPECT_EQ(Grade(), "A") << "numbers of the capture are as good";
+  record_.cpu.unwatched_ran_ns = 250;
+  EXPECT_EQ(Grade(), "B");
   EXPECT_EQ(
       Check("cpu_waits").sentence,
       "waits for a CPU are not all measured, so that contention is not excluded: 3328 threads "
-      "beyond the first 768 were not watched; 1 child process was not watched, or only in "
-      "part; 3 threads ended, and the last waits of these are missing; threads that were not "
-      "watched ran for 20% of the CPU time of the process");
+      "were not watched; 1 child process was not watched, or only in part; 3 threads ended, whose "
+      "last waits are missing; threads that were not watched ran for 20% of the CPU time of the "
+      "process");
 }
 
 TEST_F(QualityTest, AWindowWithoutActivitySaysSo) {

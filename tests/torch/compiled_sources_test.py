@@ -2,6 +2,7 @@
 torch.compile: compared with torch's own PyCodeCache.stack_frames_for_code().
 """
 
+import collections
 import json
 import subprocess
 
@@ -13,8 +14,9 @@ SEPARATOR = ' < '
 STEPS = 3
 # The model's lines by function. Forward has one product for each, backward two.
 FUNCTIONS = {'first': 1, 'forward': 2}
-# The input needs no gradient.
+# Of a step. The input needs no gradient; one product of backward adds to another gradient.
 PRODUCTS = 3 + 5
+NAMES = 'aten::mm', 'aten::addmm'
 
 
 class CompiledSourcesTest(TorchTest):
@@ -39,17 +41,21 @@ class CompiledSourcesTest(TorchTest):
 
     def rows(self, capture, by, key):
         table = self.daemon.ctl('ops', capture['id'], '--group-by', by, '--json').json
-        return {row[key]: row['calls'] for row in table['rows'] if row['name'] == 'aten::mm'}
+        calls = collections.Counter()
+        for row in table['rows']:
+            if row['name'] in NAMES:
+                calls[row[key]] += row['calls']
+        return calls
 
     def check(self, capture, of_torch):
         by_stack = self.rows(capture, 'stack:2', 'stack')
         self.assertEqual(sum(by_stack.values()), PRODUCTS * STEPS)
-        expected = {}
+        expected = collections.Counter()
         for stack, calls in by_stack.items():
             source, generated = stack.split(SEPARATOR)
             file, _, rest = generated.rpartition('(')
             self.assertEqual(source, of_torch[file][rest.partition(')')[0]], stack)
-            expected[source] = expected.get(source, 0) + calls
+            expected[source] += calls
         self.assertEqual(self.rows(capture, 'source', 'source'), expected)
         functions = [source.rpartition(' ')[2] for source in expected]
         self.assertEqual({name: functions.count(name) for name in FUNCTIONS}, FUNCTIONS)

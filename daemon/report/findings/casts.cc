@@ -167,22 +167,25 @@ absl::Status FindConverted(store::CaptureReader& reader, CastFacts& facts) {
       if (!(*shapes)[i].sizes.empty()) weights.insert(SizeText((*shapes)[i]));
     }
   }
-  if (total_ns <= 0 || ns_by_size.empty() || inputs.empty()) return absl::OkStatus();
+  if (total_ns <= 0 || ns_by_size.empty()) return absl::OkStatus();
   facts.knows_sizes = true;
+  facts.knows_layers = !inputs.empty();
   for (const auto& [size, ns] : ns_by_size) {
     const bool is_input = inputs.contains(size);
     const bool is_weight = weights.contains(size);
-    if (is_input == is_weight) continue;
-    (is_input ? facts.input_share : facts.weight_share) +=
-        static_cast<double>(ns) / static_cast<double>(total_ns);
+    const double share = static_cast<double>(ns) / static_cast<double>(total_ns);
+    if (is_input && is_weight) {
+      facts.either_share += share;
+    } else if (is_input || is_weight) {
+      (is_input ? facts.input_share : facts.weight_share) += share;
+    }
   }
   return absl::OkStatus();
 }
 
 constexpr std::string_view kHoldWeights =
     "Weights held in bfloat16 need no conversion (FSDP's MixedPrecision, or an optimizer that "
-    "keeps "
-    "float32 copies), which changes the numerics. ";
+    "keeps float32 copies), which changes the numerics. ";
 constexpr std::string_view kAvoidFloat32 =
     "Between products, avoid .float() and operators that autocast runs in float32 (norms, softmax, "
     "losses). ";
@@ -224,17 +227,24 @@ std::string CastAdvice(const Facts& facts) {
   return TrainingAdvice(casts);
 }
 
-// " By the recorded sizes, 60% of it is of weights, and 30% of inputs of layers."
+// " By the recorded sizes, 60% of all conversions are of weights, ..."
 std::string WhatIsConverted(const CastFacts& casts) {
   if (casts.in_operators_ns <= 0) return {};
   if (!casts.knows_sizes) {
     return " Whether weights or inputs are converted is unknown: no sizes of inputs were recorded "
            "(--ops shapes records them).";
   }
-  const double unknown = std::max(0.0, 1 - casts.weight_share - casts.input_share);
+  if (!casts.knows_layers) {
+    return " Whether weights or inputs are converted is unknown: there is no layer (linear, "
+           "convolution) with recorded sizes.";
+  }
+  const double others =
+      std::max(0.0, 1 - casts.weight_share - casts.input_share - casts.either_share);
   return StrCat(" By the recorded sizes, ", PercentText(casts.weight_share),
-                " of it is of weights, ", PercentText(casts.input_share),
-                " of inputs of layers, and ", PercentText(unknown), " may be of either.");
+                " of the time of all conversions is of weights of layers, ",
+                PercentText(casts.input_share), " of their inputs, ",
+                PercentText(casts.either_share), " may be of either, and ", PercentText(others),
+                " is of other tensors or unknown.");
 }
 
 // " Of that time, 62% is in operators (autocast does this), and 30% is in the backward pass."

@@ -126,18 +126,19 @@ void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, 
 
 void DoubtIfThreadsWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
                               int64_t ns_per_step, Finding& finding, int64_t unreported_ns) {
-  if (facts.cpu.watched_ns > 0 && facts.record->cpu.misses_waits()) {
-    finding.confidence = Confidence::kLow;
-    finding.confidence_reason =
-        StrCat("not all waits for a CPU are known: ", UnwatchedClause(facts.record->cpu));
+  const int64_t waited_ns = WaitPerStep(facts, facts.cpu.all_waited_ns);
+  if (facts.cpu.AllShare() > thresholds.cpu_wait_share &&
+      Explains(waited_ns, ns_per_step, unreported_ns)) {
+    Doubt(StrCat("the threads of the program together wait for a CPU for ", TimeText(waited_ns),
+                 " of ", OfEachStep(facts), ", which can explain it"),
+          facts, thresholds, finding);
     return;
   }
-  if (facts.cpu.AllShare() <= thresholds.cpu_wait_share) return;
-  const int64_t waited_ns = WaitPerStep(facts, facts.cpu.all_waited_ns);
-  if (!Explains(waited_ns, ns_per_step, unreported_ns)) return;
-  Doubt(StrCat("the threads of the program together wait for a CPU for ", TimeText(waited_ns),
-               " of ", OfEachStep(facts), ", which can explain it"),
-        facts, thresholds, finding);
+  const bool misses_waits = facts.cpu.watched_ns > 0 && facts.record->cpu.misses_waits();
+  if (!misses_waits || finding.confidence == Confidence::kLow) return;
+  finding.confidence = Confidence::kLow;
+  finding.confidence_reason =
+      StrCat("not all waits for a CPU are known: ", UnwatchedClause(facts.record->cpu));
 }
 
 void DoubtIfWorkersWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,

@@ -129,11 +129,14 @@ struct CastFacts {
   // backward pass. The program asks for the rest: .to(), .float(), .type_as().
   int64_t in_operators_ns = 0;
   int64_t backward_ns = 0;
-  // Of conversions in layers (linear, convolutions), by the sizes that were recorded: of their
-  // weights and biases, and of their inputs. A size that may be either's is neither. 0..1.
-  bool knows_sizes = false;
+  // Of the time of all conversions, by the sizes that were recorded: of weights and biases of
+  // layers (linear, convolutions), of their inputs, and of sizes that both have. The rest is of
+  // other tensors, or of sizes that were not recorded. 0..1.
+  bool knows_sizes = false;   // Some conversion has one.
+  bool knows_layers = false;  // And some layer.
   double weight_share = 0;
   double input_share = 0;
+  double either_share = 0;
   std::vector<Evidence> around;  // By the operator or range that needs the other type.
 };
 

@@ -281,6 +281,11 @@ static int seccomp_kill_in_a_capture(void) {
   code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
   const struct sock_fprog program = {n, code};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) die("no_new_privs");
+  // What libseccomp asks first: does the kernel know the flag?
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, NULL) != -1 ||
+      errno != EFAULT) {
+    die("the probe");
+  }
   if (is_to_be_recorded()) await_library(1, 500);
   if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
     die("seccomp");

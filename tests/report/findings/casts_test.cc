@@ -135,20 +135,32 @@ TEST_F(CastsTest, RecordedSizesTellWeightsFromInputs) {
   CastsInALayer("[[512,1024]]");
   EXPECT_THAT(
       Find("CASTS").measured,
-      HasSubstr("100% of it is of weights, 0% of inputs of layers, and 0% may be of either"));
+      HasSubstr(
+          "100% of the time of all conversions is of weights of layers, 0% of their inputs, 0% "
+          "may be of either, and 0% is of other tensors or unknown"));
   EXPECT_THAT(Find("CASTS").advice, HasSubstr("model.to(torch.bfloat16)"));
 }
 
 TEST_F(CastsTest, OfConvertedInputsTheWeightsAreNotToBlame) {
   CastsInALayer("[[64,1024]]");
-  EXPECT_THAT(Find("CASTS").measured, HasSubstr("0% of it is of weights, 100% of inputs"));
+  EXPECT_THAT(Find("CASTS").measured, HasSubstr("is of weights of layers, 100% of their inputs"));
   EXPECT_THAT(Find("CASTS").advice, Not(HasSubstr("model.to(torch.bfloat16)")));
   EXPECT_THAT(Find("CASTS").advice, HasSubstr("The products convert their inputs"));
 }
 
 TEST_F(CastsTest, ASizeThatInputsAndWeightsShareTellsNothing) {
   CastsInALayer("[[64,64]]", "[[64,64],[64,64],[]]");
-  EXPECT_THAT(Find("CASTS").measured, HasSubstr("and 100% may be of either"));
+  EXPECT_THAT(Find("CASTS").measured, HasSubstr("100% may be of either, and 0% is of other"));
+}
+
+TEST_F(CastsTest, ASizeThatNoLayerHasIsOfAnotherTensor) {
+  CastsInALayer("[[7,7]]");
+  EXPECT_THAT(Find("CASTS").measured, HasSubstr("0% may be of either, and 100% is of other"));
+}
+
+TEST_F(CastsTest, WithoutALayerSizesDoNotTellWhatIsConverted) {
+  CastsInALayer("[[64,1024]]", "");
+  EXPECT_THAT(Find("CASTS").measured, HasSubstr("there is no layer (linear, convolution)"));
 }
 
 TEST_F(CastsTest, WithoutSizesItIsUnknownWhatIsConverted) {

@@ -358,7 +358,7 @@ TEST_F(CpuRulesTest, ThreadsThatAreNotWatchedMakeContentionUnknown) {
   ASSERT_THAT(NeedsOf("CPU_CONTENTION"), IsEmpty());
   ASSERT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kHigh);
   record.cpu.unread_thread_count = 5;
-  EXPECT_THAT(NeedsOf("CPU_CONTENTION"), HasSubstr("5 threads beyond the first 2"));
+  EXPECT_THAT(NeedsOf("CPU_CONTENTION"), HasSubstr("5 threads were not watched"));
   EXPECT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kLow);
   EXPECT_THAT(Find("QUALITY_PERTURBATION").confidence_reason, HasSubstr("were not watched"));
 }

@@ -68,8 +68,7 @@ TEST_F(HistoryTest, StepTimesComeOldestFirstAlsoOfDeletedCaptures) {
   ASSERT_THAT(Ask(*me_, Steps()), Succeeds());
   EXPECT_THAT(Texts("capture"), ElementsAre(first.id, second.id));
   EXPECT_THAT(Texts("schedule"), ElementsAre("", schedule));
-  EXPECT_THAT(CellsOf(TableOf(response_, "points"), "sampling_weight").reals(),
-              ElementsAre(1, 20));
+  EXPECT_THAT(CellsOf(TableOf(response_, "points"), "sampling_weight").reals(), ElementsAre(1, 20));
   EXPECT_EQ(Texts("node")[1], "node1");
   EXPECT_EQ(Texts("job")[1], "88123");
   EXPECT_EQ(Ints("rank")[1], 3);
