@@ -634,8 +634,8 @@ void ConnectAndServe() {
 
 // What the kernel says of the main thread; all false and 0 where that is not known.
 struct MainThreadState {
-  bool has_ended = false;  // Or is about to, beyond return.
-  int status = 0;          // What it has given to SYS_exit; 0 after pthread_exit().
+  bool has_ended = false;  // Or is ending in the kernel.
+  int status = 0;          // Its argument of SYS_exit; 0 after pthread_exit().
 };
 
 MainThreadState ReadMainThread() {

@@ -142,8 +142,9 @@ std::string SizeText(const InputShape& shape) {
   return text;
 }
 
-// Whose sizes the converted tensors have. An operator's name and position say nothing of a tensor
-// that a conversion gets, but the layer around it has the same tensor among its own.
+// Whose sizes the converted tensors have; a gradient has the size of its tensor. An operator's name
+// and position say nothing of a tensor that a conversion gets, but the layer around it has the same
+// tensor among its own.
 absl::Status FindConverted(store::CaptureReader& reader, CastFacts& facts) {
   ASSIGN_OR_RETURN(const OpProfile profile,
                    SummarizeOpProfile(reader, {.group = OpGroup::kInputs}));
@@ -157,7 +158,7 @@ absl::Status FindConverted(store::CaptureReader& reader, CastFacts& facts) {
     if (row.name == kCast) total_ns += ns;
     if (!is_layer && row.name != kCast) continue;
     const std::optional<std::vector<InputShape>> shapes = ParseInputShapes(row.dims);
-    if (!shapes.has_value() || shapes->empty()) continue;
+    if (!shapes.has_value() || shapes->empty() || shapes->front().sizes.empty()) continue;
     if (!is_layer) {
       ns_by_size[SizeText(shapes->front())] += ns;
       continue;
@@ -241,8 +242,8 @@ std::string WhatIsConverted(const CastFacts& casts) {
   const double others =
       std::max(0.0, 1 - casts.weight_share - casts.input_share - casts.either_share);
   return StrCat(" By the recorded sizes, ", PercentText(casts.weight_share),
-                " of the time of all conversions is of weights of layers, ",
-                PercentText(casts.input_share), " of their inputs, ",
+                " of the time of all conversions is of weights of layers or their gradients, ",
+                PercentText(casts.input_share), " of inputs of layers or their gradients, ",
                 PercentText(casts.either_share), " may be of either, and ", PercentText(others),
                 " is of other tensors or unknown.");
 }

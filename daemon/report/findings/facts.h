@@ -130,8 +130,8 @@ struct CastFacts {
   int64_t in_operators_ns = 0;
   int64_t backward_ns = 0;
   // Of the time of all conversions, by the sizes that were recorded: of weights and biases of
-  // layers (linear, convolutions), of their inputs, and of sizes that both have. The rest is of
-  // other tensors, or of sizes that were not recorded. 0..1.
+  // layers (linear, convolutions), of their inputs, and of sizes that both have; each with
+  // the gradients, which have the same sizes. The rest is of other tensors, or unknown. 0..1.
   bool knows_sizes = false;   // Some conversion has one.
   bool knows_layers = false;  // And some layer.
   double weight_share = 0;

@@ -136,14 +136,16 @@ TEST_F(CastsTest, RecordedSizesTellWeightsFromInputs) {
   EXPECT_THAT(
       Find("CASTS").measured,
       HasSubstr(
-          "100% of the time of all conversions is of weights of layers, 0% of their inputs, 0% "
-          "may be of either, and 0% is of other tensors or unknown"));
+          "100% of the time of all conversions is of weights of layers or their gradients, 0% of "
+          "inputs of layers or their gradients, 0% may be of either, and 0% is of other tensors or "
+          "unknown"));
   EXPECT_THAT(Find("CASTS").advice, HasSubstr("model.to(torch.bfloat16)"));
 }
 
 TEST_F(CastsTest, OfConvertedInputsTheWeightsAreNotToBlame) {
   CastsInALayer("[[64,1024]]");
-  EXPECT_THAT(Find("CASTS").measured, HasSubstr("is of weights of layers, 100% of their inputs"));
+  EXPECT_THAT(Find("CASTS").measured,
+              HasSubstr("of weights of layers or their gradients, 100% of inputs"));
   EXPECT_THAT(Find("CASTS").advice, Not(HasSubstr("model.to(torch.bfloat16)")));
   EXPECT_THAT(Find("CASTS").advice, HasSubstr("The products convert their inputs"));
 }
