@@ -58,6 +58,12 @@ void profd_restart_threads(void) {
   if (copy->size_bytes > offsetof(CopyTable, restart_threads)) copy->restart_threads();
 }
 
+void profd_stay_stopped(void) {
+  const CopyTable* copy = EarlierCopy();
+  if (copy == nullptr) return StayStopped();
+  if (copy->size_bytes > offsetof(CopyTable, stay_stopped)) copy->stay_stopped();
+}
+
 int profd_set_metadata(const char* key, const char* value) {
   if (const CopyTable* copy = EarlierCopy()) return copy->set_metadata(key, value);
   if (IsDisabled()) return PROFD_DISABLED;
@@ -179,7 +185,8 @@ const CopyTable* profd_copy_table(void) {
                                        profd_range_open_id,
                                        profd_range_close,
                                        profd_range_open_with,
-                                       profd_step_of_other_task};
+                                       profd_step_of_other_task,
+                                       profd_stay_stopped};
   return &kTable;
 }
 

@@ -63,6 +63,7 @@ struct CopyTable {
   decltype(&profd_range_close) range_close;
   decltype(&profd_range_open_with) range_open_with;
   decltype(&profd_step_of_other_task) step_of_other_task;
+  decltype(&profd_stay_stopped) stay_stopped;
 };
 
 // Looks through the loader's list once.

@@ -38,6 +38,7 @@ constexpr uint64_t kAskAgainNs = 100'000'000;
 
 constinit std::atomic<State> g_state{State::kNew};
 constinit std::atomic<bool> g_loaded{false};
+constinit std::atomic<pthread_t> g_stopped_by{};  // While kStopped.
 constinit bool g_have_fork_handlers = false;
 constinit uint32_t g_pid = 0;
 constinit uint32_t g_registered_parent_pid = 0;
@@ -109,6 +110,82 @@ void SetUpProcess() {
   g_hot.detour.store(slow_clock ? kDetourClock : 0, std::memory_order_relaxed);
 }
 
+void PauseBriefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+// In kStarting.
+bool StartUp() {
+  const int saved_errno = errno;
+  SetUpProcess();
+  const bool would_kill = SeccompWouldKill();
+  const bool started = !would_kill && StartAgent();
+  if (!started) {
+    Log(LogLevel::kError, "%s; off in this process",
+        would_kill ? "a seccomp filter kills for system calls that profiling needs"
+                   : "no thread to be had");
+  }
+  uint32_t forked = kFlagForked;
+  if (g_hot.flag.compare_exchange_strong(forked, kFlagOff)) TellCaptureListener();
+  if (started) g_hot.alive.store(1, std::memory_order_release);
+  // Unless the agent has found out by now that it cannot work.
+  State starting = State::kStarting;
+  g_state.compare_exchange_strong(starting, started ? State::kRunning : State::kDisabled);
+  errno = saved_errno;
+  return started;
+}
+
+// From kRunning. Waits for another thread that has stopped the library's for a call of its own:
+// that one would start them again in the middle of ours. The wait makes no system call, because
+// that call may be the one that sets a filter. False: see StopThreads().
+bool BecomeStopped() {
+  constexpr int kMostLooks = 20'000'000;  // 0.3 to 1 s on x86.
+  for (int look = 0; look < kMostLooks; ++look) {
+    State state = g_state.load(std::memory_order_acquire);
+    if (state == State::kNew || state == State::kDisabled) return false;
+    if (state == State::kRunning) {
+      // The child of a vfork() has no threads, but its parent's memory. So has that of a bare
+      // clone(), whose page was wiped.
+      if (!IsStarted() || g_pid != static_cast<uint32_t>(getpid())) return false;
+      if (g_state.compare_exchange_strong(state, State::kStopped)) {
+        g_stopped_by.store(pthread_self());
+        return true;
+      }
+    }
+    const bool is_ours =
+        state == State::kStopped && pthread_equal(g_stopped_by.load(), pthread_self()) != 0;
+    if (is_ours) return false;
+    PauseBriefly();
+  }
+  return false;
+}
+
+// Once stopped. False: they run again, or end when they can.
+bool EndThreads() {
+  g_hot.alive.store(0, std::memory_order_release);
+  const uint64_t deadline_ns = wire::ReadMonotonicNs() + kStopThreadsNs;
+  bool has_agent_ended = false;
+  while (!has_agent_ended && wire::ReadMonotonicNs() < deadline_ns) {
+    AskForAgent();  // Again and again: one that is just starting may not hear it.
+    has_agent_ended =
+        AwaitEndOfThread(LibraryThread::kAgent, wire::ReadMonotonicNs() + kAskAgainNs);
+  }
+  const bool have_ended = has_agent_ended && AwaitEndOfThread(LibraryThread::kHelper, deadline_ns);
+  const bool is_alone = have_ended && AwaitEndOfThread(LibraryThread::kGpu, deadline_ns);
+  if (!have_ended) {
+    // A second agent next to this one would share its state.
+    Log(LogLevel::kError, "the library's threads do not end; profiling is off in this process");
+    g_state.store(State::kDisabled, std::memory_order_release);
+  } else if (!is_alone) {
+    RestartThreads();
+  }
+  return is_alone;
+}
+
 __attribute__((constructor(101))) void OnLoad() {
   Load();
   if (EarlierCopy() == nullptr && IsSet("PROFD_START")) Start();
@@ -163,55 +240,25 @@ bool Start() {
   if (state != State::kNew || !g_state.compare_exchange_strong(state, State::kStarting)) {
     return true;
   }
-  const int saved_errno = errno;
-  SetUpProcess();
-  const bool would_kill = SeccompWouldKill();
-  const bool started = !would_kill && StartAgent();
-  if (!started) {
-    Log(LogLevel::kError, "%s; off in this process",
-        would_kill ? "a seccomp filter kills for system calls that profiling needs"
-                   : "no thread to be had");
-  }
-  uint32_t forked = kFlagForked;
-  if (g_hot.flag.compare_exchange_strong(forked, kFlagOff)) TellCaptureListener();
-  if (started) g_hot.alive.store(1, std::memory_order_release);
-  // Unless the agent has found out by now that it cannot work.
-  State starting = State::kStarting;
-  g_state.compare_exchange_strong(starting, started ? State::kRunning : State::kDisabled);
-  errno = saved_errno;
-  return started;
+  return StartUp();
 }
 
 bool StopThreads() {
-  // The child of a vfork() has no threads, but its parent's memory.
-  if (!IsStarted() || g_pid != static_cast<uint32_t>(getpid())) return false;
-  State running = State::kRunning;
-  if (!g_state.compare_exchange_strong(running, State::kStopped)) return false;
   const int saved_errno = errno;
-  g_hot.alive.store(0, std::memory_order_release);
-  const uint64_t deadline_ns = wire::ReadMonotonicNs() + kStopThreadsNs;
-  bool has_agent_ended = false;
-  while (!has_agent_ended && wire::ReadMonotonicNs() < deadline_ns) {
-    AskForAgent();  // Again and again: one that is just starting may not hear it.
-    has_agent_ended =
-        AwaitEndOfThread(LibraryThread::kAgent, wire::ReadMonotonicNs() + kAskAgainNs);
-  }
-  const bool have_ended = has_agent_ended && AwaitEndOfThread(LibraryThread::kHelper, deadline_ns);
-  const bool is_alone = have_ended && AwaitEndOfThread(LibraryThread::kGpu, deadline_ns);
-  if (!have_ended) {
-    // They end when they can. A second agent next to this one would share its state.
-    Log(LogLevel::kError, "the library's threads do not end; profiling is off in this process");
-    g_state.store(State::kDisabled, std::memory_order_release);
-  } else if (!is_alone) {
-    RestartThreads();
-  }
+  const bool are_stopped = BecomeStopped() && EndThreads();
   errno = saved_errno;
-  return is_alone;
+  return are_stopped;
 }
 
 void RestartThreads() {
+  g_stopped_by.store({});
   State stopped = State::kStopped;
-  if (g_state.compare_exchange_strong(stopped, State::kNew)) Start();
+  if (g_state.compare_exchange_strong(stopped, State::kStarting)) StartUp();
+}
+
+void StayStopped() {
+  State stopped = State::kStopped;
+  g_state.compare_exchange_strong(stopped, State::kDisabled);
 }
 
 bool StartAndLookForDaemon() {

@@ -7,7 +7,8 @@
 //    └── PROFD_DISABLE, no thread to be had, ─────┴──► kDisabled
 //        or a system call is refused
 //
-// StopThreads() leads from kRunning to kStopped, RestartThreads() from there to kNew and Start().
+// StopThreads() leads from kRunning to kStopped; from there RestartThreads() leads to kStarting,
+// and StayStopped() to kDisabled.
 //
 // Threads: any. Start() returns without waiting, whoever else is starting, and neither it nor
 //          the agent asks the loader for anything: it may be called from inside a dlopen().
@@ -49,11 +50,15 @@ bool StartAndLookForDaemon();
 
 // Ends the library's threads and with them the connection and a capture. Returns once the kernel
 // counts them no more, so that the process may make calls that need a single thread. False: the
-// library is not running, or its threads did not end within seconds.
+// library is not running, its threads did not end within 3 s, the calling thread has stopped them
+// already, or another one has for longer than about 1 s.
 bool StopThreads();
 
 // After StopThreads() returned true: starts them again.
 void RestartThreads();
+
+// Or turns profiling off in this process, without a system call: a filter may kill for any.
+void StayStopped();
 
 // The first annotation in a forked child.
 void RegisterForkedChild();

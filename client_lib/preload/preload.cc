@@ -13,7 +13,7 @@
 //
 // And it stands before syscall(), by which a program sets a seccomp filter for all its threads.
 // Such a filter may kill the process for the next call of any thread, so the library's threads end
-// before, and stay away. All other numbers go to the kernel at once.
+// before, and stay away: profiling is off from then on. All other numbers go to the kernel at once.
 //
 // Threads: The constructor runs on the program's first thread, before main(). The calls: any.
 // Errors:  None are reported: a process that cannot be profiled runs as it would without us.
@@ -39,6 +39,7 @@ extern "C" {
 // The client library's, in processes that have it.
 int (*g_stop_threads)() = nullptr;
 void (*g_restart_threads)() = nullptr;
+void (*g_stay_stopped)() = nullptr;
 
 // Tells glibc that the caller of __libc_dlopen_mode() wants what dlopen() does.
 constexpr int kFromDlopen = static_cast<int>(0x80000000U);
@@ -59,6 +60,7 @@ constexpr int kFromDlopen = static_cast<int>(0x80000000U);
   const auto find = WeakDlopen != nullptr && WeakDlsym != nullptr ? WeakDlsym : WeakLibcDlsym;
   g_stop_threads = reinterpret_cast<int (*)()>(find(library, "profd_stop_threads"));
   g_restart_threads = reinterpret_cast<void (*)()>(find(library, "profd_restart_threads"));
+  g_stay_stopped = reinterpret_cast<void (*)()>(find(library, "profd_stay_stopped"));
 }
 
 // What a system call gets in registers.
@@ -110,7 +112,8 @@ long Answer(long result) {
 }
 
 bool StopThreads() {
-  return g_stop_threads != nullptr && g_restart_threads != nullptr && g_stop_threads() == 0;
+  return g_stop_threads != nullptr && g_restart_threads != nullptr && g_stay_stopped != nullptr &&
+         g_stop_threads() == 0;
 }
 
 int CallAlone(long number, const Arguments& arguments) {
@@ -138,7 +141,7 @@ long SetFilter(long number, const Arguments& arguments) {
   // A number above 0 is a thread that could not be synchronized, or else the filter's listener.
   const bool has_listener = (arguments.values[1] & kNewListener) != 0;
   const bool is_set = result == 0 || (result > 0 && has_listener);
-  if (!is_set && are_stopped) g_restart_threads();
+  if (are_stopped) (is_set ? g_stay_stopped : g_restart_threads)();
   return Answer(result);
 }
 

@@ -139,11 +139,19 @@ PROFD_API void profd_free(const profd_memory_event* event);
 /* Ends the library's threads, and with them a capture of this process, for calls that the
  * kernel refuses to a process with several threads: unshare(CLONE_NEWUSER), and setns() to a
  * user, mount, or time namespace. PROFD_OK: they are gone, and profd_restart_threads() starts
- * them again; until then, nothing is recorded. PROFD_DISABLED: the library has no threads, or
- * they did not end within 3 s. `profctl run --preload` makes both calls around unshare() and
+ * them again; until then, nothing is recorded. PROFD_DISABLED: the library has no threads, they
+ * did not end within 3 s, or they are stopped already: by this thread, or by another one for
+ * longer than about 1 s. `profctl run --preload` makes both calls around unshare() and
  * setns(). Neither is needed before the first use of the library, or in a forked child. */
 PROFD_API int profd_stop_threads(void);
 PROFD_API void profd_restart_threads(void);
+
+/* Instead of profd_restart_threads(): profiling is off in this process from then on, and
+ * profd_get_status() says so. For a program that, since profd_stop_threads(), has set a seccomp
+ * filter for all its threads that kills for system calls other than its own: this makes none.
+ * Without such a stop, nothing happens. `profctl run --preload` makes both calls around a filter
+ * that is set by syscall(). */
+PROFD_API void profd_stay_stopped(void);
 
 /* Names the calling thread in reports (at most 63 bytes; default: its comm). Remembered
  * for captures to come. */

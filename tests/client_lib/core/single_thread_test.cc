@@ -146,6 +146,49 @@ TEST_F(SingleThreadTest, StoppedThreadsAreNotRestartedByUse) {
   child.ExpectSuccess();
 }
 
+TEST_F(SingleThreadTest, AProcessWhoseThreadsStayStoppedIsOff) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent&) {
+    profd_init();
+    WaitConnected();
+    profd_stay_stopped();  // Not stopped: nothing happens.
+    CHILD_EXPECT(Status().disabled == 0);
+    CHILD_EXPECT(profd_stop_threads() == PROFD_OK);
+    profd_stay_stopped();
+    CHILD_EXPECT(Status().disabled == 1);
+    profd_restart_threads();
+    CHILD_EXPECT(profd_init() == PROFD_DISABLED);
+    CHILD_EXPECT(profd_stop_threads() == PROFD_DISABLED);
+    profd_step();
+    EmptyRange(&g_range);
+    CHILD_EXPECT(CountThreads() == 1);
+  });
+  auto target = daemon.WaitTarget();
+  child.ExpectSuccess();
+}
+
+TEST_F(SingleThreadTest, StopsOfSeveralThreadsTakeTurns) {
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent&) {
+    profd_init();
+    std::atomic<int> stopped{0};
+    const auto stop_and_restart = [&] {
+      for (int i = 0; i < 20; ++i) {
+        CHILD_EXPECT(profd_stop_threads() == PROFD_OK);
+        CHILD_EXPECT(++stopped == 1);
+        CHILD_EXPECT(ThreadDirectory("profd").empty());
+        --stopped;
+        profd_restart_threads();
+      }
+    };
+    std::thread other(stop_and_restart);
+    stop_and_restart();
+    other.join();
+    CHILD_EXPECT(Status().disabled == 0);
+  });
+  child.ExpectSuccess();
+}
+
 TEST_F(SingleThreadTest, AForkedChildHasNoThreadsUntilItUsesTheLibrary) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [](Parent&) {

@@ -33,8 +33,6 @@
 #include "host_library.h"
 
 #if __has_include(<linux/seccomp.h>)
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #define CAMPAIGN_HAS_SECCOMP
 #endif
 
@@ -226,108 +224,8 @@ static int work_for_a_while(void) {
   return 10;
 }
 
-// ---- seccomp
-
 #ifdef CAMPAIGN_HAS_SECCOMP
-typedef long (*system_call)(long, ...);
-
-// Filters the system calls that a profiler may use and this program does not. Sets it by `call`.
-static void filter_by(system_call call, uint32_t verdict) {
-  static const int kCalls[] = {SYS_membarrier, SYS_eventfd2,        SYS_memfd_create, SYS_socket,
-                               SYS_connect,    SYS_sendmsg,         SYS_recvmsg,      SYS_unshare,
-                               SYS_pidfd_open, SYS_perf_event_open,
-#ifdef SYS_close_range
-                               SYS_close_range
-#endif
-  };
-  enum { kCallCount = sizeof kCalls / sizeof *kCalls };
-  struct sock_filter code[1 + 2 * kCallCount + 1];
-  unsigned short n = 0;
-  code[n++] =
-      (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-  for (int i = 0; i < kCallCount; ++i) {
-    code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)kCalls[i], 0, 1);
-    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, verdict);
-  }
-  code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  const struct sock_fprog program = {n, code};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) die("no_new_privs");
-  // All threads: also one that the library has started.
-  if (call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
-    die("seccomp");
-  }
-}
-
-static void filter(uint32_t verdict) { filter_by(syscall, verdict); }
-
-static int seccomp_errno(void) {
-  filter(SECCOMP_RET_ERRNO | EPERM);
-  return work_for_a_while();
-}
-
-// A sandbox from here on: what this program still does, and nothing else. In a capture.
-static int seccomp_kill_in_a_capture(void) {
-  work();
-  static const int kCalls[] = {SYS_write, SYS_exit_group, SYS_nanosleep, SYS_clock_nanosleep};
-  enum { kCallCount = sizeof kCalls / sizeof *kCalls };
-  struct sock_filter code[1 + 2 * kCallCount + 1];
-  unsigned short n = 0;
-  code[n++] =
-      (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-  for (int i = 0; i < kCallCount; ++i) {
-    code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)kCalls[i], 0, 1);
-    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  }
-  code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
-  const struct sock_fprog program = {n, code};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) die("no_new_privs");
-  // What libseccomp asks first: does the kernel know the flag?
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, NULL) != -1 ||
-      errno != EFAULT) {
-    die("the probe");
-  }
-  if (is_to_be_recorded()) await_library(1, 500);
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
-    die("seccomp");
-  }
-  for (int i = 0; i < 30; ++i) {
-    step();
-    range();
-    pause_ms(20);
-  }
-  put(1, "in the sandbox\n");
-  syscall(SYS_exit_group, 12);
-  return 2;
-}
-
-// As a sandbox does that starts a program: the filter is there before the library is.
-static int become_filtered(uint32_t verdict) {
-  char* arguments[] = {g_arguments[0], "work_for_a_while", g_arguments[2], NULL};
-  filter(verdict);
-  setenv("PROFD_CAMPAIGN_AWAIT", "", 1);
-  fflush(stdout);
-  execv("/proc/self/exe", arguments);
-  die("exec");
-  return 1;
-}
-
-static int seccomp_errno_from_the_start(void) { return become_filtered(SECCOMP_RET_ERRNO | EPERM); }
-static int seccomp_kill_from_the_start(void) { return become_filtered(SECCOMP_RET_KILL_PROCESS); }
-
-// A filter that comes when the library is there, and that the preload library does not see. It
-// waits for FOLDER/end.
-static int filter_for_all_threads(void) {
-  system_call call = syscall;
-#ifndef CAMPAIGN_STATIC
-  void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-  if (libc != NULL) *(void**)&call = dlsym(libc, "syscall");
-#endif
-  filter_by(call, SECCOMP_RET_KILL_PROCESS);
-  create_file("changed");
-  await_file("end");
-  printf("filtered\n");
-  return 11;
-}
+#include "host_seccomp.h"
 #endif
 
 // ---- Processes
@@ -686,6 +584,9 @@ static const struct {
     {"seccomp_errno_from_the_start", seccomp_errno_from_the_start},
     {"seccomp_kill_from_the_start", seccomp_kill_from_the_start},
     {"seccomp_kill_in_a_capture", seccomp_kill_in_a_capture},
+    {"seccomp_kill_next_to_unshare", seccomp_kill_next_to_unshare},
+    {"seccomp_refused", seccomp_refused},
+    {"seccomp_with_a_listener", seccomp_with_a_listener},
     {"filter_for_all_threads", filter_for_all_threads},
     {"strict_seccomp", strict_seccomp},
 #endif
