@@ -412,9 +412,16 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
     finding.evidence.push_back(std::move(evidence));
   }
   SetConfidence(facts, Confidence::kHigh, finding);
+  const int64_t long_ns = host.PerUsualStep(gaps.long_ns);
   if (!has_places) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason = "recording itself takes part of such short gaps";
+  } else if (static_cast<double>(long_ns) <=
+             finding.threshold * static_cast<double>(facts.scope.mean_ns)) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        StrCat("gaps of ", TimeText(kShortHostGapNs), " or more take ", TimeText(long_ns), " of ",
+               StepWord(facts), "; recording itself takes part of shorter ones");
   }
   if (facts.scope.has_steps && host.median_share <= finding.threshold) {
     // Seen of healthy programs on busy machines: a thread that another process kept from its core.

@@ -124,6 +124,37 @@ TEST_F(HostRulesTest, WithPythonStacksAGapHasTheLinesAroundIt) {
   EXPECT_THAT(finding.measured, HasSubstr("train.py:112 log_metrics"));
 }
 
+// Of each step, one gap of `long_gap_ns` and 59 of 10 us.
+class ShortGapsTest : public HostRulesTest {
+ protected:
+  Finding HostBoundWith(int64_t long_gap_ns) {
+    Steps(5);
+    for (int64_t begin = 0; begin < 5 * kStepNs; begin += kStepNs) {
+      int64_t at = begin;
+      for (int i = 0; i < 60; ++i) {
+        reader_.Operator(main_, "aten::relu", at, at + 10 * kUs);
+        at += 20 * kUs;
+      }
+      reader_.Operator(main_, "aten::linear", at - 10 * kUs + long_gap_ns, begin + kStepNs);
+    }
+    return Find("HOST_BOUND");
+  }
+};
+
+TEST_F(ShortGapsTest, ItIsNotSureWhereTheyMakeTheDifference) {
+  const Finding finding = HostBoundWith(900 * kUs);
+  EXPECT_EQ(finding.saving_ns_per_step, 1'490 * kUs);
+  EXPECT_EQ(finding.confidence, Confidence::kLow);
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("gaps of 100 us or more take 900 us of each"));
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("recording itself takes part of shorter ones"));
+}
+
+TEST_F(ShortGapsTest, ItIsSureWhereTheLongOnesAreEnough) {
+  const Finding finding = HostBoundWith(1'100 * kUs);
+  EXPECT_EQ(finding.saving_ns_per_step, 1'690 * kUs);
+  EXPECT_EQ(finding.confidence, Confidence::kHigh);
+}
+
 TEST_F(HostRulesTest, HostTimeOfAFewStepsMayBeAnotherProcess) {
   Steps(10);
   for (int step = 0; step < 10; ++step) {
