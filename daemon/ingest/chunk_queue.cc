@@ -62,18 +62,21 @@ void ChunkQueue::Close() {
 
 bool ChunkQueue::IsPressing() const { return closed_ || unused_.size() < copies_.size() / 2; }
 
-ChunkCopy* ChunkQueue::Pop(absl::Duration settle, bool wait) {
+ChunkCopy* ChunkQueue::Pop(absl::Duration settle, absl::Duration longest_wait) {
   absl::MutexLock lock(&mu_);
+  const absl::Time deadline = absl::Now() + longest_wait;
   for (;;) {
-    if (filled_.empty()) {
-      if (closed_ || !wait) return nullptr;
-      changed_.Wait(&mu_);
-      continue;
+    absl::Time wake = deadline;
+    const absl::Time now = absl::Now();
+    if (!filled_.empty()) {
+      const absl::Time due = filled_.front()->copy_time + settle;
+      if (IsPressing() || now >= due) break;
+      wake = std::min(wake, due);
+    } else if (closed_) {
+      return nullptr;
     }
-    const absl::Time due = filled_.front()->copy_time + settle;
-    if (IsPressing() || absl::Now() >= due) break;
-    if (!wait) return nullptr;
-    changed_.WaitWithDeadline(&mu_, due);
+    if (now >= deadline) return nullptr;
+    changed_.WaitWithDeadline(&mu_, wake);
   }
   ChunkCopy* copy = filled_.front();
   filled_.pop_front();

@@ -53,8 +53,8 @@ class ChunkQueue {
   void Close();
 
   // The oldest copy once it is `settle` old, or at once if half of the buffers are in use
-  // or the queue is closed. nullptr: closed and empty, or, unless `wait`, nothing is due.
-  ChunkCopy* Pop(absl::Duration settle, bool wait);
+  // or the queue is closed. nullptr: closed and empty, or nothing was due for `longest_wait`.
+  ChunkCopy* Pop(absl::Duration settle, absl::Duration longest_wait);
   bool drained() const;  // Closed and empty.
   bool closed() const;
 

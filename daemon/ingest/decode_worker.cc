@@ -11,6 +11,10 @@
 namespace profd {
 namespace {
 
+// Between two pieces of the capture memory, as long as nothing is to be decoded: making all of them
+// in one go takes a CPU from the target and from the threads of profd that say that it is armed.
+constexpr absl::Duration kFillPause = absl::Milliseconds(1);
+
 int64_t UnixNsOf(const ClockPair& epoch) {
   const int64_t now_unix_ns = absl::GetCurrentTimeNanos();
   const auto now_mono_ns = static_cast<int64_t>(wire::ReadMonotonicNs());
@@ -94,7 +98,7 @@ void DecodeWorker::Run() {
     watched.Works();
     if (filling) filling = memory_.FillFreeList() == CaptureMemory::Fill::kMore;
     watched.Waits();
-    ChunkCopy* const copy = queue_.Pop(settle_, /*wait=*/!filling);
+    ChunkCopy* const copy = queue_.Pop(settle_, filling ? kFillPause : absl::InfiniteDuration());
     watched.Works();
     if (copy != nullptr) {
       sequencer_.Accept(copy);
