@@ -266,6 +266,7 @@ void CaptureStore::KeepFile(SealedCapture& sealed, bool is_urgent) {
     const LedgerUpdate update(*this);
     const absl::Status status = catalog_->Update(sealed.record);
     if (!status.ok() && !absl::IsNotFound(status)) LogError(status.ToString());
+    catalog_->CheckpointIfDue();  // Or else a commit does, such as that of a capture to be armed.
   }
   const CapturePaths paths = PathsOf(sealed.record.id);
   // Should the daemon end meanwhile, the next one knows. Without room for that, it is tried anyway.

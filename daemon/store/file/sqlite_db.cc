@@ -302,6 +302,27 @@ void Database::StopWhen(std::function<bool()> stop) {
       this);
 }
 
+void Database::CheckpointByHand(int most_pages) {
+  most_log_pages_ = most_pages;
+  sqlite3_wal_hook(
+      db_,
+      [](void* self, sqlite3* db, const char* name, int pages) {
+        auto* const database = static_cast<Database*>(self);
+        database->log_pages_ = pages;
+        // The transaction is committed: like SQLite's own hook, this one does not make it fail.
+        if (pages >= database->most_log_pages_) sqlite3_wal_checkpoint(db, name);
+        return SQLITE_OK;
+      },
+      this);
+}
+
+absl::Status Database::Checkpoint() {
+  const int code =
+      sqlite3_wal_checkpoint_v2(db_, nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+  if (code != SQLITE_OK) return SqliteStatus(db_, code, StrCat("checkpoint of ", path_.string()));
+  return absl::OkStatus();
+}
+
 StatementLease Database::Use(const char* sql) {
   auto it = cache_.find(sql);
   if (it == cache_.end()) it = cache_.emplace(sql, Statement(db_, sql)).first;

@@ -77,6 +77,34 @@ TEST_F(CatalogTest, EveryMigrationRunsOnceAndKeepsWhatIsThere) {
   EXPECT_EQ(Query("SELECT count(*) FROM captures"), 1);
 }
 
+// A capture that is to be armed waits for its row.
+TEST_F(CatalogTest, CommitsLeaveTheLogToCheckpoints) {
+  auto catalog = Catalog::Open(path_);
+  ASSERT_THAT(catalog, IsOk());
+  constexpr uint64_t kPageBytes = 4096 + 24;  // In the log.
+  const std::filesystem::path log = path_.string() + "-wal";
+  const auto table_bytes = [this] { return std::filesystem::file_size(path_); };
+  const auto log_bytes = [&log] { return std::filesystem::file_size(log); };
+  int count = 0;
+  const auto insert = [&] { ASSERT_THAT((*catalog)->Insert(NewRecord(IdOf(++count))), IsOk()); };
+  insert();
+  (*catalog)->CheckpointIfDue();  // It is not.
+  const uint64_t bytes_before = table_bytes();
+  while (log_bytes() < 1'500 * kPageBytes) insert();  // SQLite's own limit is 1,000.
+  EXPECT_EQ(table_bytes(), bytes_before);
+  (*catalog)->CheckpointIfDue();
+  EXPECT_GT(table_bytes(), bytes_before);
+  // The log begins anew in the same file.
+  const uint64_t log_bytes_before = log_bytes();
+  for (int i = 0; i < 20; ++i) insert();
+  EXPECT_EQ(log_bytes(), log_bytes_before);
+  // Without checkpoints it has an end, too.
+  for (int i = 0; i < 1'000; ++i) insert();
+  EXPECT_GT(log_bytes(), 2'000 * kPageBytes);
+  EXPECT_LT(log_bytes(), 2'200 * kPageBytes);
+  EXPECT_EQ(Query("SELECT count(*) FROM captures"), count);
+}
+
 TEST_F(CatalogTest, ACatalogOfVersionOneKeepsItsCapturesAndSummaries) {
   {
     auto db = Database::Open(path_, Database::Mode::kReadWrite);
