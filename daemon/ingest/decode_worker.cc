@@ -11,8 +11,8 @@
 namespace profd {
 namespace {
 
-// Between two pieces of the capture memory, as long as nothing is to be decoded: making all of them
-// in one go takes a CPU from the target and from the threads of profd that say that it is armed.
+// Between two pieces of the capture memory, until the capture fires: making them in one go takes a
+// CPU from the threads of profd that say that the target is armed.
 constexpr absl::Duration kFillPause = absl::Milliseconds(1);
 
 int64_t UnixNsOf(const ClockPair& epoch) {
@@ -57,6 +57,7 @@ void DecodeWorker::Begin() {
 }
 
 void DecodeWorker::SetPlan(const FirePlan& plan) {
+  has_plan_.store(true, std::memory_order_relaxed);
   absl::MutexLock lock(&mu_);
   plan_ = plan;
 }
@@ -98,7 +99,9 @@ void DecodeWorker::Run() {
     watched.Works();
     if (filling) filling = memory_.FillFreeList() == CaptureMemory::Fill::kMore;
     watched.Waits();
-    ChunkCopy* const copy = queue_.Pop(settle_, filling ? kFillPause : absl::InfiniteDuration());
+    const absl::Duration pause =
+        has_plan_.load(std::memory_order_relaxed) ? absl::ZeroDuration() : kFillPause;
+    ChunkCopy* const copy = queue_.Pop(settle_, filling ? pause : absl::InfiniteDuration());
     watched.Works();
     if (copy != nullptr) {
       sequencer_.Accept(copy);

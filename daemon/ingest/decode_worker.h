@@ -101,6 +101,7 @@ class DecodeWorker {
 
   std::atomic<bool> abandoned_{false};
   std::atomic<bool> has_first_chunks_;
+  std::atomic<bool> has_plan_{false};
   std::atomic<int64_t> stored_bytes_{0};
   std::atomic<bool> sink_failed_{false};
 
