@@ -93,7 +93,7 @@ class CaptureManager final : public TargetPort::Observer, public ScheduledCaptur
   using OnPreparation = std::function<void(const GroupPreparation&)>;
   absl::StatusOr<int64_t> PrepareGroup(const Caller& caller, const GroupRequest& request,
                                        OnPreparation on_change);
-  // Tells the held members when to begin. One that is past the step is not told: it ends FAILED
+  // Tells the held members when to begin. One that is past the step gets no start: it ends FAILED
   // by missed_start. May be repeated with the same start. NOT_FOUND: no such group of the
   // caller's is held. FAILED_PRECONDITION (COMMITTED): it was, with another start.
   absl::StatusOr<std::vector<MemberStart>> CommitGroup(const Caller& caller,

@@ -20,7 +20,7 @@ absl::Status WriteChromeTrace(store::CaptureReader& reader, const TracePlace& pl
 absl::StatusOr<uint64_t> WritePerfettoTrace(store::CaptureReader& reader, const TracePlace& place,
                                             OutputBuffer& out);
 
-// What the times of a Chrome trace count from, by its earliest.
+// Unix time (ns) that a Chrome trace counts from. `earliest_ns`: from the start to its first event.
 int64_t ChromeBase(int64_t start_unix_ns, int64_t earliest_ns);
 
 // Points per device of the memory curves in traces: more than a screen can show.

@@ -144,7 +144,7 @@ class NsysEvents {
   absl::flat_hash_map<int64_t, ApiName> api_names_;
   absl::flat_hash_map<uint32_t, uint32_t> waiting_calls_;    // Their kinds, by correlation.
   absl::flat_hash_map<uint32_t, uint16_t> context_devices_;  // Of contexts with GPU work.
-  std::map<int64_t, uint8_t> copy_kinds_, memory_kinds_;     // CUPTI's, by the export's.
+  std::map<int64_t, uint8_t> copy_kinds_, memory_kinds_;     // By the export's number, CUPTI's.
   std::map<int64_t, uint32_t> sync_kinds_, overhead_kinds_;
   std::map<int64_t, bool> frees_memory_;
   std::map<int64_t, std::string> domains_;

@@ -96,7 +96,7 @@ class DeviceWork {
 // A gap between two activities, less the holes in it: only the part at its end can have waited for
 // the second activity.
 struct RecordedGap {
-  int64_t last_start_ns = 0;  // Of the part at the end; the end of the gap: there is none.
+  int64_t last_start_ns = 0;  // Of the part at its end; the gap's end: no such part.
   uint64_t earlier_ns = 0;    // Of the other parts.
 };
 RecordedGap RecordedPartOf(int64_t start_ns, int64_t end_ns, const IntervalSet& holes);

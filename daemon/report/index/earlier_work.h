@@ -74,7 +74,7 @@ class EarlierWork {
   int64_t begin_ns_ = 0;
   int64_t end_ns_ = 0;  // Of the first window.
   absl::flat_hash_map<uint16_t, First> devices_;
-  First* last_ = nullptr;  // In devices_; set anew where a device is new.
+  First* last_ = nullptr;  // Of last_device_, in devices_.
   uint16_t last_device_ = 0;
 };
 

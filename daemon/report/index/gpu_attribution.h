@@ -153,7 +153,7 @@ class CallSweep {
   // Drops waiting calls after an outermost range: no later range can contain them.
   void EndOutermost() { waiting_.clear(); }
 
-  // Calls before this one were assigned, or wait.
+  // All calls before this one are assigned, or waiting.
   size_t next() const { return next_; }
 
  private:

@@ -22,7 +22,7 @@ namespace profd::rpc {
 template <typename Response>
 class ServerStream {
  public:
-  // The caller went away, or the connection broke: Finish() with whatever.
+  // The caller went away, or the connection broke: any status will do for Finish().
   virtual bool cancelled() const = 0;
   // profd is stopping: streams without an end of their own finish as UNAVAILABLE.
   virtual bool closing() const = 0;
