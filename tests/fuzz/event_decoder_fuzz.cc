@@ -89,7 +89,7 @@ class StrictSink final : public CaptureSink {
     for (const GpuRow& row : rows) {
       Require(row.duration_ns >= 0 && row.device != kNoGpuDevice && row.name <= name_count_);
       Require((row.name != 0) == (row.kind == GpuRowKind::kKernel));
-      Require(row.kind >= GpuRowKind::kKernel && row.kind <= GpuRowKind::kGraphLaunch);
+      Require(std::ranges::count(kGpuKinds, row.kind, &GpuKind::kind) == 1);
       Require((row.flags & 0xc0) == 0);
       Require(row.queued_ns == kNoGpuTime || row.queued_ns <= row.start_ns);
     }
