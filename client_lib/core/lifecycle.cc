@@ -30,11 +30,15 @@
 namespace profd::client {
 namespace {
 
-enum class State : uint32_t { kNew, kStarting, kRunning, kStopped, kDisabled };
+enum class State : uint32_t { kNew, kStarting, kRunning, kStopped, kStayStopped, kDisabled };
+
+bool IsOff(State state) { return state == State::kDisabled || state == State::kStayStopped; }
 
 // An attempt to stop a capture may take this long: torch's functions, CUPTI.
 constexpr uint64_t kStopThreadsNs = 3'000'000'000;
 constexpr uint64_t kAskAgainNs = 100'000'000;
+// Of another thread: its stop, and a system call.
+constexpr uint64_t kAwaitOtherStopNs = kStopThreadsNs + 1'000'000'000;
 
 constinit std::atomic<State> g_state{State::kNew};
 constinit std::atomic<bool> g_loaded{false};
@@ -139,14 +143,15 @@ bool StartUp() {
   return started;
 }
 
-// From kRunning. Waits for another thread that has stopped the library's for a call of its own:
-// that one would start them again in the middle of ours. The wait makes no system call, because
-// that call may be the one that sets a filter. False: see StopThreads().
+// From kRunning. Waits for another thread that has stopped the library's for a call of its own, or
+// is about to: it would start them again in the middle of ours. The wait makes no system call,
+// because that call may be the one that sets a filter. False: see StopThreads().
 bool BecomeStopped() {
-  constexpr int kMostLooks = 20'000'000;  // 0.3 to 1 s on x86.
-  for (int look = 0; look < kMostLooks; ++look) {
+  constexpr uint64_t kLooksPerClock = 1024;
+  uint64_t deadline_ns = 0;
+  for (uint64_t look = 0;; ++look) {
     State state = g_state.load(std::memory_order_acquire);
-    if (state == State::kNew || state == State::kDisabled) return false;
+    if (state == State::kNew || IsOff(state)) return false;
     if (state == State::kRunning) {
       // The child of a vfork() has no threads, but its parent's memory. So has that of a bare
       // clone(), whose page was wiped.
@@ -159,9 +164,13 @@ bool BecomeStopped() {
     const bool is_ours =
         state == State::kStopped && pthread_equal(g_stopped_by.load(), pthread_self()) != 0;
     if (is_ours) return false;
+    if (look % kLooksPerClock == 0) {
+      const uint64_t now_ns = wire::ReadMonotonicNs();
+      if (deadline_ns == 0) deadline_ns = now_ns + kAwaitOtherStopNs;
+      if (now_ns > deadline_ns) return false;
+    }
     PauseBriefly();
   }
-  return false;
 }
 
 // Once stopped. False: they run again, or end when they can.
@@ -221,16 +230,16 @@ void EndWithMainThread() {
   g_state.store(State::kDisabled, std::memory_order_release);
 }
 
-bool IsDisabled() { return g_state.load(std::memory_order_relaxed) == State::kDisabled; }
+bool IsDisabled() { return IsOff(g_state.load(std::memory_order_relaxed)); }
 
 bool MustThreadsEnd() {
   const State state = g_state.load(std::memory_order_relaxed);
-  return state == State::kDisabled || state == State::kStopped;
+  return state == State::kStopped || IsOff(state);
 }
 
 bool Start() {
   State state = g_state.load(std::memory_order_acquire);
-  if (state == State::kDisabled) return false;
+  if (IsOff(state)) return false;
   if (state == State::kRunning) {
     if (g_hot.alive.load(std::memory_order_relaxed) != 0) return true;
     // The kernel wiped the page and no handler ran: a child of a bare clone().
@@ -258,7 +267,7 @@ void RestartThreads() {
 
 void StayStopped() {
   State stopped = State::kStopped;
-  g_state.compare_exchange_strong(stopped, State::kDisabled);
+  g_state.compare_exchange_strong(stopped, State::kStayStopped);
 }
 
 bool StartAndLookForDaemon() {

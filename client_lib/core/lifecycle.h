@@ -8,7 +8,7 @@
 //        or a system call is refused
 //
 // StopThreads() leads from kRunning to kStopped; from there RestartThreads() leads to kStarting,
-// and StayStopped() to kDisabled.
+// and StayStopped() to kStayStopped, which is like kDisabled, but not in a child that is forked.
 //
 // Threads: any. Start() returns without waiting, whoever else is starting, and neither it nor
 //          the agent asks the loader for anything: it may be called from inside a dlopen().
@@ -51,7 +51,7 @@ bool StartAndLookForDaemon();
 // Ends the library's threads and with them the connection and a capture. Returns once the kernel
 // counts them no more, so that the process may make calls that need a single thread. False: the
 // library is not running, its threads did not end within 3 s, the calling thread has stopped them
-// already, or another one has for longer than about 1 s.
+// already, or another one has for longer than 4 s.
 bool StopThreads();
 
 // After StopThreads() returned true: starts them again.

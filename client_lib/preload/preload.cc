@@ -39,7 +39,7 @@ extern "C" {
 // The client library's, in processes that have it.
 int (*g_stop_threads)() = nullptr;
 void (*g_restart_threads)() = nullptr;
-void (*g_stay_stopped)() = nullptr;
+void (*g_stay_stopped)() = nullptr;  // Null in an earlier one: its threads stay stopped, too.
 
 // Tells glibc that the caller of __libc_dlopen_mode() wants what dlopen() does.
 constexpr int kFromDlopen = static_cast<int>(0x80000000U);
@@ -112,8 +112,7 @@ long Answer(long result) {
 }
 
 bool StopThreads() {
-  return g_stop_threads != nullptr && g_restart_threads != nullptr && g_stay_stopped != nullptr &&
-         g_stop_threads() == 0;
+  return g_stop_threads != nullptr && g_restart_threads != nullptr && g_stop_threads() == 0;
 }
 
 int CallAlone(long number, const Arguments& arguments) {
@@ -141,7 +140,8 @@ long SetFilter(long number, const Arguments& arguments) {
   // A number above 0 is a thread that could not be synchronized, or else the filter's listener.
   const bool has_listener = (arguments.values[1] & kNewListener) != 0;
   const bool is_set = result == 0 || (result > 0 && has_listener);
-  if (are_stopped) (is_set ? g_stay_stopped : g_restart_threads)();
+  if (are_stopped && !is_set) g_restart_threads();
+  if (are_stopped && is_set && g_stay_stopped != nullptr) g_stay_stopped();
   return Answer(result);
 }
 

@@ -266,12 +266,24 @@ void CaptureStore::KeepFile(SealedCapture& sealed, bool is_urgent) {
     const LedgerUpdate update(*this);
     const absl::Status status = catalog_->Update(sealed.record);
     if (!status.ok() && !absl::IsNotFound(status)) LogError(status.ToString());
-    catalog_->CheckpointIfDue();  // Or else a commit does, such as that of a capture to be armed.
   }
+  CopyCatalogLog();
   const CapturePaths paths = PathsOf(sealed.record.id);
   // Should the daemon end meanwhile, the next one knows. Without room for that, it is tried anyway.
   BeginAttempt(paths).IgnoreError();
   if (Summarize(sealed, is_urgent)) EndAttempt(paths);
+}
+
+// Or else a commit would copy it, such as that of a capture to be armed. Over a connection of its
+// own: it syncs the disk, which nothing else is to wait for.
+void CaptureStore::CopyCatalogLog() {
+  {
+    absl::MutexLock lock(&mu_);
+    if (!catalog_->HasLongLog()) return;
+  }
+  const auto db = Database::Open(options_.data_dir / kCatalogName, Database::Mode::kReadWrite);
+  // If that fails, nothing is lost: a later one copies the log.
+  if (db.ok()) (*db)->Checkpoint().IgnoreError();
 }
 
 // What was pinned while it ran had no size yet.

@@ -270,6 +270,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // Returns the bytes of the disk that must stay free.
   int64_t KeptFree(const DiskSpace& disk) const;
   absl::Status Settle();
+  void CopyCatalogLog() ABSL_LOCKS_EXCLUDED(mu_);
   void UnpinBeyondLimit(const CaptureRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<Shortage> MeasureShortage(bool with_disk);
   // Returns the bytes of files that are being written, received, or recovered.

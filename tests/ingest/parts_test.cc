@@ -306,6 +306,26 @@ TEST_F(CaptureMemoryTest, AFreeListThatKeepsChangingIsGivenUpOn) {
   liar.join();
 }
 
+TEST(ChunkQueueTest, PopWaitsNoLongerThanItMay) {
+  ChunkQueue queue(4 * wire::kChunkBytes);
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(queue.Pop(absl::ZeroDuration(), absl::Milliseconds(2)), nullptr);
+  EXPECT_GE(absl::Now() - begin, absl::Milliseconds(2));
+  ChunkCopy* const copy = queue.Take();
+  copy->copy_time = absl::Now();
+  queue.Push(copy);
+  EXPECT_EQ(queue.Pop(absl::Hours(1), absl::Milliseconds(2)), nullptr);  // It is not due.
+  EXPECT_EQ(queue.Pop(absl::ZeroDuration(), absl::InfiniteDuration()), copy);
+  std::thread writer([&queue, copy] {
+    copy->copy_time = absl::Now();
+    queue.Push(copy);
+  });
+  EXPECT_EQ(queue.Pop(absl::ZeroDuration(), absl::InfiniteDuration()), copy);
+  writer.join();
+  queue.Close();
+  EXPECT_EQ(queue.Pop(absl::Hours(1), absl::InfiniteDuration()), nullptr);
+}
+
 TEST(MemoryLayoutTest, OddSizesAreRefusedByTheSystemAtWorst) {
   EXPECT_THAT(CaptureMemory::Create(1, uint64_t{1} << 55),
               StatusIs(absl::StatusCode::kResourceExhausted));

@@ -141,7 +141,7 @@ PROFD_API void profd_free(const profd_memory_event* event);
  * user, mount, or time namespace. PROFD_OK: they are gone, and profd_restart_threads() starts
  * them again; until then, nothing is recorded. PROFD_DISABLED: the library has no threads, they
  * did not end within 3 s, or they are stopped already: by this thread, or by another one for
- * longer than about 1 s. `profctl run --preload` makes both calls around unshare() and
+ * longer than 4 s. `profctl run --preload` makes both calls around unshare() and
  * setns(). Neither is needed before the first use of the library, or in a forked child. */
 PROFD_API int profd_stop_threads(void);
 PROFD_API void profd_restart_threads(void);
@@ -149,6 +149,7 @@ PROFD_API void profd_restart_threads(void);
 /* Instead of profd_restart_threads(): profiling is off in this process from then on, and
  * profd_get_status() says so. For a program that, since profd_stop_threads(), has set a seccomp
  * filter for all its threads that kills for system calls other than its own: this makes none.
+ * A child that is forked later tries what the filter allows when it first uses the library.
  * Without such a stop, nothing happens. `profctl run --preload` makes both calls around a filter
  * that is set by syscall(). */
 PROFD_API void profd_stay_stopped(void);

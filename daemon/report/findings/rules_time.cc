@@ -416,8 +416,8 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
   if (!has_places) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason = "recording itself takes part of such short gaps";
-  } else if (static_cast<double>(long_ns) <=
-             finding.threshold * static_cast<double>(facts.scope.mean_ns)) {
+  } else if (!facts.has_gpu() && static_cast<double>(long_ns) <=
+                                     finding.threshold * static_cast<double>(facts.scope.mean_ns)) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason =
         StrCat("gaps of ", TimeText(kShortHostGapNs), " or more take ", TimeText(long_ns), " of ",

@@ -138,9 +138,7 @@ absl::Status LetPagesBeFreed(Database& db) {
   return absl::OkStatus();
 }
 
-// Of 4 KiB.
-constexpr int kDueLogPages = 256;
-constexpr int kMostLogPages = 2048;
+constexpr int kLongLogPages = 256;  // Of 4 KiB.
 
 absl::Status CreatePrivately(const std::filesystem::path& path) {
   const UniqueFd file(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
@@ -167,17 +165,13 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::filesystem::pa
   RETURN_IF_ERROR(explain(LetPagesBeFreed(*db)));
   RETURN_IF_ERROR(explain(MigrateCatalog(*db, CatalogMigrations())));
   RETURN_IF_ERROR(explain(db->Exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")));
-  db->CheckpointByHand(kMostLogPages);
+  db->CountLogPages();
   std::unique_ptr<Catalog> catalog(new Catalog(std::move(db)));
   RETURN_IF_ERROR(explain(catalog->holdings().Start()));
   return catalog;
 }
 
-void Catalog::CheckpointIfDue() {
-  if (db_->log_pages() < kDueLogPages) return;
-  // A log that cannot be copied is none that is lost: a later checkpoint copies it.
-  db_->Checkpoint().IgnoreError();
-}
+bool Catalog::HasLongLog() const { return db_->log_pages() >= kLongLogPages; }
 
 absl::Status Catalog::Put(const char* sql, const CaptureRecord& record) {
   StatementLease put = db_->Use(sql);

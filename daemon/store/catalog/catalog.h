@@ -77,9 +77,9 @@ class Catalog {
   absl::Status Remove(const std::vector<StoredRecord>& records);
   // Returns at most this many unused pages to the disk.
   absl::Status Vacuum(int64_t pages);
-  // Copies the write-ahead log into the file if it has more than a MiB. Takes milliseconds, which
-  // a commit would take that finds it at 8 MiB: to be called where nothing waits for the catalog.
-  void CheckpointIfDue();
+  // Whether the write-ahead log has a MiB or more. At 4 MiB a commit copies it into the file, which
+  // takes milliseconds, unless another connection's Checkpoint() does before.
+  bool HasLongLog() const;
   // Returns the oldest ended, unpinned records below `before_id`, at most `limit`.
   absl::StatusOr<std::vector<StoredRecord>> ListOldest(std::string_view before_id, int64_t limit);
   // The same of one principal, at any age.

@@ -302,21 +302,22 @@ void Database::StopWhen(std::function<bool()> stop) {
       this);
 }
 
-void Database::CheckpointByHand(int most_pages) {
-  most_log_pages_ = most_pages;
+void Database::CountLogPages() {
   sqlite3_wal_hook(
       db_,
       [](void* self, sqlite3* db, const char* name, int pages) {
-        auto* const database = static_cast<Database*>(self);
-        database->log_pages_ = pages;
+        constexpr int kMostPages = 1000;
+        static_cast<Database*>(self)->log_pages_ = pages;
         // The transaction is committed: like SQLite's own hook, this one does not make it fail.
-        if (pages >= database->most_log_pages_) sqlite3_wal_checkpoint(db, name);
+        if (pages >= kMostPages) sqlite3_wal_checkpoint(db, name);
         return SQLITE_OK;
       },
       this);
 }
 
 absl::Status Database::Checkpoint() {
+  // A connection that has read nothing yet does not know of the log.
+  RETURN_IF_ERROR(QueryInt("PRAGMA schema_version").status());
   const int code =
       sqlite3_wal_checkpoint_v2(db_, nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
   if (code != SQLITE_OK) return SqliteStatus(db_, code, StrCat("checkpoint of ", path_.string()));

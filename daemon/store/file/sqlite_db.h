@@ -114,13 +114,12 @@ class Database {
   // thousand times a second, and must not use this database.
   void StopWhen(std::function<bool()> stop);
 
-  // Of a database with a write-ahead log: Checkpoint() copies it into the file, and a commit does
-  // only if the log then has `most_pages`, instead of SQLite's 1,000. Copying syncs the disk, so
-  // that a commit that does it takes milliseconds.
-  void CheckpointByHand(int most_pages);
-  // Pages in the log after the last commit, as far as CheckpointByHand() was called.
-  int log_pages() const { return log_pages_; }
-  absl::Status Checkpoint();  // As far as readers allow; waits for none of them.
+  // Counts the pages of the write-ahead log from now on. As SQLite does by itself, a commit that
+  // finds 1,000 of them copies them into the file. That syncs the disk and takes milliseconds;
+  // Checkpoint() does it before, where nothing waits.
+  void CountLogPages();
+  int log_pages() const { return log_pages_; }  // After the last commit.
+  absl::Status Checkpoint();                    // As far as readers allow; waits for none of them.
 
   sqlite3* handle() const { return db_; }
   const std::filesystem::path& path() const { return path_; }
@@ -136,7 +135,6 @@ class Database {
   const std::filesystem::path path_;
   std::function<bool()> stop_;
   int log_pages_ = 0;
-  int most_log_pages_ = 0;
   std::unordered_map<const char*, Statement> cache_;
 };
 

@@ -162,8 +162,17 @@ TEST_F(SingleThreadTest, AProcessWhoseThreadsStayStoppedIsOff) {
     profd_step();
     EmptyRange(&g_range);
     CHILD_EXPECT(CountThreads() == 1);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      profd_step();
+      WaitConnected();
+      _exit(0);
+    }
+    CHILD_EXPECT(WaitForExit(pid) == 0);
   });
   auto target = daemon.WaitTarget();
+  target->ExpectClosed();
+  auto grandchild = daemon.WaitTarget();
   child.ExpectSuccess();
 }
 
