@@ -6,7 +6,7 @@
 // which it finds at run time only: `profctl run --preload` brings it. Before its case it creates
 // FOLDER/ready and waits for FOLDER/go; PROFD_CAMPAIGN_AWAIT says for which state of the library it
 // waits before that, if there is one. Also compiled as a static and as a musl program.
-#define _GNU_SOURCE
+#define _GNU_SOURCE  // NOLINT(bugprone-reserved-identifier): glibc and musl ask for it.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -166,10 +166,11 @@ static int little_address_space(void) {
 
 // What a batch system leaves of its limit belongs to the program. It waits for FOLDER/end.
 static int tight_address_space(void) {
-  long pages = 0;
+  char text[128];
   FILE* file = fopen("/proc/self/statm", "r");
-  if (file == NULL || fscanf(file, "%ld", &pages) != 1) die("statm");
+  if (file == NULL || fgets(text, sizeof text, file) == NULL) die("statm");
   fclose(file);
+  const long pages = strtol(text, NULL, 10);
   const rlim_t size = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (100u << 20);
   const struct rlimit limit = {size, size};
   if (setrlimit(RLIMIT_AS, &limit) != 0) die("setrlimit");
@@ -288,13 +289,13 @@ static int fork_children(void) {
 
 static int exec_storm(void) {
   const char* count = getenv("CAMPAIGN_EXECS");
-  const int left = count == NULL ? 10 : atoi(count);
-  printf("%d left\n", left);
+  const long left = count == NULL ? 10 : strtol(count, NULL, 10);
+  printf("%ld left\n", left);
   fflush(stdout);
   work();
   if (left == 0) return 15;
-  char text[16];
-  snprintf(text, sizeof text, "%d", left - 1);
+  char text[32];
+  snprintf(text, sizeof text, "%ld", left - 1);
   setenv("CAMPAIGN_EXECS", text, 1);
   setenv("PROFD_CAMPAIGN_AWAIT", "", 1);
   execv("/proc/self/exe", g_arguments);
