@@ -23,6 +23,7 @@ typedef long (*system_call)(long, ...);
 enum { kMostCalls = 16 };
 
 // `listed` for the system calls of the list, `others` for all others. Valid until the next call.
+// Also sets no_new_privs, without which a filter needs privileges.
 static const struct sock_fprog* make_filter(const int* calls, int count, uint32_t listed,
                                             uint32_t others) {
   static struct sock_filter code[1 + 2 * kMostCalls + 1];
