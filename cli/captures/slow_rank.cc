@@ -70,6 +70,8 @@ absl::StatusOr<report::RankExcess> ExplainSlowRank(CaptureSet& set,
   const report::RankScore& slow = steps.ranking.front();
   std::vector<const report::RankScore*> usual = UsualRanks(steps);
   if (usual.empty()) return report::RankExcess();
+  const std::string name = NameOf(set.members()[slow.member]);
+  report::RankExcess by_cpu_waits = report::ExplainRankByCpuWaits(name, slow, steps.ranking);
   const int64_t more_ns = slow.own_ns - MedianOwnWork(usual);
   usual.resize(std::min(usual.size(), kMostOthers));
 
@@ -86,11 +88,14 @@ absl::StatusOr<report::RankExcess> ExplainSlowRank(CaptureSet& set,
       });
   if (absl::IsCancelled(status)) return status;
   auto of_slow = of_members.extract(slow.member);
-  if (of_slow.empty() || of_members.empty()) return status;
+  if (of_slow.empty() || of_members.empty()) {
+    if (!by_cpu_waits.text.empty()) return by_cpu_waits;
+    return status;
+  }
   std::vector<report::RankFigures> others;
   others.reserve(of_members.size());
   for (auto& [member, figures] : of_members) others.push_back(std::move(figures));
-  return report::ExplainRank(NameOf(set.members()[slow.member]), of_slow.mapped(), others, more_ns);
+  return report::ExplainRank(name, of_slow.mapped(), others, more_ns, std::move(by_cpu_waits));
 }
 
 }  // namespace profd::cli

@@ -77,7 +77,12 @@ const ObjectDescription<RankStep>& RankStepObject() {
        {&Row::wait_ns,
         {.key = "wait_ns",
          .doc = "Time in collectives before the last rank arrived",
-         .unit = table::Unit::kNs}}});
+         .unit = table::Unit::kNs}},
+       {&Row::cpu_wait_ns,
+        NullableNs(
+            "cpu_wait_ns",
+            "How long the threads that work on the step waited for a CPU in its own work, at "
+            "most; null: not known")}});
   return object;
 }
 
@@ -444,6 +449,10 @@ const ObjectDescription<StragglersAnswer>& StragglersObject() {
          {.key = "reason", .doc = "Why the verdict is withheld, as a word; empty: it is not"}},
         {[](const Row& row) { return std::string(TextOf(row.compared.steps.reason)); },
          {.key = "reason_text", .doc = "The same as a clause"}},
+        {[](const Row& row) { return row.compared.steps.cpu_waits_can_explain; },
+         {.key = "cpu_waits_can_explain",
+          .doc = "Whether waits for a CPU can be at least half of a straggler's additional own "
+                 "work or, where no rank is one, of how ranks differ"}},
         {[](const Row& row) { return row.compared.excess.text; },
          {.key = "more_of",
           .doc =

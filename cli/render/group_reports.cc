@@ -1,6 +1,7 @@
 #include "cli/render/group_reports.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -85,6 +86,35 @@ std::vector<std::string> StragglerNames(const CaptureSet& set, const report::Gro
   return names;
 }
 
+// " Mean wait for a CPU per step above the others' median: rank 2 12 ms, rank 0 3 ms." Empty: none
+// waits longer, or that is not known.
+std::string CpuWaitsByRank(const CaptureSet& set, const report::GroupSteps& steps) {
+  std::vector<const report::RankScore*> ranks;
+  for (const report::RankScore& rank : steps.ranking) {
+    if (rank.mean_more_cpu_wait_ns > 0) ranks.push_back(&rank);
+  }
+  if (ranks.empty()) return "";
+  std::ranges::stable_sort(ranks, std::ranges::greater(), [](const report::RankScore* rank) {
+    return rank->mean_more_cpu_wait_ns;
+  });
+  std::string text = " Mean wait for a CPU per step above the others' median: ";
+  for (size_t i = 0; i < ranks.size() && i < kMostNamedStragglers; ++i) {
+    StrAppend(&text, i == 0 ? "" : ", ", NameOfMember(set, ranks[i]->member), " ",
+              FormatNs(ranks[i]->mean_more_cpu_wait_ns));
+  }
+  if (ranks.size() > kMostNamedStragglers) text += ", ...";
+  return text + ".";
+}
+
+// After a reason: that waits for a CPU can be another one, and of which ranks. Empty: they cannot.
+std::string CpuWaitsNote(const CaptureSet& set, const report::GroupSteps& steps) {
+  if (!steps.cpu_waits_can_explain) return "";
+  return StrCat(steps.reason == report::StragglerReason::kCpuWaits
+                    ? ""
+                    : " Waits for a CPU can explain at least half of how they differ.",
+                CpuWaitsByRank(set, steps));
+}
+
 // Empty: all steps were compared.
 std::string LeftOutSteps(const report::GroupSteps& steps) {
   int64_t most = 0;
@@ -162,13 +192,14 @@ std::string RenderStragglerVerdict(const CaptureSet& set, const report::GroupSte
                     NameOfMember(set, first.member), ": ", FormatNs(first.caused_wait_ns),
                     " per step. At least 3 ranks are needed to identify an outlier.\n");
     case report::StragglerVerdict::kNone:
-      return steps.reason == report::StragglerReason::kNone
-                 ? absl::StrFormat("No straggler (score above %.1f).\n", report::kStragglerScore)
-                 : StrCat("No straggler: ", TextOf(steps.reason), ".\n");
+      if (steps.reason == report::StragglerReason::kNone) {
+        return absl::StrFormat("No straggler (score above %.1f).\n", report::kStragglerScore);
+      }
+      return StrCat("No straggler: ", TextOf(steps.reason), ".", CpuWaitsNote(set, steps), "\n");
     case report::StragglerVerdict::kWithheld:
       break;
   }
-  return StrCat("Verdict withheld: ", TextOf(steps.reason), ".\n");
+  return StrCat("Verdict withheld: ", TextOf(steps.reason), ".", CpuWaitsNote(set, steps), "\n");
 }
 
 std::string LabelOf(const CaptureSet::Member& member) {

@@ -50,6 +50,7 @@ struct RankSeries {
   int64_t window_count = 0;
   int64_t verdict_count = 0;
   int64_t slow_count = 0;
+  int64_t slow_by_cpu_waits_count = 0;
   int64_t withheld_count = 0;
   int64_t not_compared_count = 0;
   // Of windows with a verdict.
@@ -98,6 +99,14 @@ const ObjectDescription<RankSeries>& RankSeriesObject() {
          .doc = "Windows in which the rank was a straggler or, of two ranks, the one that the "
                 "other waits for",
          .unit = table::Unit::kCount}},
+       {&Row::slow_by_cpu_waits_count,
+        {.key = "slow_by_cpu_waits_count",
+         .title = "By CPU waits",
+         .doc = "Of the windows in which the rank was slow, those in which longer waits for a CPU "
+                "can be at least half of its additional own work",
+         .unit = table::Unit::kCount,
+         .priority = 2,
+         .only_if_set = true}},
        {&Row::withheld_count,
         {.key = "withheld_count",
          .title = "Withheld",
@@ -202,7 +211,12 @@ void AddRankWindow(const RankWindow& window, size_t member, SeriesValues& values
     return;
   }
   ++series.verdict_count;
-  if (window.IsSlow(*rank)) ++series.slow_count;
+  if (window.IsSlow(*rank)) {
+    ++series.slow_count;
+    if (rank->slow_by_cpu_waits == report::CpuWaitCause::kPossible) {
+      ++series.slow_by_cpu_waits_count;
+    }
+  }
   values.caused_ns.push_back(rank->caused_wait_ns);
   values.more_own_ns.push_back(rank->more_own_ns);
   if (window.steps.enough_ranks) values.scores.push_back({window.time_unix_ns, rank->score});
@@ -330,6 +344,10 @@ const ObjectDescription<RankWindow>& RankWindowObject() {
        {&ReasonOf,
         {.key = "reason", .doc = "Why the verdict is withheld, as a word; empty: it is not"}},
        {&ReasonTextOf, {.key = "reason_text", .doc = "The same as a clause"}},
+       {Path<&Row::steps, &report::GroupSteps::cpu_waits_can_explain>(),
+        {.key = "cpu_waits_can_explain",
+         .doc = "Whether waits for a CPU can be at least half of a straggler's additional own work "
+                "or, where no rank is one, of how ranks differ"}},
        {&ComparedCount,
         {.key = "compared_count", .doc = "Ranks that were compared", .unit = table::Unit::kCount}},
        {[](const Row& row) { return std::ssize(row.steps.common_steps); },

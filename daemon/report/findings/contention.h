@@ -20,10 +20,6 @@
 
 namespace profd::report {
 
-// Shorter times tell too little of how long threads wait for a CPU to blame that, but enough to
-// doubt what else is blamed.
-inline constexpr int64_t kShortestCpuWatchNs = 50'000'000;
-
 // Lowers the confidence if the wait of the step thread for a CPU can explain `ns_per_step`, which
 // the finding counts: nearly all of it, or a third or more and no more than `unreported_ns`
 // remains, for which there is no finding. What is in every step is not explained by a wait that may

@@ -369,7 +369,7 @@ class Comparison {
              int64_t more_ns)
       : name_(name), slow_(slow), others_(others), more_ns_(static_cast<double>(more_ns)) {}
 
-  RankExcess Explain() {
+  RankExcess Explain(RankExcess excess) {
     const auto has_device = [](const RankFigures& of) { return of.time.has_device; };
     const auto has_host = [](const RankFigures& of) { return of.time.host_needs.empty(); };
     const bool of_gpu = has_device(slow_) && std::ranges::all_of(others_, has_device);
@@ -379,16 +379,22 @@ class Comparison {
     if (has_host(slow_) && std::ranges::all_of(others_, has_host)) AddHostParts(of_gpu);
     std::ranges::stable_sort(
         found_, [](const Found& a, const Found& b) { return a.counted_ns > b.counted_ns; });
-    if (found_.empty()) return {};
-    RankExcess excess;
-    excess.text =
-        StrCat("Compared with ", CountText(std::ssize(others_), "other rank"), ", ", name_, " ");
+    if (found_.empty()) return excess;
+    if (excess.text.empty()) {
+      excess.text =
+          StrCat("Compared with ", CountText(std::ssize(others_), "other rank"), ", ", name_, " ");
+    } else {
+      excess.text += " It also ";
+    }
+    std::string advice;  // On the largest part.
     for (size_t i = 0; i < found_.size(); ++i) {
       if (i > 1 || (i == 1 && found_[i].counted_ns < kLeastShareOfSecond * more_ns_)) break;
       excess.text += i == 0 ? "" : ", and ";
-      Tell(found_[i], excess);
+      std::string of_part = Tell(found_[i], excess);
+      if (advice.empty()) advice = std::move(of_part);
     }
     excess.text += ".";
+    if (!advice.empty()) StrAppend(&excess.advice, excess.advice.empty() ? "" : " ", advice);
     return excess;
   }
 
@@ -428,7 +434,8 @@ class Comparison {
     }
   }
 
-  void Tell(const Found& found, RankExcess& excess) const {
+  // Returns its advice.
+  std::string Tell(const Found& found, RankExcess& excess) const {
     const RankPart& part = *found.part;
     StrAppend(&excess.text, part.before, Time(found.ns), part.after);
     std::string detail;
@@ -445,7 +452,7 @@ class Comparison {
     } else if (part.kind == RankPartKind::kOutside) {
       TellPlace(found.ns, excess);
     }
-    if (excess.advice.empty()) excess.advice = std::move(advice);  // Of the largest part.
+    return advice;
   }
 
   void TellNames(EvidenceKind kind, Uses (*uses_of)(const RankFigures&), double part_ns,
@@ -507,14 +514,61 @@ class Comparison {
 
 }  // namespace
 
+RankExcess ExplainRankByCpuWaits(std::string_view name, const RankScore& slow,
+                                 std::span<const RankScore> ranking) {
+  if (slow.slow_by_cpu_waits != CpuWaitCause::kPossible) return {};
+  std::vector<int64_t> others_ns;
+  int64_t unknown_count = 0;
+  for (const RankScore& rank : ranking) {
+    if (rank.member == slow.member) continue;
+    if (rank.cpu_wait_ns < 0) {
+      ++unknown_count;
+    } else {
+      others_ns.push_back(rank.cpu_wait_ns);
+    }
+  }
+  const int64_t other_count = std::ssize(others_ns) + unknown_count;
+  RankExcess excess;
+  excess.text = StrCat("Compared with ", CountText(other_count, "other rank"), ", ", name,
+                       " waits longer for a CPU: ", TimeText(slow.cpu_wait_ns), " per step");
+  std::string detail = "per step";
+  if (!others_ns.empty()) {
+    const std::string usual = TimeText(Median(others_ns));
+    StrAppend(&excess.text, " instead of ", usual);
+    StrAppend(&detail, "; the others' median is ", usual);
+  }
+  StrAppend(&excess.text,
+            ", which can be at least half of its additional work. All that runs on its host then "
+            "takes longer.");
+  if (unknown_count > 0) {
+    const std::string unknown =
+        unknown_count == other_count
+            ? std::string("the waits of the other ranks are not known")
+            : StrCat("the waits of ", CountText(unknown_count, "other rank"), " are not known");
+    StrAppend(&excess.text, " But ", unknown, ".");
+    StrAppend(&detail, "; ", unknown);
+  }
+  excess.advice =
+      "Look at what else runs on this rank's node, such as another job or more ranks than CPUs. "
+      "Give the rank CPUs of its own (`taskset -p PID` shows them; cpusets, --cpus-per-task of "
+      "Slurm), or run fewer threads (OMP_NUM_THREADS).";
+  Evidence& evidence = excess.evidence.emplace_back();
+  evidence.kind = EvidenceKind::kStep;
+  evidence.name = "waiting for a CPU";
+  evidence.duration_ns = slow.cpu_wait_ns;
+  evidence.detail = std::move(detail);
+  return excess;
+}
+
 RankExcess ExplainRank(std::string_view name, const RankFigures& slow,
-                       std::span<const RankFigures> others, int64_t more_ns) {
+                       std::span<const RankFigures> others, int64_t more_ns,
+                       RankExcess by_cpu_waits) {
   const auto has_steps = [](const RankFigures& of) { return !of.time.steps.empty(); };
   if (others.empty() || more_ns <= 0 || !has_steps(slow) ||
       !std::ranges::all_of(others, has_steps)) {
-    return {};
+    return by_cpu_waits;
   }
-  return Comparison(name, slow, others, more_ns).Explain();
+  return Comparison(name, slow, others, more_ns).Explain(std::move(by_cpu_waits));
 }
 
 }  // namespace profd::report

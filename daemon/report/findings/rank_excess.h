@@ -21,6 +21,7 @@
 #include "daemon/report/findings/findings.h"
 #include "daemon/report/gpu/kernel_table.h"
 #include "daemon/report/ops/profile.h"
+#include "daemon/report/ranks/group_reports.h"
 #include "daemon/report/time/time_report.h"
 
 namespace profd::report {
@@ -33,11 +34,17 @@ struct RankFigures {
   KernelTable kernels;
 };
 
-// `name` is the slow rank's, "rank 2"; `more_ns` is how much more own work it has per step, > 0.
-// Parts and names that explain less than a tenth of `more_ns` are left out. RankExcess::text is
-// empty without steps, without others, or if no part explains a tenth.
+// Its waits for a CPU, where they are a possible cause (RankScore::slow_by_cpu_waits); else
+// RankExcess::text is empty. `name` is the slow rank's, "rank 2"; `ranking` has all ranks.
+RankExcess ExplainRankByCpuWaits(std::string_view name, const RankScore& slow,
+                                 std::span<const RankScore> ranking);
+
+// Adds to `by_cpu_waits` what else takes longer. `more_ns` is how much more own work the rank has
+// per step, > 0. Parts and names that explain less than a tenth of `more_ns` are left out. Nothing
+// is added without steps, without others, or if no part explains a tenth.
 RankExcess ExplainRank(std::string_view name, const RankFigures& slow,
-                       std::span<const RankFigures> others, int64_t more_ns);
+                       std::span<const RankFigures> others, int64_t more_ns,
+                       RankExcess by_cpu_waits = {});
 
 }  // namespace profd::report
 

@@ -22,9 +22,12 @@ Evidence RankEvidence(const RankScore& rank, const std::string& name) {
   Evidence evidence;
   evidence.kind = EvidenceKind::kRank;
   evidence.name = name;
-  evidence.detail = StrCat("own work per step of ", TimeText(rank.duration_ns), "; waits ",
-                           TimeText(rank.wait_ns), ", transfers ", TimeText(rank.transfer_ns),
-                           absl::StrFormat("; score %.3g", rank.score));
+  evidence.detail = StrCat(
+      "own work per step of ", TimeText(rank.duration_ns), "; waits ", TimeText(rank.wait_ns),
+      ", transfers ", TimeText(rank.transfer_ns), absl::StrFormat("; score %.3g", rank.score),
+      rank.slow_by_cpu_waits == CpuWaitCause::kPossible
+          ? StrCat("; of its own work, it waits for a CPU for up to ", TimeText(rank.cpu_wait_ns))
+          : std::string());
   evidence.count = rank.step_count;
   evidence.duration_ns = rank.own_ns;
   return evidence;

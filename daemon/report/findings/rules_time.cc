@@ -9,6 +9,7 @@
 #include "daemon/report/findings/advice.h"
 #include "daemon/report/findings/contention.h"
 #include "daemon/report/findings/rule_list.h"
+#include "daemon/report/ranks/cpu_waits.h"
 
 namespace profd::report {
 namespace {

@@ -118,7 +118,14 @@ const table::Description<StepWorkRow>& StepWorkColumns() {
        {.key = "exposed_ns",
         .title = "Exposed",
         .doc = "Part of the step in collectives that nothing overlapped",
-        .unit = Unit::kNs}}};
+        .unit = Unit::kNs}},
+      {&StepWorkRow::cpu_wait_ns,
+       {.key = "cpu_wait_ns",
+        .title = "CPU wait",
+        .doc = "How long the threads that work on the step waited for a CPU, with a GPU at most as "
+               "long as that idled; null: not known",
+        .unit = Unit::kNs,
+        .nullable = true}}};
   return columns;
 }
 
@@ -136,6 +143,12 @@ absl::StatusOr<std::vector<Row>> RowsIfAny(const table::Report& report, std::str
 }
 
 }  // namespace
+
+void ForgetImpossibleCpuWaits(std::vector<StepWorkRow>& steps) {
+  for (StepWorkRow& step : steps) {
+    if (step.cpu_wait_ns < 0 || step.cpu_wait_ns > step.duration_ns) step.cpu_wait_ns = -1;
+  }
+}
 
 table::Report ToReport(const CollectiveTable& collectives) {
   return {.name = "collectives",
@@ -161,6 +174,7 @@ absl::StatusOr<CollectiveTable> CollectivesFrom(const table::Report& report) {
            row.exposed_ns >= 0;
   });
   if (!fits) return DoNotFit();
+  ForgetImpossibleCpuWaits(collectives.steps);
   return collectives;
 }
 

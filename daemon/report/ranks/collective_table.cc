@@ -18,6 +18,7 @@
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/ranks/collective_waits.h"
 #include "daemon/report/ranks/collectives.h"
+#include "daemon/report/ranks/cpu_waits.h"
 #include "proto/wire/event.h"
 
 namespace profd::report {
@@ -440,14 +441,43 @@ class CollectiveSummary {
       }
       row.step = StepOf(row, lookup);
     }
+    const std::vector<int64_t> training_threads = TrainingThreads();
+    const StepCpuWaits cpu_waits(reader_.record().cpu, training_threads);
+    const auto add_step = [&](int64_t step, int64_t start_ns, int64_t end_ns) {
+      StepWorkRow work = WorkIn(step, start_ns, end_ns);
+      work.cpu_wait_ns =
+          std::min(cpu_waits.In(start_ns, work.duration_ns), MostHostDelay(work, start_ns));
+      table_.steps.push_back(work);
+    };
     for (const StepRecord& step : lookup.steps()) {
-      table_.steps.push_back(
-          WorkIn(step.index, step.start_ns, EndOf(step.start_ns, step.duration_ns)));
+      add_step(step.index, step.start_ns, EndOf(step.start_ns, step.duration_ns));
     }
     if (!lookup.steps().empty()) return;
     for (const WindowRecord& window : reader_.record().windows) {
-      table_.steps.push_back(WorkIn(-1, window.start_ns, window.end_ns));
+      add_step(-1, window.start_ns, window.end_ns);
     }
+  }
+
+  // How late the host can make a step: with a GPU, no later than that idles, since its work was
+  // queued before. -1: not known, as the recording of the GPU's work broke off.
+  int64_t MostHostDelay(const StepWorkRow& work, int64_t start_ns) const {
+    const GpuOutcome outcome = reader_.record().gpu.outcome;
+    if (outcome == GpuOutcome::kBroken || outcome == GpuOutcome::kUnknown) return -1;
+    const uint64_t busy_ns = all_kernels_.MeasureIn(start_ns, EndOf(start_ns, work.duration_ns));
+    return work.duration_ns -
+           static_cast<int64_t>(std::min(busy_ns, static_cast<uint64_t>(work.duration_ns)));
+  }
+
+  // As the system numbers them; first the one that marks the steps. Empty: that is not known.
+  std::vector<int64_t> TrainingThreads() const {
+    const int64_t step_thread = reader_.step_thread();
+    if (step_thread < 0 || step_thread >= std::ssize(reader_.threads())) return {};
+    std::vector<int64_t> threads = {reader_.threads()[static_cast<size_t>(step_thread)].os_thread};
+    for (size_t thread = 0; thread < runs_backward_.size(); ++thread) {
+      const int64_t os_thread = reader_.threads()[thread].os_thread;
+      if (runs_backward_[thread] && os_thread != threads.front()) threads.push_back(os_thread);
+    }
+    return threads;
   }
 
   store::CaptureReader& reader_;

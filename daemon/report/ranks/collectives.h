@@ -64,11 +64,14 @@ struct CollectiveRow {
   friend bool operator==(const CollectiveRow&, const CollectiveRow&) = default;
 };
 
-// A step's duration, and its time in collectives.
+// A step's duration, its time in collectives, and its waits for a CPU.
 struct StepWorkRow {
   int64_t step = -1;  // -1: the capture has no steps, and this is one of its windows.
   int64_t duration_ns = 0;
   int64_t exposed_ns = 0;  // <= duration
+  // How long the threads that work on the step waited for a CPU in it (cpu_waits.h), with a GPU at
+  // most as long as that idled: 0..duration; -1: not known.
+  int64_t cpu_wait_ns = -1;
 
   friend bool operator==(const StepWorkRow&, const StepWorkRow&) = default;
 };
@@ -87,6 +90,9 @@ inline constexpr int64_t kMostCollectives = 200'000;
 
 // `limit`: rows kept, 1..kMostCollectives; 0: as many.
 absl::StatusOr<CollectiveTable> SummarizeCollectives(store::CaptureReader& reader, int64_t limit);
+
+// Waits for a CPU that cannot be are not known: of rows that come from elsewhere.
+void ForgetImpossibleCpuWaits(std::vector<StepWorkRow>& steps);
 
 table::Report ToReport(const CollectiveTable& collectives);
 // The inverse, for a report from elsewhere. DATA_LOSS: its parts do not fit together.

@@ -59,6 +59,9 @@ struct RankStep {
   int64_t own_ns = 0;
   int64_t transfer_ns = 0;
   int64_t wait_ns = 0;
+  // Of its own work, how long the threads that work on the step waited for a CPU, at most; -1: not
+  // known.
+  int64_t cpu_wait_ns = -1;
 };
 
 struct GroupStepRow {
@@ -93,9 +96,25 @@ struct GroupStepRow {
 //   - the stragglers together caused at least half of the wait.
 //
 // What does not hold up is withheld, with a reason.
+//
+// Own work contains waits for a CPU (cpu_waits.h), which another program may cause. How much longer
+// they make a step is not known, only that it is no more than the wait. So they are a possible
+// cause of a rank's additional own work if they make up at least half of it: the median over the
+// steps of its wait less the median of the others'. Waits of other ranks that are not known count
+// as none. It is never the only cause that is shown: a rank that works more on a busy machine also
+// waits more. Where a difference between ranks is withheld as noise, and waits for a CPU differ by
+// at least half of it, they are the reason.
 inline constexpr double kStragglerScore = 3.5;
 inline constexpr int64_t kFewestForStragglers = 3;
 inline constexpr int64_t kFewestStepsForStragglers = 3;
+// Whether waits for a CPU can be at least half of a rank's additional own work.
+enum class CpuWaitCause {
+  kUnknown,   // Its waits are not known.
+  kNo,        // They are too short, or it has no additional own work.
+  kPossible,  // They can.
+};
+std::string_view ToString(CpuWaitCause cause);  // "possible"
+
 struct RankScore {
   size_t member = 0;
   int64_t step_count = 0;
@@ -106,10 +125,16 @@ struct RankScore {
   int64_t wait_ns = 0;
   // How long the other ranks waited for it, all together: mean per step.
   int64_t caused_wait_ns = 0;
-  int64_t last_count = 0;      // Matched collectives at which it arrived last.
-  int64_t late_ns = 0;         // By how much, after the rank before it: mean per step.
-  std::string group;           // In which others waited most for it: Communicator::shown_name().
-  int64_t more_own_ns = 0;     // Median over its steps: own work less the other ranks' median.
+  int64_t last_count = 0;    // Matched collectives at which it arrived last.
+  int64_t late_ns = 0;       // By how much, after the rank before it: mean per step.
+  std::string group;         // In which others waited most for it: Communicator::shown_name().
+  int64_t more_own_ns = 0;   // Median over its steps: own work less the other ranks' median.
+  int64_t cpu_wait_ns = -1;  // Of its own work: median over its steps. -1: not known.
+  // Over its steps, its wait for a CPU less the other ranks' median: the median, and the mean, for
+  // waits in few steps. 0: not known.
+  int64_t more_cpu_wait_ns = 0;
+  int64_t mean_more_cpu_wait_ns = 0;
+  CpuWaitCause slow_by_cpu_waits = CpuWaitCause::kUnknown;
   bool is_consistent = false;  // It has more own work step by step, beyond noise.
   double score = 0;            // 0: too few ranks
   double relative = 0;         // The least own work of any rank over its own, 0..1.
@@ -134,6 +159,7 @@ enum class StragglerReason {
   kHiddenWait,     // A rank arrives late, but the others show no wait.
   kSpread,         // With kNone: ranks differ step by step, but none is an outlier.
   kUnsteady,       // With kNone: the others wait, for another rank each time, or in few steps.
+  kCpuWaits,       // Ranks waited for a CPU, which can explain how they differ.
 };
 std::string_view ToString(StragglerReason reason);  // "within_noise"
 // For people: a clause without a period; empty for kNone.
@@ -167,6 +193,9 @@ struct GroupSteps {
   bool enough_ranks = false;                   // For scores.
   StragglerVerdict verdict = StragglerVerdict::kWithheld;
   StragglerReason reason = StragglerReason::kNone;
+  // Waits for a CPU can be at least half of a straggler's additional own work or, where no rank is
+  // one, of the differences that were found.
+  bool cpu_waits_can_explain = false;
 };
 // `tables`: of each member; nullptr: a member without. `matches` are theirs.
 GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,

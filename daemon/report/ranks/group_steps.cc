@@ -22,6 +22,8 @@ constexpr size_t kManySteps = 5;
 constexpr double kEffectOverNoise = 2;
 // What stragglers cause of all wait.
 constexpr double kLeastShareOfWait = 0.5;
+// Of a difference between ranks: what waits for a CPU make up where they can be its cause.
+constexpr double kShareOfCause = 0.5;
 // Caused by one rank, it is no longer the ranks that are late in turn.
 constexpr double kShareOfOne = 2.0 / 3;
 
@@ -101,6 +103,7 @@ std::vector<RankStep> StepsOf(const CollectiveTable& table,
     step.wait_ns = wait == waits.end() ? 0 : std::clamp<int64_t>(wait->second, 0, exposed_ns);
     step.transfer_ns = exposed_ns - step.wait_ns;
     step.own_ns = step.duration_ns - exposed_ns;
+    if (work.cpu_wait_ns >= 0) step.cpu_wait_ns = std::min(work.cpu_wait_ns, step.own_ns);
     steps.push_back(step);
   }
   return steps;
@@ -173,18 +176,25 @@ int64_t MedianOf(const std::vector<RankStep>& steps, int64_t RankStep::*field) {
   return Median(values);
 }
 
-// By step, the member's own work less the median of the others'.
-std::vector<int64_t> MoreOwnWork(const std::vector<std::vector<RankStep>>& members, size_t member) {
+// By step, the member's figure less the median of the others'.
+template <typename FigureOf>
+std::vector<int64_t> MoreThanOthers(const std::vector<std::vector<RankStep>>& members,
+                                    size_t member, FigureOf figure_of) {
   std::vector<int64_t> more;
   for (size_t step = 0; step < members[member].size(); ++step) {
     std::vector<int64_t> others;
     for (size_t other = 0; other < members.size(); ++other) {
-      if (other != member && !members[other].empty()) others.push_back(members[other][step].own_ns);
+      if (other != member && !members[other].empty()) {
+        others.push_back(figure_of(members[other][step]));
+      }
     }
-    more.push_back(members[member][step].own_ns - Median(others));
+    more.push_back(figure_of(members[member][step]) - Median(others));
   }
   return more;
 }
+int64_t OwnWork(const RankStep& step) { return step.own_ns; }
+// One that is not known may be none: what is left of the others' is then the least.
+int64_t CpuWait(const RankStep& step) { return std::max<int64_t>(step.cpu_wait_ns, 0); }
 
 // The lower end of the 95 % interval of the median, from order statistics; with fewer than six
 // values, the least one. `values` are not empty.
@@ -205,6 +215,37 @@ bool IsBeyondNoise(const std::vector<int64_t>& more_own_ns, int64_t step_ns) {
   const double noise_ns = 1.4826 * static_cast<double>(Median(deviations));
   if (static_cast<double>(median_ns) < kEffectOverNoise * noise_ns) return false;
   return least_ns > 0 && static_cast<double>(least_ns) >= effect * static_cast<double>(step_ns);
+}
+
+bool KnowsAllCpuWaits(const std::vector<RankStep>& steps) {
+  return !steps.empty() &&
+         std::ranges::all_of(steps, [](const RankStep& step) { return step.cpu_wait_ns >= 0; });
+}
+
+int64_t Mean(const std::vector<int64_t>& values) {
+  double sum = 0;
+  for (const int64_t value : values) sum += static_cast<double>(value);
+  return static_cast<int64_t>(sum / static_cast<double>(values.size()));
+}
+
+bool CanExplain(int64_t cpu_wait_ns, int64_t ns) {
+  return ns > 0 && static_cast<double>(cpu_wait_ns) >= kShareOfCause * static_cast<double>(ns);
+}
+
+// Of every rank: how long it waited for a CPU, and whether that can be why it has more own work.
+void WeighCpuWaits(const std::vector<std::vector<RankStep>>& members,
+                   std::vector<RankScore>& ranking) {
+  for (RankScore& rank : ranking) {
+    const std::vector<RankStep>& steps = members[rank.member];
+    if (!KnowsAllCpuWaits(steps)) continue;
+    rank.cpu_wait_ns = MedianOf(steps, &RankStep::cpu_wait_ns);
+    std::vector<int64_t> more_ns = MoreThanOthers(members, rank.member, &CpuWait);
+    rank.mean_more_cpu_wait_ns = Mean(more_ns);
+    rank.more_cpu_wait_ns = Median(more_ns);
+    rank.slow_by_cpu_waits = CanExplain(rank.more_cpu_wait_ns, rank.more_own_ns)
+                                 ? CpuWaitCause::kPossible
+                                 : CpuWaitCause::kNo;
+  }
 }
 
 // Over the common steps.
@@ -263,6 +304,33 @@ void Withhold(StragglerReason reason, GroupSteps& steps) {
   steps.reason = reason;
 }
 
+// How much ranks differ, at most: a rank's additional own work in most steps, and how late it is at
+// collectives, on average. 0: they do not.
+struct Differences {
+  int64_t own_ns = 0;
+  int64_t late_ns = 0;
+};
+
+// Whether any rank waited for a CPU for longer than the others, by half of the difference or more:
+// that rank itself is slower, or it hides that another one is.
+bool CanCpuWaitsExplain(const std::vector<RankScore>& ranking, const Differences& differences) {
+  return std::ranges::any_of(ranking, [&](const RankScore& rank) {
+    return CanExplain(rank.more_cpu_wait_ns, differences.own_ns) ||
+           CanExplain(rank.mean_more_cpu_wait_ns, differences.late_ns);
+  });
+}
+
+void Withhold(StragglerReason reason, const Differences& differences, GroupSteps& steps) {
+  steps.cpu_waits_can_explain = CanCpuWaitsExplain(steps.ranking, differences);
+  Withhold(reason, steps);
+}
+
+// Noise has no cause of its own to name, so that waits are the better reason.
+void WithholdAsNoise(const Differences& differences, GroupSteps& steps) {
+  Withhold(StragglerReason::kWithinNoise, differences, steps);
+  if (steps.cpu_waits_can_explain) steps.reason = StragglerReason::kCpuWaits;
+}
+
 // Marks the stragglers, if the data supports it.
 void Judge(GroupSteps& steps) {
   if (steps.ranking.size() < 2) return Withhold(StragglerReason::kTooFewRanks, steps);
@@ -280,14 +348,20 @@ void Judge(GroupSteps& steps) {
   double wait_ns = 0;
   double caused_ns = 0;
   double most_caused_ns = 0;  // By one rank.
+  Differences doubted;
+  Differences consistent;
   for (RankScore& rank : steps.ranking) {
     const bool has_high_score = is_pair || rank.score > kStragglerScore;
-    any_doubt |= has_high_score && rank.more_own_ns > 0 &&
-                 static_cast<double>(rank.more_own_ns) >=
-                     kLeastEffect * static_cast<double>(rank.duration_ns);
+    const double least_ns = kLeastEffect * static_cast<double>(rank.duration_ns);
+    const bool is_late = rank.late_ns > 0 && static_cast<double>(rank.late_ns) >= least_ns;
+    const bool is_doubted =
+        has_high_score && rank.more_own_ns > 0 && static_cast<double>(rank.more_own_ns) >= least_ns;
+    any_doubt |= is_doubted;
     any_consistent |= rank.is_consistent;
-    any_late |= rank.late_ns > 0 && static_cast<double>(rank.late_ns) >=
-                                        kLeastEffect * static_cast<double>(rank.duration_ns);
+    any_late |= is_late;
+    if (is_doubted) doubted.own_ns = std::max(doubted.own_ns, rank.more_own_ns);
+    if (rank.is_consistent) consistent.own_ns = std::max(consistent.own_ns, rank.more_own_ns);
+    if (is_late) consistent.late_ns = std::max(consistent.late_ns, rank.late_ns);
     rank.straggler = has_high_score && rank.is_consistent;
     any_candidate |= rank.straggler;
     wait_ns += static_cast<double>(rank.caused_wait_ns);
@@ -297,14 +371,19 @@ void Judge(GroupSteps& steps) {
   }
   const bool is_agreed = wait_ns > 0 && caused_ns >= kLeastShareOfWait * wait_ns;
   if (!any_candidate) {
-    if (any_doubt) return Withhold(StragglerReason::kWithinNoise, steps);
+    if (any_doubt) return WithholdAsNoise(doubted, steps);
     // Of all that the ranks did, they waited too little for what is late.
     const bool any_wait = wait_ns >= kLeastEffect * duration_ns;
-    if (any_late && !any_wait) return Withhold(StragglerReason::kHiddenWait, steps);
+    if (any_late && !any_wait) {
+      return Withhold(StragglerReason::kHiddenWait, consistent, steps);
+    }
     // One rank is late, and nothing that it does more of says why.
     const bool is_one = most_caused_ns >= kShareOfOne * wait_ns;
-    if (any_late && is_one) return Withhold(StragglerReason::kWithinNoise, steps);
+    if (any_late && is_one) {
+      return WithholdAsNoise(consistent, steps);
+    }
     steps.verdict = StragglerVerdict::kNone;
+    steps.cpu_waits_can_explain = CanCpuWaitsExplain(steps.ranking, consistent);
     if (any_consistent) {
       steps.reason = StragglerReason::kSpread;
     } else if (any_late) {
@@ -313,7 +392,13 @@ void Judge(GroupSteps& steps) {
     return;
   }
   steps.verdict = is_pair ? StragglerVerdict::kPair : StragglerVerdict::kStraggler;
-  if (!is_agreed) Withhold(StragglerReason::kContradiction, steps);
+  if (is_agreed) {
+    steps.cpu_waits_can_explain = std::ranges::any_of(steps.ranking, [](const RankScore& rank) {
+      return rank.straggler && rank.slow_by_cpu_waits == CpuWaitCause::kPossible;
+    });
+  } else {
+    Withhold(StragglerReason::kContradiction, doubted, steps);
+  }
   for (RankScore& rank : steps.ranking) rank.straggler &= is_agreed && !is_pair;
 }
 
@@ -329,6 +414,18 @@ std::string_view ToString(StragglerVerdict verdict) {
       return "straggler";
     case StragglerVerdict::kPair:
       return "pair";
+  }
+  return "";
+}
+
+std::string_view ToString(CpuWaitCause cause) {
+  switch (cause) {
+    case CpuWaitCause::kUnknown:
+      return "unknown";
+    case CpuWaitCause::kNo:
+      return "no";
+    case CpuWaitCause::kPossible:
+      return "possible";
   }
   return "";
 }
@@ -355,6 +452,8 @@ std::string_view ToString(StragglerReason reason) {
       return "spread";
     case StragglerReason::kUnsteady:
       return "unsteady";
+    case StragglerReason::kCpuWaits:
+      return "cpu_waits";
   }
   return "";
 }
@@ -382,6 +481,9 @@ std::string_view TextOf(StragglerReason reason) {
       return "ranks differ in own work in most steps, but none is an outlier";
     case StragglerReason::kUnsteady:
       return "ranks wait for each other: none causes two thirds of the waiting";
+    case StragglerReason::kCpuWaits:
+      return "ranks waited for a CPU, which can explain how they differ: other processes, or more "
+             "threads than CPUs, on a node";
   }
   return "";
 }
@@ -413,13 +515,14 @@ GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,
                       .own_ns = MedianOf(of_member, &RankStep::own_ns),
                       .transfer_ns = MedianOf(of_member, &RankStep::transfer_ns),
                       .wait_ns = MedianOf(of_member, &RankStep::wait_ns)};
-    std::vector<int64_t> more_own_ns = MoreOwnWork(common, member);
+    std::vector<int64_t> more_own_ns = MoreThanOthers(common, member, &OwnWork);
     rank.is_consistent = IsBeyondNoise(more_own_ns, rank.duration_ns);
     rank.more_own_ns = Median(more_own_ns);
     steps.ranking.push_back(rank);
   }
   steps.enough_ranks = std::ssize(steps.ranking) >= kFewestForStragglers;
   CountCausedWaits(steps.blames, steps.common_steps, steps.ranking);
+  WeighCpuWaits(common, steps.ranking);
   Score(steps.ranking);
   Judge(steps);
   std::stable_sort(steps.ranking.begin(), steps.ranking.end(),

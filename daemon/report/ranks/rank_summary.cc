@@ -19,7 +19,8 @@ namespace profd::report {
 namespace {
 
 constexpr uint32_t kSummaryMagic = 0x534b5250;  // "PRKS"
-constexpr uint32_t kSummaryVersion = 1;
+constexpr uint32_t kSummaryVersion = 2;
+constexpr uint32_t kVersionWithoutCpuWaits = 1;
 // As many as collective_table.cc finds.
 constexpr int64_t kMostSummaryCommunicators = 4096;
 
@@ -75,10 +76,21 @@ constexpr std::array kCommunicatorFields = {
     FieldOf<Communicator, &Communicator::first_rank>(kOffset),
     FieldOf<Communicator, &Communicator::rank_stride>(kOffset)};
 
+// Of steps, since version 2; after the others, so that the columns of version 1 are its first ones.
+constexpr std::array kCpuWaitFields = {FieldOf<StepWorkRow, &StepWorkRow::cpu_wait_ns>(kOffset)};
+
 constexpr size_t kSummaryColumns =
-    kRowFields.size() + kStepFields.size() + kCommunicatorFields.size();
+    kRowFields.size() + kStepFields.size() + kCommunicatorFields.size() + kCpuWaitFields.size();
 using ColumnLengths = std::array<uint32_t, kSummaryColumns>;
 constexpr size_t kSummaryPrefixBytes = sizeof(SummaryHeader) + sizeof(ColumnLengths);
+
+size_t ColumnCountOf(uint32_t version) {
+  return version == kVersionWithoutCpuWaits ? kSummaryColumns - kCpuWaitFields.size()
+                                            : kSummaryColumns;
+}
+size_t PrefixBytesOf(uint32_t version) {
+  return sizeof(SummaryHeader) + ColumnCountOf(version) * sizeof(uint32_t);
+}
 
 absl::Status DamagedSummary(const char* what) {
   return absl::DataLossError(StrCat("damaged summary of a rank: ", what));
@@ -89,7 +101,7 @@ uint32_t CrcOf(const SummaryHeader& header, const ColumnLengths& lengths) {
   const size_t of_header = sizeof(header) - kCheckedFrom;
   std::memcpy(checked.data(), reinterpret_cast<const char*>(&header) + kCheckedFrom, of_header);
   std::memcpy(checked.data() + of_header, lengths.data(), sizeof(lengths));
-  return store::Crc32(0, {checked.data(), checked.size()});
+  return store::Crc32(0, {checked.data(), PrefixBytesOf(header.version) - kCheckedFrom});
 }
 
 class SummaryWriter {
@@ -215,6 +227,7 @@ absl::StatusOr<std::string> EncodeRankSummary(const CollectiveTable& collectives
   writer.Append(kept.rows, kRowFields);
   writer.Append(kept.steps, kStepFields);
   writer.Append(kept.communicators, kCommunicatorFields);
+  writer.Append(kept.steps, kCpuWaitFields);
   return std::move(writer).Take({.rows = std::ssize(kept.rows),
                                  .steps = std::ssize(kept.steps),
                                  .communicators = std::ssize(kept.communicators),
@@ -223,14 +236,18 @@ absl::StatusOr<std::string> EncodeRankSummary(const CollectiveTable& collectives
 }
 
 absl::StatusOr<RankSummary> DecodeRankSummary(std::string_view bytes) {
-  if (bytes.size() < kSummaryPrefixBytes) return DamagedSummary("too short for its header");
+  if (bytes.size() < sizeof(SummaryHeader)) return DamagedSummary("too short for its header");
   SummaryHeader header;
-  ColumnLengths lengths;
   std::memcpy(&header, bytes.data(), sizeof(header));
-  std::memcpy(lengths.data(), bytes.data() + sizeof(header), sizeof(lengths));
-  if (header.magic != kSummaryMagic || header.version != kSummaryVersion) {
+  const bool has_cpu_waits = header.version == kSummaryVersion;
+  if (header.magic != kSummaryMagic ||
+      (!has_cpu_waits && header.version != kVersionWithoutCpuWaits)) {
     return DamagedSummary("another format");
   }
+  const size_t prefix_bytes = PrefixBytesOf(header.version);
+  if (bytes.size() < prefix_bytes) return DamagedSummary("too short for its header");
+  ColumnLengths lengths{};
+  std::memcpy(lengths.data(), bytes.data() + sizeof(header), prefix_bytes - sizeof(header));
   if (header.crc != CrcOf(header, lengths)) return DamagedSummary("checksum");
   const auto is_within = [](int64_t count, int64_t most) { return count >= 0 && count <= most; };
   if (!is_within(header.rows, kMostSummaryCollectives) ||
@@ -245,16 +262,18 @@ absl::StatusOr<RankSummary> DecodeRankSummary(std::string_view bytes) {
   kept.rows.resize(static_cast<size_t>(header.rows));
   kept.steps.resize(static_cast<size_t>(header.steps));
   kept.communicators.resize(static_cast<size_t>(header.communicators));
-  SummaryReader reader(lengths, bytes.substr(kSummaryPrefixBytes));
+  SummaryReader reader(lengths, bytes.substr(prefix_bytes));
   RETURN_IF_ERROR(reader.Read(kRowFields, kept.rows));
   RETURN_IF_ERROR(reader.Read(kStepFields, kept.steps));
   RETURN_IF_ERROR(reader.Read(kCommunicatorFields, kept.communicators));
+  if (has_cpu_waits) RETURN_IF_ERROR(reader.Read(kCpuWaitFields, kept.steps));
   if (!reader.is_at_end()) return DamagedSummary("bytes after its last column");
   const bool fits = std::ranges::all_of(kept.rows, [&](const CollectiveRow& row) {
     return row.communicator < kept.communicators.size() && row.duration_ns >= 0 &&
            row.exposed_ns >= 0 && row.kind <= CollectiveKind::kReceive;
   });
   if (!fits) return DamagedSummary("its parts do not fit together");
+  ForgetImpossibleCpuWaits(kept.steps);
   return summary;
 }
 

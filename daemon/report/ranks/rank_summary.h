@@ -5,11 +5,14 @@
 //   byte 0        4         8       12         16                           56
 //        +--------+---------+-------+----------+----------------------------+---------+---------+
 //        | "PRKS" | version | crc32 | reserved | rows, steps, communicators,| column  | columns |
-//        |        | u32: 1  |  u32  |  u32: 0  | left out rows, steps (i64) | lengths |         |
+//        |        | u32: 2  |  u32  |  u32: 0  | left out rows, steps (i64) | lengths |         |
 //        +--------+---------+-------+----------+----------------------------+---------+---------+
 //
 // crc32 covers everything from byte 12 to the columns; lengths are u32. Each column is one of
 // store/file/column_codec.h, which has a checksum of its own. All integers are little endian.
+//
+// Version 1 lacks the last column, a step's wait for a CPU, which is then not known. Daemons that
+// know version 1 only do not read version 2, and name the capture as one without a summary.
 //
 // Size: at most kMostSummaryCollectives collectives and kMostSummarySteps steps. A capture with
 // more keeps the first whole steps and counts the rest, so that every kept step is compared as a

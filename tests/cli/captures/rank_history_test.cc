@@ -88,6 +88,30 @@ TEST(RankHistoryTest, TheRanksOfAllNodesAreJudgedWindowByWindow) {
   EXPECT_THAT(csv, HasSubstr("time,time_unix_ns,group,job,verdict,reason,capture,rank,node,pid"));
 }
 
+TEST(RankHistoryTest, WindowsInWhichASlowRankWaitedForACpuAreCounted) {
+  const auto shown = [](int64_t cpu_wait_ns) {
+    std::vector<RankSummaries> nodes = NodesOf({2, 2});
+    for (size_t rank = 0; rank < nodes.size(); ++rank) {
+      report::CollectiveTable table = WaitingFor(rank == 2 ? 0 : 8 * kMs);
+      for (report::StepWorkRow& step : table.steps) step.cpu_wait_ns = rank == 2 ? cpu_wait_ns : 0;
+      nodes[rank].captures.front().collectives = report::ToReport(table);
+    }
+    const RankHistory history = JoinRankHistory(std::move(nodes), 0);
+    JsonWriter json;
+    WriteRankHistoryJson(history, nullptr, json);
+    return StrCat(RenderRankHistory(history, Style()), json.TakeLine(), RankHistoryCsv(history));
+  };
+  EXPECT_THAT(
+      shown(7 * kMs),
+      AllOf(HasSubstr("By CPU waits"), HasSubstr("\"slow_by_cpu_waits_count\":1"),
+            HasSubstr("\"slow_by_cpu_waits\":\"possible\""), HasSubstr(",7000000,possible,")));
+  EXPECT_THAT(shown(3 * kMs),
+              AllOf(Not(HasSubstr("By CPU waits")), HasSubstr("\"slow_by_cpu_waits\":\"no\"")));
+  // Not known in the other window.
+  EXPECT_THAT(shown(0), AllOf(HasSubstr("\"cpu_wait_ns\":null"),
+                              HasSubstr("\"slow_by_cpu_waits\":\"unknown\"")));
+}
+
 TEST(RankHistoryTest, OfTwoRanksTheOneThatTheOtherWaitsForIsSlow) {
   std::vector<RankSummaries> nodes = NodesOf({1});
   nodes.resize(2);
