@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -21,6 +22,7 @@ namespace profd::cli {
 namespace {
 
 constexpr int kTrendColumns = 30;
+constexpr char kCpuWaitsTitle[] = "CPU waits";
 constexpr double kSmallestSpread = 0.1;  // Of the lowest value, that takes the full height.
 
 // What one row is of: a rank of a job, which outlives its processes, else a process.
@@ -95,6 +97,9 @@ struct HistorySeries {
   int64_t early_ns = 0;
   int64_t late_ns = 0;
   double change = std::numeric_limits<double>::quiet_NaN();
+  // How much of the change waits for a CPU can be, if that is at least half of it; 0: they cannot,
+  // or they are not known.
+  int64_t cpu_wait_change_ns = 0;
   std::string trend;
 };
 
@@ -154,6 +159,20 @@ const table::Description<HistorySeries>& SeriesColumns() {
         .doc = "How far the late windows are above the early ones",
         .formula = "Late / Early - 1",
         .right = true}},
+      {[](const Row& row) {
+         return row.cpu_wait_change_ns == 0 ? std::string()
+                                            : StrCat(row.cpu_wait_change_ns < 0 ? "-" : "+",
+                                                     FormatNs(std::abs(row.cpu_wait_change_ns)));
+       },
+       {.title = kCpuWaitsTitle,
+        .doc =
+            "How much of Change waits for a CPU can be, where that is at least half of it: other "
+            "processes, or more threads than CPUs, may have made the steps longer. Empty: they "
+            "cannot, or are not known",
+        .formula = "median wait of the late windows - that of the early ones, at most Change",
+        .unknown_text = "",
+        .only_if_set = true,
+        .right = true}},
       {&Row::trend,
        {.title = "Trend", .doc = "The figure over time, oldest left", .unknown_text = ""}}};
   return columns;
@@ -181,6 +200,34 @@ HistorySeries SeriesOf(const SeriesKey& key, const std::vector<TimedValue>& valu
                           .trend = Sparkline(values, begin, end, kTrendColumns)};
   if (all.size() > 1 && early > 0) series.change = (late - early) / early;
   return series;
+}
+
+// A change of less, of the early figure, needs no explanation.
+constexpr double kLeastChange = 0.05;
+// Waits for a CPU are named if they can be this share of a change.
+constexpr double kShareOfCause = 0.5;
+
+// `waits`: of all windows of the series, by time; -1: not known.
+void ExplainByCpuWaits(const std::vector<int64_t>& waits, HistorySeries& series) {
+  if (std::isnan(series.change) || std::abs(series.change) < kLeastChange) return;
+  const auto quarter = static_cast<std::ptrdiff_t>(std::max<size_t>(1, waits.size() / 4));
+  std::vector<int64_t> early(waits.begin(), waits.begin() + quarter);
+  std::vector<int64_t> late(waits.end() - quarter, waits.end());
+  const auto is_unknown = [](int64_t wait_ns) { return wait_ns < 0; };
+  if (std::ranges::any_of(early, is_unknown) || std::ranges::any_of(late, is_unknown)) return;
+  const double change_ns =
+      static_cast<double>(series.late_ns) - static_cast<double>(series.early_ns);
+  const int64_t more_ns = Median(late) - Median(early);
+  const double share = static_cast<double>(more_ns) / change_ns;
+  if (share >= kShareOfCause) {
+    series.cpu_wait_change_ns = share < 1 ? more_ns : std::llround(change_ns);
+  }
+}
+
+bool ExplainsByCpuWaits(const table::Table& series) {
+  const auto column = std::ranges::find(series.columns, kCpuWaitsTitle, &table::Column::title);
+  if (column == series.columns.end()) return false;
+  return !IsUnset(*column, series.cells[static_cast<size_t>(column - series.columns.begin())]);
 }
 
 bool IsPerStep(const History& history) {
@@ -237,13 +284,16 @@ std::string Sparkline(std::span<const TimedValue> values, int64_t begin_unix_ns,
 table::Table HistorySeriesOf(const History& history, HistoryMeasure measure, bool several_nodes) {
   const bool per_step = IsPerStep(history);
   std::map<SeriesKey, std::vector<TimedValue>> by_key;
+  std::map<SeriesKey, std::vector<int64_t>> cpu_waits;
   for (const HistoryPoint& point : history.points) {
     by_key[KeyOf(point)].push_back({point.time_unix_ns, MeasuredValue(point, measure, per_step)});
+    cpu_waits[KeyOf(point)].push_back(point.cpu_wait_ns);
   }
   std::vector<HistorySeries> rows;
   for (const auto& [key, values] : by_key) {
     rows.push_back(SeriesOf(key, values, history.points.front().time_unix_ns,
                             history.points.back().time_unix_ns));
+    if (measure == HistoryMeasure::kStep) ExplainByCpuWaits(cpu_waits[key], rows.back());
     if (!several_nodes) rows.back().node.clear();
   }
   table::Table series = SeriesColumns().ToTable("series", rows);
@@ -277,6 +327,13 @@ std::string RenderHistory(const History& history, const table::Table& series,
   };
   StrAppend(&text, ", from ", at(history.points.front()), " to ", at(history.points.back()), "\n",
             RenderTable(series, style));
+  if (ExplainsByCpuWaits(series)) {
+    StrAppend(
+        &text,
+        "CPU waits: waits for a CPU can be at least half of the change, so the program itself "
+        "may be as fast as before. Look at other processes on the node, and at its number of "
+        "threads.\n");
+  }
   if (history.left_out_count > 0) {
     StrAppend(&text, "(", FormatCount(history.left_out_count),
               " older windows are left out: ask for a shorter time)\n");

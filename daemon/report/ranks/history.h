@@ -32,6 +32,10 @@ struct HistoryPoint {
   int64_t median_ns = 0;  // 0 for operators: it is not kept.
   int64_t mean_ns = 0;
   int64_t max_ns = 0;
+  // How long the thread that ran most waited for a CPU in the median step, which is at most how
+  // much longer that made it: 0..median_ns. -1: not known, of an operator, or of a program with
+  // CUDA, whose GPU may work meanwhile.
+  int64_t cpu_wait_ns = -1;
   // Of an operator: the sums over the whole capture.
   int64_t calls = 0;
   int64_t self_cpu_ns = 0;

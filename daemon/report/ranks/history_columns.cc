@@ -59,6 +59,14 @@ const table::Description<HistoryPoint>& HistoryColumns() {
        NsColumn("mean_ns", "Mean", "Mean step time, or mean call of the operator")},
       {&HistoryPoint::max_ns,
        NsColumn("max_ns", "Longest", "Longest step, or longest call of the operator")},
+      {&HistoryPoint::cpu_wait_ns,
+       {.key = "cpu_wait_ns",
+        .title = "CPU wait",
+        .doc = "How long the thread that ran most waited for a CPU in the median step, which is at "
+               "most how much longer that made it; null: not known, of an operator, or of a "
+               "program with CUDA, whose GPU may work meanwhile",
+        .unit = table::Unit::kNs,
+        .nullable = true}},
       {&HistoryPoint::calls,
        CountColumn("calls", "Calls", "Calls of the operator; 0 for step times")},
       {&HistoryPoint::self_cpu_ns,
@@ -83,6 +91,10 @@ absl::StatusOr<History> HistoryOf(const table::Report& report) {
   ASSIGN_OR_RETURN(std::vector<History> history, HistoryTotals().FromTable(report.totals));
   if (history.size() != 1) return table::DoNotFitTogether();
   ASSIGN_OR_RETURN(history.front().points, table::RowsOf(report, kPoints, HistoryColumns()));
+  for (HistoryPoint& point : history.front().points) {
+    // It comes from another node: what cannot be is not known.
+    if (point.cpu_wait_ns < 0 || point.cpu_wait_ns > point.median_ns) point.cpu_wait_ns = -1;
+  }
   return std::move(history.front());
 }
 

@@ -1,6 +1,7 @@
 #include "daemon/rpc/services/history.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/capture/quality.h"
+#include "daemon/report/ranks/cpu_waits.h"
 #include "daemon/report/ranks/history.h"
 #include "daemon/rpc/admission/names.h"
 #include "daemon/rpc/convert/convert.h"
@@ -96,6 +98,12 @@ HistoryPoint PointOf(const CaptureRecord& record, int64_t start_ns) {
           .quality = std::string(QualityGrade(record))};
 }
 
+// As HistoryPoint has it. A GPU hides waits of the host, and summaries do not keep how many.
+int64_t CpuWaitOf(const CaptureRecord& record, int64_t step_ns) {
+  if (record.gpu.outcome != GpuOutcome::kNoCuda) return -1;
+  return report::StepCpuWaits(record.cpu, {}).OnAverage(step_ns);
+}
+
 // Its points, newest first.
 std::vector<HistoryPoint> StepPoints(const store::SummarizedCapture& capture) {
   const CaptureRecord& record = capture.record;
@@ -110,6 +118,7 @@ std::vector<HistoryPoint> StepPoints(const store::SummarizedCapture& capture) {
     point.median_ns = row->median_ns;
     point.mean_ns = row->mean_ns;
     point.max_ns = row->max_ns;
+    point.cpu_wait_ns = CpuWaitOf(record, row->median_ns);
   }
   return points;
 }

@@ -10,6 +10,7 @@
 namespace profd::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -53,6 +54,47 @@ TEST(SparklineTest, NoiseStaysLow) {
 TEST(SparklineTest, OneMomentIsOneColumn) {
   const std::vector<TimedValue> values = {{7, 5}};
   EXPECT_EQ(Sparkline(values, 7, 7, 3), "▁  ");
+}
+
+TEST(HistoryRenderTest, WaitsForACpuThatCanBeHalfOfAChangeAreNamed) {
+  const auto shown = [](int64_t early_ms, int64_t late_ms, int64_t early_wait_ms,
+                        int64_t late_wait_ms) {
+    History history;
+    for (int i = 0; i < 8; ++i) {
+      history.points.push_back(AStep(i, (i < 4 ? early_ms : late_ms) * kNsPerMs));
+      const int64_t wait_ms = i < 4 ? early_wait_ms : late_wait_ms;
+      history.points.back().cpu_wait_ns = wait_ms < 0 ? -1 : wait_ms * kNsPerMs;
+    }
+    return Shown(history, {});
+  };
+  const auto names_waits = AllOf(HasSubstr("CPU waits"), HasSubstr("at least half of the change"));
+  EXPECT_THAT(shown(100, 150, 1, 41), AllOf(names_waits, HasSubstr("+40.000ms")));
+  EXPECT_THAT(shown(150, 100, 50, 5), AllOf(names_waits, HasSubstr("-45.000ms")));
+  EXPECT_THAT(shown(100, 150, 0, 25), names_waits) << "half of it";
+  EXPECT_THAT(shown(100, 106, 0, 48), AllOf(names_waits, HasSubstr("+6.000ms"))) << "at most it";
+  // Healthy controls: the waits do not explain it, do not change, or there is no change.
+  EXPECT_THAT(shown(100, 150, 0, 24), Not(HasSubstr("CPU waits")));
+  EXPECT_THAT(shown(100, 150, 60, 60), Not(HasSubstr("CPU waits")));
+  EXPECT_THAT(shown(100, 150, 60, 10), Not(HasSubstr("CPU waits")));
+  EXPECT_THAT(shown(100, 104, 0, 4), Not(HasSubstr("CPU waits")));
+  EXPECT_THAT(shown(100, 100, 0, 50), Not(HasSubstr("CPU waits")));
+  // Not known: nothing is said.
+  EXPECT_THAT(shown(100, 150, -1, 41), Not(HasSubstr("CPU waits")));
+  EXPECT_THAT(shown(100, 150, 1, -1), Not(HasSubstr("CPU waits")));
+  EXPECT_THAT(shown(100, 150, -1, -1), Not(HasSubstr("CPU waits")));
+}
+
+TEST(HistoryRenderTest, WaitsForACpuThatCannotBeAreNotKnown) {
+  History history;
+  for (const int64_t wait_ns : {int64_t{-5}, int64_t{0}, kNsPerMs, kNsPerMs + 1, INT64_MAX}) {
+    history.points.push_back(AStep(1, kNsPerMs));
+    history.points.back().cpu_wait_ns = wait_ns;
+  }
+  const absl::StatusOr<History> sent = report::HistoryOf(report::ToReport(history));
+  ASSERT_THAT(sent, IsOk());
+  std::vector<int64_t> waits;
+  for (const HistoryPoint& point : sent->points) waits.push_back(point.cpu_wait_ns);
+  EXPECT_THAT(waits, ElementsAre(-1, 0, kNsPerMs, -1, -1));
 }
 
 TEST(HistoryRenderTest, ARankIsOneRowAlsoWhenItsProcessWasStartedAgain) {

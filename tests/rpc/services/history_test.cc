@@ -79,6 +79,32 @@ TEST_F(HistoryTest, StepTimesComeOldestFirstAlsoOfDeletedCaptures) {
   EXPECT_THAT(Total("left_out"), ElementsAre(0));
 }
 
+TEST_F(HistoryTest, AStepHasItsWaitsForACpuWhereTheyWereMeasured) {
+  constexpr int64_t kWatchedNs = 200'000'000;
+  StoreOf("1");
+  CaptureRecord waited = StoreOf("1");
+  waited.cpu = {
+      .watched_ns = kWatchedNs,
+      .thread_count = 1,
+      .ran_ns = kWatchedNs / 2,
+      .waited_ns = kWatchedNs / 4,
+      .threads = {{.os_thread = 1, .ran_ns = kWatchedNs / 2, .waited_ns = kWatchedNs / 4}}};
+  waited.gpu.outcome = GpuOutcome::kNoCuda;
+  ASSERT_THAT(store_->UpdateCapture(waited), IsOk());
+  // A GPU may work meanwhile.
+  CaptureRecord hidden = StoreOf("1");
+  hidden.cpu = waited.cpu;
+  hidden.gpu.outcome = GpuOutcome::kRecorded;
+  ASSERT_THAT(store_->UpdateCapture(hidden), IsOk());
+  CaptureRecord missed = StoreOf("1");
+  missed.gpu.outcome = GpuOutcome::kNoCuda;
+  missed.cpu = waited.cpu;
+  missed.cpu.unwatched_ran_ns = kWatchedNs;
+  ASSERT_THAT(store_->UpdateCapture(missed), IsOk());
+  ASSERT_THAT(Ask(*me_, Steps()), Succeeds());
+  EXPECT_THAT(Ints("cpu_wait_ns"), ElementsAre(-1, Ints("median_ns")[1] / 4, -1, -1));
+}
+
 TEST_F(HistoryTest, EveryFilterMustHold) {
   const std::string schedule = NewUlid(clock_.Now());
   const CaptureRecord plain = StoreOf("1");
