@@ -95,9 +95,11 @@ def judge_findings(report, expected, allowed, size, measured, around=()):
     return judgement
 
 
-def judge_ranks(stragglers, slow, measured, more=''):
+def judge_ranks(stragglers, slow, measured, more='', contended=False):
     """`slow`: the ranks that have the cause; empty for balanced ranks. `measured`: by rank, the time
-    of the cause per step in ns. `more`: part of what has to be said of the first one."""
+    of the cause per step in ns. `more`: part of what has to be said of the first one. `contended`:
+    other processes ran, so that ranks wait for a CPU. Then it is no fault to name a healthy rank, or
+    to give another size, where it is said that such waits can be the cause."""
     if stragglers['verdict'] == 'withheld':
         return Judgement(WITHHELD, 'withheld', detail=stragglers['reason'])
     if stragglers['verdict'] == 'pair':
@@ -105,8 +107,15 @@ def judge_ranks(stragglers, slow, measured, more=''):
     else:
         named = [row['rank'] for row in stragglers['ranks'] if row['straggler']]
     judgement = Judgement(FOUND, ', '.join('rank %d' % rank for rank in named) or 'no straggler')
+    by_cpu_waits = {row['rank'] for row in stragglers['ranks']
+                    if contended and row.get('slow_by_cpu_waits') == 'possible'}
+    healthy = set(named) - set(slow)
+    is_excused = healthy and healthy <= by_cpu_waits and set(slow) <= set(named)
+    # Of two ranks, one always waits for the other; only a straggler would be false.
+    if is_excused and stragglers['verdict'] != 'pair':
+        judgement.outcome, judgement.detail = WITHHELD, 'cpu_waits'
+        return judgement
     if not slow:
-        # Of two ranks, one always waits for the other; only a straggler would be false.
         if named and stragglers['verdict'] != 'pair':
             judgement.outcome = FALSE_ALARM
             judgement.false_alarms = tuple('rank %d' % rank for rank in named)
@@ -124,5 +133,7 @@ def judge_ranks(stragglers, slow, measured, more=''):
             judgement.reported, judgement.measured = size, measured[row['rank']]
             if not is_about(judgement.reported, judgement.measured):
                 judgement.outcome = WRONG_SIZE
+                if row['rank'] in by_cpu_waits:
+                    judgement.outcome, judgement.detail = WITHHELD, 'cpu_waits'
                 break
     return judgement

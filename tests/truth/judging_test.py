@@ -114,6 +114,34 @@ class RanksTest(unittest.TestCase):
     def test_a_withheld_verdict_is_neither_right_nor_wrong(self):
         self.assertEqual(judge_ranks(stragglers('withheld'), (1,), {1: 30}), WITHHELD)
 
+    def test_a_healthy_rank_that_is_said_to_wait_for_a_cpu_is_withheld_next_to_other_processes(self):
+        def judged(waits, slow=(), named_ranks=(1,), contended=True):
+            named = stragglers('straggler', *((rank, rank in named_ranks, 30) for rank in range(3)))
+            for row in named['ranks']:
+                row['slow_by_cpu_waits'] = 'possible' if row['rank'] in waits else 'no'
+            measured = {rank: 30 for rank in slow}
+            return judging.judge_ranks(named, slow, measured, 'its data', contended).outcome
+
+        self.assertEqual(judged({1}), WITHHELD)
+        self.assertEqual(judged({1}, contended=False), FALSE_ALARM)
+        self.assertEqual(judged({2}), FALSE_ALARM)
+        # A rank with the cause has to be named with it, and no rank that has it may be left out.
+        self.assertEqual(judged({1}, slow=(1,)), FOUND)
+        self.assertEqual(judged({1}, slow=(2,)), MISSED)
+        self.assertEqual(judged({1}, slow=(1, 2)), MISSED)
+        self.assertEqual(judged({1, 2}, slow=(1,), named_ranks=(1, 2)), WITHHELD)
+        self.assertEqual(judged({1}, slow=(1,), named_ranks=(1, 2)), MISSED)
+
+    def test_another_size_is_withheld_where_waits_for_a_cpu_can_be_part_of_it(self):
+        for waits, expected in (('possible', WITHHELD), ('no', WRONG_SIZE)):
+            named = stragglers('straggler', (1, True, 30), (0, False, 0), (2, False, 0))
+            named['ranks'][0]['slow_by_cpu_waits'] = waits
+            judged = judging.judge_ranks(named, (1,), {1: 15}, 'its data', contended=True)
+            self.assertEqual(judged.outcome, expected)
+            named['more_of'] = 'rank 1 waits longer for a CPU'
+            judged = judging.judge_ranks(named, (1,), {1: 15}, 'its data', contended=True)
+            self.assertEqual(judged.outcome, MISSED)
+
     def test_no_straggler_among_balanced_ranks_is_right(self):
         self.assertEqual(judge_ranks(stragglers('none', (0, False, 0)), (), {}), FOUND)
 

@@ -146,7 +146,8 @@ def run_case(daemon, case, load, verbose):
             stragglers = ask(daemon, 'stragglers', traced['group'])
             measured = {rank: judging.of_steps(causes[rank], capture, len(capture['steps']))
                         for rank, capture in ranks_of(traced)}
-            judgement = judging.judge_ranks(stragglers, case.slow, measured, case.more)
+            judgement = judging.judge_ranks(stragglers, case.slow, measured, case.more,
+                                            load == 'busy' or waited > WAITS)
             if verbose:
                 print(json.dumps(stragglers, indent=1), measured)
             return judgement
