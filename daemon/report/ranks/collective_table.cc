@@ -275,7 +275,11 @@ class CollectiveSummary {
       waits.AddEvent(EndOf(step.start_ns, step.duration_ns));
     }
     for (const CollectiveWaits::Wait& wait : waits.Find()) {
-      waited_for[wait.collective]->waits.push_back({wait.start_ns, wait.end_ns});
+      HostCollective& collective = *waited_for[wait.collective];
+      collective.waits.push_back({wait.start_ns, wait.end_ns});
+      if (!wait.ended_late) continue;
+      std::optional<int64_t>& done_ns = collective.done_ns;
+      (done_ns.has_value() ? *done_ns : collective.end_ns) = wait.end_ns;
     }
     return absl::OkStatus();
   }

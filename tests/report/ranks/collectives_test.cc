@@ -255,6 +255,76 @@ TEST_F(GlooTableTest, WhoWorksOrSleepsMeanwhileDoesNotWait) {
   EXPECT_EQ(table.steps[0].exposed_ns, 0);
 }
 
+// The worker that wakes the thread may lose its CPU to it before it records its end.
+TEST_F(GlooTableTest, ACollectiveWhoseEndIsRecordedLateWasDoneWhenTheThreadWentOn) {
+  Work(0, 20);
+  reader_.Range(other_, "gloo:all_reduce", 15 * kMs, 48 * kMs);
+  Work(48, 60);
+  reader_.Range(other_, "gloo:all_reduce", 59 * kMs, 103 * kMs);
+  Work(98, 102);
+  // A pause of Python in which the end is recorded is no wait.
+  reader_.Range(main_, "aten::mm", 102 * kMs, 103 * kMs - 50'000,
+                {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+  Work(103, 110);
+  reader_.Step(0, 0, 50 * kMs).Step(1, 50 * kMs, 60 * kMs).StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(2));
+  EXPECT_EQ(table.rows[1].duration_ns, 39 * kMs);
+  EXPECT_EQ(table.rows[1].exposed_ns, 38 * kMs);
+  EXPECT_EQ(table.steps[1].exposed_ns, 38 * kMs);
+}
+
+TEST_F(GlooTableTest, ALateEndIsTheException) {
+  // It sleeps from 20 to 40, and does not wait after that.
+  Work(0, 20);
+  reader_.Range(other_, "gloo:all_reduce", 19 * kMs, 42 * kMs);
+  Work(40, 50);
+  reader_.Step(0, 0, 50 * kMs).StepThread(main_);
+  const CollectiveTable table = Table();
+  EXPECT_EQ(table.rows[0].duration_ns, 23 * kMs);
+  EXPECT_EQ(table.steps[0].exposed_ns, 0);
+}
+
+TEST_F(GlooTableTest, WhoSleepsDuringACollectiveDoesNotWaitForAllOfIt) {
+  Work(0, 20);
+  reader_.Range(other_, "gloo:all_reduce", 15 * kMs, 48 * kMs);
+  // It sleeps from 50 to 70, works, and waits from 71 to 73.
+  Work(48, 50);
+  reader_.Range(other_, "gloo:all_reduce", 49 * kMs, 73 * kMs);
+  Work(70, 71);
+  // It sleeps from 80 to 100, which is not when the collective ends.
+  Work(73, 80);
+  reader_.Range(other_, "gloo:all_reduce", 79 * kMs, 108 * kMs);
+  // It sleeps from 110 to 118, which is the smaller part of the collective.
+  Work(100, 110);
+  reader_.Range(other_, "gloo:all_reduce", 101 * kMs, 119 * kMs);
+  Work(118, 130);
+  reader_.Step(0, 0, 50 * kMs).Step(1, 50 * kMs, 80 * kMs).StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(4));
+  EXPECT_EQ(table.rows[1].exposed_ns, 2 * kMs);
+  EXPECT_EQ(table.rows[2].exposed_ns, 0);
+  EXPECT_EQ(table.rows[3].exposed_ns, 0);
+  EXPECT_EQ(table.rows[3].duration_ns, 18 * kMs);
+}
+
+TEST_F(GlooTableTest, ALateEndGivesNoTimeTwice) {
+  Work(0, 20);
+  reader_.Range(other_, "gloo:all_reduce", 15 * kMs, 48 * kMs);
+  Work(48, 60);
+  // The first one ends as the thread goes on, the other two are recorded late.
+  reader_.Range(other_, "gloo:all_reduce", 55 * kMs, 80 * kMs);
+  reader_.Range(other_, "gloo:all_reduce", 57 * kMs, 82 * kMs);
+  reader_.Range(other_, "gloo:all_reduce", 58 * kMs, 84 * kMs);
+  Work(81, 100);
+  reader_.Step(0, 0, 50 * kMs).Step(1, 50 * kMs, 50 * kMs).StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(4));
+  EXPECT_EQ(table.rows[1].exposed_ns, 20 * kMs);
+  EXPECT_EQ(table.rows[2].exposed_ns + table.rows[3].exposed_ns, 0);
+  EXPECT_EQ(table.steps[1].exposed_ns, 20 * kMs);
+}
+
 TEST_F(GlooTableTest, SeveralBucketsShareTheWaitWithoutOverlap) {
   Work(0, 20);
   reader_.Range(other_, "gloo:all_reduce", 5 * kMs, 30 * kMs);
