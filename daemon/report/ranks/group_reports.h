@@ -125,11 +125,12 @@ struct RankScore {
   int64_t wait_ns = 0;
   // How long the other ranks waited for it, all together: mean per step.
   int64_t caused_wait_ns = 0;
-  int64_t last_count = 0;    // Matched collectives at which it arrived last.
-  int64_t late_ns = 0;       // By how much, after the rank before it: mean per step.
-  std::string group;         // In which others waited most for it: Communicator::shown_name().
-  int64_t more_own_ns = 0;   // Median over its steps: own work less the other ranks' median.
-  int64_t cpu_wait_ns = -1;  // Of its own work: median over its steps. -1: not known.
+  int64_t last_count = 0;     // Matched collectives at which it arrived last.
+  int64_t late_ns = 0;        // By how much, after the rank before it: mean per step.
+  int64_t usual_late_ns = 0;  // Likewise, the median over the steps.
+  std::string group;          // In which others waited most for it: Communicator::shown_name().
+  int64_t more_own_ns = 0;    // Median over its steps: own work less the other ranks' median.
+  int64_t cpu_wait_ns = -1;   // Of its own work: median over its steps. -1: not known.
   // Over its steps, its wait for a CPU less the other ranks' median: the median, and the mean, for
   // waits in few steps. 0: not known.
   int64_t more_cpu_wait_ns = 0;
@@ -158,7 +159,8 @@ enum class StragglerReason {
   kContradiction,  // The rank with more own work is not the one that the others waited for.
   kHiddenWait,     // A rank arrives late, but the others show no wait.
   kSpread,         // With kNone: ranks differ step by step, but none is an outlier.
-  kUnsteady,       // With kNone: the others wait, for another rank each time, or in few steps.
+  kUnsteady,       // With kNone: the others wait, for another rank each time.
+  kFewSteps,       // With kNone: the others wait for one rank, but not in most steps.
   kCpuWaits,       // Ranks waited for a CPU, which can explain how they differ.
 };
 std::string_view ToString(StragglerReason reason);  // "within_noise"

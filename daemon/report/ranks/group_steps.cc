@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -254,6 +255,7 @@ void CountCausedWaits(std::span<const CollectiveBlame> blames, std::span<const i
   std::map<size_t, RankScore*> of_member;
   for (RankScore& rank : ranking) of_member[rank.member] = &rank;
   std::map<std::pair<size_t, std::string>, int64_t> by_group;
+  std::map<size_t, std::map<int64_t, int64_t>> late_in_steps;  // By member, then by step.
   std::map<size_t, int64_t> most_ns;
   for (const CollectiveBlame& blame : blames) {
     const auto rank = of_member.find(blame.last);
@@ -262,6 +264,7 @@ void CountCausedWaits(std::span<const CollectiveBlame> blames, std::span<const i
     }
     if (blame.late_by_ns > 0) ++rank->second->last_count;
     AddCapped(rank->second->late_ns, blame.late_by_ns);
+    AddCapped(late_in_steps[blame.last][blame.step], blame.late_by_ns);
     AddCapped(rank->second->caused_wait_ns, blame.total_wait_ns);
     AddCapped(by_group[{blame.last, blame.group}], blame.total_wait_ns);
   }
@@ -273,6 +276,9 @@ void CountCausedWaits(std::span<const CollectiveBlame> blames, std::span<const i
   for (RankScore& rank : ranking) {
     rank.caused_wait_ns /= std::max<int64_t>(std::ssize(steps), 1);
     rank.late_ns /= std::max<int64_t>(std::ssize(steps), 1);
+    std::vector<int64_t> late_ns(steps.size());  // 0 in the other steps.
+    std::ranges::copy(late_in_steps[rank.member] | std::views::values, late_ns.begin());
+    rank.usual_late_ns = Median(late_ns);
   }
 }
 
@@ -343,29 +349,37 @@ void Judge(GroupSteps& steps) {
   bool any_doubt = false;
   bool any_consistent = false;
   bool any_late = false;
+  bool any_usually_late = false;  // Mean lateness may be that of a few steps.
   bool any_candidate = false;
   double duration_ns = 0;
   double wait_ns = 0;
   double caused_ns = 0;
-  double most_caused_ns = 0;  // By one rank.
+  double most_caused_ns = 0;   // By one rank.
+  bool is_most_usual = false;  // That rank is late in most steps.
   Differences doubted;
   Differences consistent;
   for (RankScore& rank : steps.ranking) {
     const bool has_high_score = is_pair || rank.score > kStragglerScore;
     const double least_ns = kLeastEffect * static_cast<double>(rank.duration_ns);
     const bool is_late = rank.late_ns > 0 && static_cast<double>(rank.late_ns) >= least_ns;
+    const bool is_usually_late =
+        rank.usual_late_ns > 0 && static_cast<double>(rank.usual_late_ns) >= least_ns;
     const bool is_doubted =
         has_high_score && rank.more_own_ns > 0 && static_cast<double>(rank.more_own_ns) >= least_ns;
     any_doubt |= is_doubted;
     any_consistent |= rank.is_consistent;
     any_late |= is_late;
+    any_usually_late |= is_usually_late;
     if (is_doubted) doubted.own_ns = std::max(doubted.own_ns, rank.more_own_ns);
     if (rank.is_consistent) consistent.own_ns = std::max(consistent.own_ns, rank.more_own_ns);
     if (is_late) consistent.late_ns = std::max(consistent.late_ns, rank.late_ns);
     rank.straggler = has_high_score && rank.is_consistent;
     any_candidate |= rank.straggler;
     wait_ns += static_cast<double>(rank.caused_wait_ns);
-    most_caused_ns = std::max(most_caused_ns, static_cast<double>(rank.caused_wait_ns));
+    if (static_cast<double>(rank.caused_wait_ns) > most_caused_ns) {
+      most_caused_ns = static_cast<double>(rank.caused_wait_ns);
+      is_most_usual = is_usually_late;
+    }
     duration_ns += static_cast<double>(rank.duration_ns);
     if (rank.straggler) caused_ns += static_cast<double>(rank.caused_wait_ns);
   }
@@ -374,20 +388,18 @@ void Judge(GroupSteps& steps) {
     if (any_doubt) return WithholdAsNoise(doubted, steps);
     // Of all that the ranks did, they waited too little for what is late.
     const bool any_wait = wait_ns >= kLeastEffect * duration_ns;
-    if (any_late && !any_wait) {
+    if (any_usually_late && !any_wait) {
       return Withhold(StragglerReason::kHiddenWait, consistent, steps);
     }
     // One rank is late, and nothing that it does more of says why.
     const bool is_one = most_caused_ns >= kShareOfOne * wait_ns;
-    if (any_late && is_one) {
-      return WithholdAsNoise(consistent, steps);
-    }
+    if (any_late && is_one && is_most_usual) return WithholdAsNoise(consistent, steps);
     steps.verdict = StragglerVerdict::kNone;
     steps.cpu_waits_can_explain = CanCpuWaitsExplain(steps.ranking, consistent);
     if (any_consistent) {
       steps.reason = StragglerReason::kSpread;
     } else if (any_late) {
-      steps.reason = StragglerReason::kUnsteady;
+      steps.reason = is_one ? StragglerReason::kFewSteps : StragglerReason::kUnsteady;
     }
     return;
   }
@@ -452,6 +464,8 @@ std::string_view ToString(StragglerReason reason) {
       return "spread";
     case StragglerReason::kUnsteady:
       return "unsteady";
+    case StragglerReason::kFewSteps:
+      return "few_steps";
     case StragglerReason::kCpuWaits:
       return "cpu_waits";
   }
@@ -481,6 +495,8 @@ std::string_view TextOf(StragglerReason reason) {
       return "ranks differ in own work in most steps, but none is an outlier";
     case StragglerReason::kUnsteady:
       return "ranks wait for each other: none causes two thirds of the waiting";
+    case StragglerReason::kFewSteps:
+      return "the ranks wait for one of them, but not in most steps";
     case StragglerReason::kCpuWaits:
       return "ranks waited for a CPU, which can explain how they differ: other processes, or more "
              "threads than CPUs, on a node";

@@ -295,6 +295,42 @@ TEST_F(GroupStepsTest, RanksThatAreLateInTurnAreNoStragglersAndTheOthersDoWait) 
   EXPECT_EQ(steps.reason, StragglerReason::kUnsteady);
 }
 
+TEST_F(GroupStepsTest, ARankThatIsLateInFewStepsIsNoStragglerAndNoDoubt) {
+  for (const int64_t slow_ns : {2000, 20000}) {
+    for (const size_t ranks : {2, 4}) {
+      std::vector<std::vector<int64_t>> own(ranks, std::vector<int64_t>(10, 1000));
+      own[1][3] = own[1][6] = own[1][7] = slow_ns;
+      const GroupSteps steps = Compare(own);
+      EXPECT_EQ(steps.verdict, StragglerVerdict::kNone);
+      EXPECT_EQ(steps.reason, StragglerReason::kFewSteps);
+      EXPECT_EQ(steps.ranking[0].member, 1u);
+      EXPECT_EQ(steps.ranking[0].late_ns, 3 * (slow_ns - 1000) / 10);
+      EXPECT_EQ(steps.ranking[0].usual_late_ns, 0);
+    }
+  }
+  // In most steps it is one.
+  std::vector<std::vector<int64_t>> own(4, std::vector<int64_t>(10, 1000));
+  own[1] = {2000, 2000, 2000, 2000, 2000, 2000, 2000, 2000, 1000, 2000};
+  const GroupSteps steps = Compare(own);
+  EXPECT_EQ(steps.verdict, StragglerVerdict::kStraggler);
+  EXPECT_EQ(steps.ranking[0].usual_late_ns, 1000);
+}
+
+// Its lateness in few steps is no hidden wait.
+TEST_F(GroupStepsTest, ShortWaitsInFewStepsAreNotDoubted) {
+  std::vector<std::vector<int64_t>> own(2, std::vector<int64_t>(10, 1000));
+  own[1][3] = 3000;
+  Compare(own);
+  for (CollectiveTable& table : tables_) {
+    for (CollectiveRow& row : table.rows) row.exposed_ns = 0;
+    for (StepWorkRow& step : table.steps) step.exposed_ns = 0;
+  }
+  std::vector<const CollectiveTable*> members;
+  for (const CollectiveTable& table : tables_) members.push_back(&table);
+  const GroupSteps steps = CompareSteps(members, MatchCollectives(members));
+  EXPECT_EQ(steps.verdict, StragglerVerdict::kNone);
+}
+
 TEST_F(GroupStepsTest, OneSlowStepMakesNoStraggler) {
   const GroupSteps steps =
       Compare({{1000, 5000, 1000}, {1000, 1000, 1000}, {1000, 1000, 1000}, {1000, 1000, 1000}});
