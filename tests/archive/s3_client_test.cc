@@ -216,6 +216,19 @@ TEST_F(S3ClientTest, CredentialsOfAnInstanceRoleAreUsedWithTheirToken) {
   const std::string log = server_.Log();
   const std::string_view token = "/latest/api/token";
   EXPECT_EQ(log.find(token, log.find(token) + 1), std::string::npos);
+  // They expired early: others are asked for, once.
+  server_.Fail(
+      R"({"status": 403, "code": "ExpiredToken", "count": 1, "method": "PUT", "match": "late"})");
+  EXPECT_THAT(client.Put("late", "1", {}), IsOk());
+  server_.Fail(
+      R"({"status": 403, "code": "ExpiredToken", "count": 9, "method": "PUT", "match": "never"})");
+  const absl::Status status = client.Put("never", "1", {});
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("ExpiredToken")));
+  EXPECT_EQ(ReasonOf(status), kBadCredentials);
+  int asked = 0;
+  const std::string all = server_.Log();
+  for (size_t at = all.find(token); at != std::string::npos; at = all.find(token, at + 1)) ++asked;
+  EXPECT_EQ(asked, 3);
 }
 
 TEST_F(S3ClientTest, WithoutAnyCredentialsTheAdviceNamesTheWaysToGiveSome) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -42,8 +43,8 @@ class CredentialSource {
   // Reads the file each time, so that new credentials need no restart. Those of a role are kept
   // until shortly before they expire.
   absl::StatusOr<Credentials> Get();
-  // Drops what is kept: the server has refused it.
-  void Forget() { role_.reset(); }
+  // Drops what is kept, which the server has refused. Returns whether Get() may return others now.
+  bool Forget() { return std::exchange(role_, std::nullopt).has_value(); }
 
  private:
   absl::StatusOr<Credentials> FromFile() const;

@@ -202,7 +202,6 @@ absl::Status S3Client::StatusOf(const HttpAnswer& answer, const Call& call) {
   }
   if (error.code == "SignatureDoesNotMatch" || error.code == "InvalidAccessKeyId" ||
       error.code == "InvalidToken" || error.code == "ExpiredToken" || answer.status == 401) {
-    credentials_.Forget();
     return WithReason(absl::PermissionDeniedError(StrCat("the server of ", where,
                                                          " does not accept the credentials (", said,
                                                          "); check the access key and the secret")),
@@ -249,8 +248,15 @@ absl::StatusOr<HttpAnswer> S3Client::SendOnce(const Call& call) {
 
 absl::StatusOr<HttpAnswer> S3Client::Send(const Call& call) {
   absl::Duration pause = options_.first_pause;
+  bool is_renewed = false;
   for (int attempt = 1;; ++attempt) {
     absl::StatusOr<HttpAnswer> answer = SendOnce(call);
+    // A role's credentials may have been replaced before they expire. Others come at once, and if
+    // they are refused, too, another attempt does not help.
+    if (ReasonOf(answer.status()) == kBadCredentials && !is_renewed && credentials_.Forget()) {
+      is_renewed = true;
+      continue;
+    }
     if (!absl::IsUnavailable(answer.status()) || attempt >= options_.attempts) return answer;
     RETURN_IF_ERROR(Pause(pause));
     pause = std::min(2 * pause, kLongestPause);
