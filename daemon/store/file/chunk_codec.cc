@@ -61,6 +61,7 @@ absl::StatusOr<ChunkLayout> ChunkLayout::Parse(std::string_view prefix, size_t c
   std::memcpy(&header, prefix.data(), sizeof(header));
   if (header.magic != kMagic) return DamagedChunk("not a chunk");
   if (header.version != kVersion) return DamagedChunk("unknown version");
+  if (header.column_count == 0) return DamagedChunk("no columns");
   if (header.column_count > kMaxChunkColumns) return DamagedChunk("too many columns");
   const size_t lengths_bytes = size_t{4} * header.column_count;
   if (prefix.size() < sizeof(header) + lengths_bytes) return DamagedChunk("too short");

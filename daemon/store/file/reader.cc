@@ -202,9 +202,10 @@ absl::Status CaptureFileReader::LoadChunk(const ChunkEntry& entry, uint32_t want
   ASSIGN_OR_RETURN(const ChunkLayout layout, OpenChunk(entry));
   if (wanted == 0) return absl::OkStatus();
   // Between the first and the last wanted column that is there, in one piece.
+  // ChunkLayout has at least one column, so that this shifts by less than 32.
+  static_assert(kMaxChunkColumns <= 32);
   const uint32_t stored = ~uint32_t{0} >> (kMaxChunkColumns - layout.column_count);
-  if (layout.column_count == 0 || (wanted & ~stored & ~AddedColumns<Row>()) != 0 ||
-      (wanted & stored) == 0) {
+  if ((wanted & ~stored & ~AddedColumns<Row>()) != 0 || (wanted & stored) == 0) {
     return DamagedCapture("a chunk lacks a column");
   }
   const auto first = static_cast<size_t>(std::countr_zero(wanted));

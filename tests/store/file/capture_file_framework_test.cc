@@ -1,5 +1,6 @@
 // What a framework tells of its operators comes back from a capture file as it was put in, and a
 // file that lies about it is refused.
+#include <array>
 #include <limits>
 
 #include "daemon/base/str_cat.h"
@@ -162,6 +163,18 @@ TEST_F(CaptureFileFrameworkTest, WithoutStacksOperatorsHaveTheColumnsThatTheyAlw
   }
   EXPECT_EQ(column_count(), "0A");
   EXPECT_THAT(ReadStored().operators, ElementsAre(ElementsAre(row)));
+}
+
+TEST(ChunkLayoutTest, AChunkWithoutColumnsIsDamagedAlsoWithARightChecksum) {
+  const ChunkSummary summary = {RowKind::kRange, 1, {0, 1}};
+  std::string chunk(kChunkHeaderBytes + 4, '\0');
+  const std::array<size_t, 1> columns = {chunk.size()};
+  chunk_internal::WriteHeader(summary, columns, chunk);
+  EXPECT_THAT(ChunkLayout::Parse(chunk, chunk.size()), IsOk());
+  chunk.resize(kChunkHeaderBytes);
+  chunk_internal::WriteHeader(summary, {}, chunk);
+  EXPECT_THAT(ChunkLayout::Parse(chunk, chunk.size()),
+              StatusIs(StatusCode::kDataLoss, testing::HasSubstr("no columns")));
 }
 
 TEST_F(CaptureFileFrameworkTest, RowsOfImportedTracesAreNeitherEventsNorFrameworkRows) {
