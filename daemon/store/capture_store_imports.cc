@@ -81,8 +81,16 @@ absl::StatusOr<CaptureRecord> CaptureStore::FinishCheckedImport(
                    TakeImportedRecord(contents.record, importer, clock_.Now()));
   record.event_count = std::min(record.event_count, event_count);
   record.covered_steps = std::ssize(contents.steps);
-  // So that no two take the same id.
+  // So that no two take the same id, and no request is kept twice.
   absl::MutexLock one_at_a_time(&import_mu_);
+  if (!importer.request_id.empty()) {
+    ASSIGN_OR_RETURN(std::vector<CaptureRecord> earlier,
+                     FindRequest(importer.request_id, importer.uid));
+    for (CaptureRecord& kept : earlier) {
+      const bool is_it = kept.requested_by == importer.principal && !kept.imported.source.empty();
+      if (is_it) return std::move(kept);
+    }
+  }
   RETURN_IF_ERROR(NameImport(importer, record));
   return KeepImport(*incoming, std::move(record), contents);
 }

@@ -375,6 +375,26 @@ TEST_F(CaptureImportTest, RefusesMoreOrLessThanWasAnnounced) {
   EXPECT_THAT(FilesInStore(), IsEmpty());
 }
 
+// Two calls may have sent it at once, neither of which saw the other's capture when it began.
+TEST_F(CaptureImportTest, ARequestThatCameTwiceIsKeptOnce) {
+  const std::string bytes = Slurp(MakeFile());
+  alice_.request_id = "once";
+  const auto first = Import(bytes);
+  ASSERT_THAT(first, IsOk());
+  const auto second = Import(bytes);
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ(second->id, first->id);
+  // Another caller's request is another one, and so is one without an id.
+  alice_.principal = "uid:1002";
+  const auto others = Import(bytes);
+  ASSERT_THAT(others, IsOk());
+  EXPECT_NE(others->id, first->id);
+  alice_.request_id.clear();
+  ASSERT_THAT(Import(bytes), IsOk());
+  EXPECT_THAT(ListIds({}), SizeIs(3));
+  EXPECT_THAT(FilesInStore(), SizeIs(3));
+}
+
 TEST_F(CaptureImportTest, EndsWhereNobodyWantsItAnyMore) {
   const std::string bytes = Slurp(MakeFile());
   auto incoming = store_->BeginImport(static_cast<int64_t>(bytes.size()));

@@ -107,7 +107,10 @@ Conditions ConditionsOf(const CaptureFilter& filter, std::string_view before_id)
   if (filter.pid.has_value()) where.Add("pid = " + value(*filter.pid));
   if (filter.owner_uid.has_value()) where.Add("owner_uid = " + value(*filter.owner_uid));
   if (!filter.name.empty()) where.Add("display_name = " + value(filter.name));
-  if (!filter.group_id.empty()) where.Add("group_id = " + value(filter.group_id));
+  if (!filter.group_id.empty()) {
+    // The index of groups has only rows with one, and SQLite must see that this asks for no other.
+    where.Add("group_id = " + value(filter.group_id) + " AND group_id <> ''");
+  }
   if (!filter.id_prefix.empty()) {
     const std::string first = value(filter.id_prefix);
     where.Add(StrCat("id >= ", first, " AND id < ", value(PrefixEnd(filter.id_prefix))));
