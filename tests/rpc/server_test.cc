@@ -332,7 +332,7 @@ TEST_F(ServerTest, CapturesAreFilteredByWhoAskedAndForWhichJob) {
   };
   using Filter = v1::ListCapturesRequest::Filter;
   const auto only = ElementsAre(NameOf(sampled));
-  EXPECT_THAT(list([](Filter& f) { f.set_schedule("schedules/01HZZ"); }), only);
+  EXPECT_THAT(list([](Filter& f) { f.set_schedule("schedules/01hzz"); }), only);
   EXPECT_THAT(list([](Filter& f) { f.set_schedule("schedules/01HZY"); }), IsEmpty());
   EXPECT_THAT(list([](Filter& f) { f.set_requested_by("cn:alice"); }), only);
   EXPECT_THAT(list([](Filter& f) { f.set_requested_by("cn:al"); }), IsEmpty());

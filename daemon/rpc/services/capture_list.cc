@@ -58,7 +58,6 @@ absl::StatusOr<store::CaptureFilter> ForStore(const Filter& filter, const Caller
   if (!filter.group().empty()) {
     ASSIGN_OR_RETURN(out.group_id, ParseGroupName(filter.group()));
   }
-  if (!filter.schedule().empty()) RETURN_IF_ERROR(ParseScheduleName(filter.schedule()).status());
   if (filter.job().size() > kMaxTextBytes || filter.requested_by().size() > kMaxTextBytes) {
     return absl::InvalidArgumentError(
         StrCat("filter.job and filter.requested_by: at most ", kMaxTextBytes, " bytes"));
@@ -67,12 +66,12 @@ absl::StatusOr<store::CaptureFilter> ForStore(const Filter& filter, const Caller
 }
 
 // What is left to be looked at in each row, with the live state known.
-bool Matches(const Filter& filter, const CaptureRecord& record) {
+bool Matches(const Filter& filter, std::string_view schedule_prefix, const CaptureRecord& record) {
   if (record.deleted && !filter.include_deleted()) return false;
   if (!filter.display_name().empty() && record.spec.display_name != filter.display_name()) {
     return false;
   }
-  if (!ScheduleName(record.schedule_id).starts_with(filter.schedule())) return false;
+  if (!record.schedule_id.starts_with(schedule_prefix)) return false;
   if (!filter.job().empty() && JobOf(record.target) != filter.job()) return false;
   if (!filter.requested_by().empty() && record.requested_by != filter.requested_by()) return false;
   return filter.states().empty() ||
@@ -119,6 +118,10 @@ absl::StatusOr<CaptureList::Page> CaptureList::GetPage(const v1::ListCapturesReq
   const std::string filter_text = TextOf(filter, caller_);
   ASSIGN_OR_RETURN(std::string token, ParsePageToken(request.page_token(), filter_text));
   ASSIGN_OR_RETURN(const store::CaptureFilter store_filter, ForStore(filter, caller_));
+  std::string schedule_prefix;
+  if (!filter.schedule().empty()) {
+    ASSIGN_OR_RETURN(schedule_prefix, ParseScheduleName(filter.schedule()));
+  }
 
   Page page;
   for (int round = 0; round < kMaxRounds; ++round) {
@@ -126,10 +129,11 @@ absl::StatusOr<CaptureList::Page> CaptureList::GetPage(const v1::ListCapturesReq
     if (missing == 0) break;
     ASSIGN_OR_RETURN(store::CapturePage rows, store_.ListCaptures(store_filter, missing, token));
     Overlay(rows.captures);
-    std::ranges::copy_if(
-        rows.captures, std::back_inserter(page.captures), [&](const CaptureRecord& record) {
-          return caller_.May(Verb::kList, OwnerOf(record)) && Matches(filter, record);
-        });
+    std::ranges::copy_if(rows.captures, std::back_inserter(page.captures),
+                         [&](const CaptureRecord& record) {
+                           return caller_.May(Verb::kList, OwnerOf(record)) &&
+                                  Matches(filter, schedule_prefix, record);
+                         });
     token = rows.next_page_token;
     if (token.empty()) return page;
   }
