@@ -13,8 +13,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +27,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/text_file.h"
 #include "daemon/base/unique_fd.h"
 
 namespace profd::cli {
@@ -186,36 +185,26 @@ absl::Status AppendDns(std::string_view item, std::vector<Candidate>& out) {
 
 absl::Status AppendFile(std::string_view item, std::vector<Candidate>& out) {
   const std::string path(item.substr(1));
-  std::ifstream file(path);
-  std::string text;
-  text.resize(kMostListBytes + 1);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (!file.is_open() || file.bad()) {
-    return LocalFailure(absl::NotFoundError(
-        StrCat("--nodes: cannot read ", ForDisplay(path, 1000), ": ", std::strerror(errno))));
+  const absl::StatusOr<std::string> text = ReadUpTo(kMostListBytes + 1, path);
+  if (!text.ok()) {
+    return LocalFailure(
+        absl::NotFoundError(StrCat("--nodes: ", FromAbsl(text.status().message()))));
   }
-  if (text.size() > kMostListBytes) {
+  if (text->size() > kMostListBytes) {
     return NoNode(item, StrCat("a list of nodes has at most ", kMostListBytes, " bytes"));
   }
-  std::string_view rest = text;
-  for (int number = 1; !rest.empty(); ++number) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, std::min(end, rest.find('#')));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  const auto take = [&out](std::string_view line, int /*number*/) -> absl::Status {
     for (const std::string_view node : SplitHostlist(line)) {
       // A file in a file could name itself.
-      const absl::Status status = node.starts_with('@')
-                                      ? NoNode(node, "a file of nodes names no other")
-                                  : node.starts_with(kDnsPrefix) ? AppendDns(node, out)
-                                                                 : AppendItem(node, out);
-      if (!status.ok()) {
-        return UsageError(
-            StrCat(ForDisplay(path, 1000), ":", number, ": ", FromAbsl(status.message())));
-      }
+      RETURN_IF_ERROR(node.starts_with('@') ? NoNode(node, "a file of nodes names no other")
+                      : node.starts_with(kDnsPrefix) ? AppendDns(node, out)
+                                                     : AppendItem(node, out));
     }
-  }
-  return absl::OkStatus();
+    return absl::OkStatus();
+  };
+  const absl::Status status =
+      ForEachLine(*text, StrCat(ForDisplay(path, 1000), ":"), Comments::kAnywhere, take);
+  return status.ok() ? status : UsageError(std::string(status.message()));
 }
 
 // Drops addresses named before, and gives every node a name of its own.
@@ -308,12 +297,6 @@ absl::StatusOr<ProgramOutput> RunSiteProgram(const std::vector<std::string>& com
   return answer;
 }
 
-std::string_view Trimmed(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  while (!text.empty() && (text.front() == '\n' || text.front() == ' ')) text.remove_prefix(1);
-  return text;
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<NamedNode>> ResolveNodes(std::string_view text) {
@@ -345,16 +328,14 @@ absl::StatusOr<std::vector<NamedNode>> NodesOfSlurmJob(std::string_view job) {
     return LocalFailure(absl::NotFoundError(StrCat("--job ", job, ": squeue says: ", said)));
   }
   std::string hosts;
-  std::string_view rest = answer->text;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = Trimmed(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  const auto take = [&hosts](std::string_view line, int /*number*/) {
     const size_t blank = line.find(' ');
     if (blank != std::string_view::npos && line.starts_with("RUNNING")) {
       StrAppend(&hosts, line.substr(blank + 1), "\n");
     }
-  }
+    return absl::OkStatus();
+  };
+  ForEachLine(answer->text, "", Comments::kKept, take).IgnoreError();
   if (hosts.empty()) {
     return LocalFailure(absl::UnavailableError(
         StrCat("--job ", job, " runs nowhere", said.empty() ? "" : ": ", said)));

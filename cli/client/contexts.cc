@@ -8,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +16,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/text_file.h"
 #include "daemon/base/unique_fd.h"
 
 namespace profd::cli {
@@ -26,11 +26,6 @@ constexpr size_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxContexts = 1000;
 constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kMaxValueBytes = 4096;
-
-std::string_view Trim(std::string_view text) {
-  const absl::string_view trimmed = absl::StripAsciiWhitespace(ToAbsl(text));
-  return {trimmed.data(), trimmed.size()};
-}
 
 // The keys of a context, in the order in which they are written.
 struct Key {
@@ -58,27 +53,22 @@ class ContextParser {
   explicit ContextParser(std::string_view path) : path_(path) {}
 
   absl::StatusOr<ContextFile> Run(std::string_view text) {
-    while (!text.empty()) {
-      ++line_;
-      const size_t end = text.find('\n');
-      const std::string_view line = Trim(text.substr(0, end));
-      if (!line.empty() && line.front() != '#') RETURN_IF_ERROR(TakeLine(line));
-      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    }
+    RETURN_IF_ERROR(ForEachLine(
+        text, StrCat(path_, ":"), Comments::kWholeLines, [this](std::string_view line, int number) {
+          return line.front() == '[' ? TakeHeading(line, number) : TakeSetting(line);
+        }));
     return Finish();
   }
 
  private:
-  absl::Status Wrong(std::string_view what) const {
-    return absl::InvalidArgumentError(StrCat(path_, ":", line_, ": ", what));
+  static absl::Status Wrong(std::string_view what) {
+    return absl::InvalidArgumentError(ToAbsl(what));
   }
 
-  absl::Status TakeLine(std::string_view line) {
-    if (line.front() == '[') return TakeHeading(line);
-    const size_t equals = line.find('=');
-    if (equals == std::string_view::npos) return Wrong("expected [NAME] or `name = value`");
-    const std::string_view name = Trim(line.substr(0, equals));
-    const std::string_view value = Trim(line.substr(equals + 1));
+  absl::Status TakeSetting(std::string_view line) {
+    const auto setting = SplitSetting(line);
+    if (!setting.has_value()) return Wrong("expected [NAME] or `name = value`");
+    const auto& [name, value] = *setting;
     if (value.empty() || value.size() > kMaxValueBytes || !IsPrintableUtf8(value)) {
       return Wrong(
           StrCat(ForDisplay(name, 80), " must have 1 to ", kMaxValueBytes, " printable bytes"));
@@ -86,7 +76,7 @@ class ContextParser {
     return file_.contexts.empty() ? TakeGlobal(name, value) : TakeKey(name, value);
   }
 
-  absl::Status TakeHeading(std::string_view line) {
+  absl::Status TakeHeading(std::string_view line, int number) {
     const std::string_view name = line.substr(1, line.size() - 1 - (line.ends_with(']') ? 1 : 0));
     if (!line.ends_with(']') || !IsContextName(name)) {
       return Wrong("a context is [NAME]: letters, digits, '.', '_', '-', at most 64");
@@ -94,7 +84,7 @@ class ContextParser {
     if (FindContext(file_, name) != nullptr) return Wrong(StrCat("a second context ", name));
     if (file_.contexts.size() == kMaxContexts) return Wrong("more than 1000 contexts");
     file_.contexts.emplace_back().name = std::string(name);
-    heading_lines_.push_back(line_);
+    heading_lines_.push_back(number);
     return absl::OkStatus();
   }
 
@@ -132,29 +122,12 @@ class ContextParser {
 
   const std::string_view path_;
   ContextFile file_;
-  int line_ = 0;
   std::vector<int> heading_lines_;
 };
 
 absl::Status System(std::string_view what, const std::filesystem::path& path) {
   return LocalFailure(
       absl::ErrnoToStatus(errno, ToAbsl(StrCat("cannot ", what, " ", path.string()))));
-}
-
-absl::StatusOr<std::string> ReadAll(int fd, const std::filesystem::path& path) {
-  std::string text;
-  std::array<char, 16384> buffer;
-  while (true) {
-    const ssize_t got = read(fd, buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return System("read", path);
-    if (got == 0) return text;
-    text.append(buffer.data(), static_cast<size_t>(got));
-    if (text.size() > kMaxFileBytes) {
-      return LocalFailure(absl::InvalidArgumentError(
-          StrCat(path.string(), " is larger than ", kMaxFileBytes, " bytes: no file of contexts")));
-    }
-  }
 }
 
 absl::Status WriteAll(int fd, std::string_view text, const std::filesystem::path& path) {
@@ -252,8 +225,13 @@ absl::StatusOr<ContextFile> ReadContexts(const std::filesystem::path& path) {
                " must be a file of yours that only you can write, for it says "
                "whom to trust; chmod 600 it")));
   }
-  ASSIGN_OR_RETURN(const std::string text, ReadAll(fd.get(), path));
-  absl::StatusOr<ContextFile> file = ParseContexts(text, path.string());
+  const absl::StatusOr<std::string> text = ReadUpTo(kMaxFileBytes + 1, path, fd.get());
+  if (!text.ok()) return LocalFailure(text.status());
+  if (text->size() > kMaxFileBytes) {
+    return LocalFailure(absl::InvalidArgumentError(
+        StrCat(path.string(), " is larger than ", kMaxFileBytes, " bytes: no file of contexts")));
+  }
+  absl::StatusOr<ContextFile> file = ParseContexts(*text, path.string());
   if (!file.ok()) return LocalFailure(file.status());
   return file;
 }

@@ -68,7 +68,7 @@ absl::StatusOr<std::vector<std::string>> OutputsOf(const Invocation& invocation)
     for (const std::string& trace : traces) {
       std::string name = std::filesystem::path(trace).filename().string();
       for (const std::string_view suffix : {".gz", ".json", ".sqlite", ".trace", ".pt"}) {
-        if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+        if (name.ends_with(suffix)) name.erase(name.size() - suffix.size());
       }
       outputs.push_back((std::filesystem::path(*folder) / StrCat(name, ".profd")).string());
     }

@@ -1,7 +1,5 @@
 #include "daemon/export/html/report.h"
 
-#include <fstream>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -20,6 +18,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/table/table.h"
 #include "daemon/base/text.h"
+#include "daemon/base/text_file.h"
 #include "daemon/report/findings/findings.h"
 #include "daemon/report/reports.h"
 
@@ -32,17 +31,13 @@ constexpr int64_t kEvidenceForPeople = 3;
 absl::StatusOr<std::string> ReadThresholds(const ParsedFlags& flags) {
   const std::optional<std::string> path = flags.Get("thresholds");
   if (!path.has_value()) return std::string();
-  std::ifstream file(*path, std::ios::binary);
-  std::string text;
   // One byte more than is allowed, so that the parser refuses what is too long.
   constexpr size_t kMost = (1 << 20) + 1;
-  text.resize(kMost);
-  file.read(text.data(), static_cast<std::streamsize>(kMost));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (!file.is_open() || file.bad()) {
-    return UsageError(StrCat("--thresholds: cannot read ", ForDisplay(*path, 200)));
+  absl::StatusOr<std::string> text = ReadUpTo(kMost, *path);
+  if (!text.ok()) {
+    return UsageError(StrCat("--thresholds: ", FromAbsl(text.status().message())));
   }
-  const absl::Status status = report::ParseFindingThresholds(text).status();
+  const absl::Status status = report::ParseFindingThresholds(*text).status();
   if (status.ok()) return text;
   return UsageError(
       StrCat("--thresholds: ", ForDisplay(*path, 200), ", ", FromAbsl(status.message())));

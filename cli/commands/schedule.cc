@@ -1,9 +1,9 @@
 // profctl schedule: standing orders for sampled captures, on one node or on many.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <functional>
-#include <iostream>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -23,6 +23,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/text_file.h"
 #include "daemon/base/ulid.h"
 
 namespace profd::cli {
@@ -192,20 +193,16 @@ constexpr size_t kMaxScheduleFileBytes = 4 << 20;
 absl::StatusOr<std::vector<DeclarationView>> ReadDeclarations(const ParsedFlags& flags) {
   const std::optional<std::string> path = flags.Get("file");
   if (!path.has_value()) return UsageError("--file FILE is missing; - is stdin");
-  const std::string shown = *path == "-" ? std::string("stdin") : ForDisplay(*path, 200);
-  std::ifstream file;
-  if (*path != "-") file.open(*path, std::ios::binary);
-  std::istream& input = *path == "-" ? std::cin : file;
-  std::string text(kMaxScheduleFileBytes + 1, '\0');
-  input.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(std::max<std::streamsize>(0, input.gcount())));
-  if ((*path != "-" && !file.is_open()) || input.bad()) {
-    return UsageError(StrCat("--file: cannot read ", shown));
-  }
-  if (text.size() > kMaxScheduleFileBytes) {
+  const bool is_stdin = *path == "-";
+  const std::string name = is_stdin ? "stdin" : *path;
+  const std::string shown = ForDisplay(name, 200);
+  const absl::StatusOr<std::string> text =
+      ReadUpTo(kMaxScheduleFileBytes + 1, name, is_stdin ? STDIN_FILENO : -1);
+  if (!text.ok()) return UsageError(StrCat("--file: ", FromAbsl(text.status().message())));
+  if (text->size() > kMaxScheduleFileBytes) {
     return UsageError(StrCat("--file: ", shown, " has more than 4 MiB"));
   }
-  absl::StatusOr<std::vector<DeclarationView>> declarations = ParseScheduleFile(text);
+  absl::StatusOr<std::vector<DeclarationView>> declarations = ParseScheduleFile(*text);
   if (declarations.ok()) return declarations;
   return UsageError(StrCat("--file ", shown, ": ", FromAbsl(declarations.status().message())));
 }

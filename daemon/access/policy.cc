@@ -15,6 +15,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/text_file.h"
 
 namespace profd::access {
 namespace {
@@ -376,11 +377,9 @@ absl::StatusOr<Policy> ParsePolicy(std::string_view text, std::string_view name,
   }
   std::vector<Rule> rules;
   std::vector<Mapping> mappings;
-  int64_t line_number = 0;
-  const auto parse_line = [&](std::string_view line) -> absl::Status {
+  const auto parse_line = [&](std::string_view line, int /*number*/) -> absl::Status {
     std::string clean(line);
     std::ranges::replace(clean, '\t', ' ');
-    if (clean.ends_with('\r')) clean.pop_back();
     if (!IsPrintableUtf8(clean)) {
       return Wrong("characters that are not text; save the file as UTF-8");
     }
@@ -400,14 +399,8 @@ absl::StatusOr<Policy> ParsePolicy(std::string_view text, std::string_view name,
     }
     return absl::OkStatus();
   };
-  while (!text.empty()) {
-    ++line_number;
-    const size_t end = text.find('\n');
-    if (const absl::Status status = parse_line(text.substr(0, end)); !status.ok()) {
-      return Wrong(StrCat(name, ":", line_number, ": ", FromAbsl(status.message())));
-    }
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  }
+  // A quoted word may contain '#'.
+  RETURN_IF_ERROR(ForEachLine(text, StrCat(name, ":"), Comments::kKept, parse_line));
   const int64_t count = std::ssize(rules) + std::ssize(mappings);
   return Policy{.rules = std::make_shared<PolicyRules>(std::move(rules), std::move(mappings)),
                 .rule_count = count};

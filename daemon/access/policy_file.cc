@@ -15,6 +15,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text_file.h"
 
 namespace profd::access {
 namespace {
@@ -45,17 +46,7 @@ absl::StatusOr<std::string> ReadTrusted(const std::filesystem::path& path) {
     return absl::ErrnoToStatus(errno, ToAbsl(StrCat("cannot read the policy ", path.string())));
   }
   RETURN_IF_ERROR(CheckTrusted(fd.get(), path));
-  std::string text(kMaxPolicyBytes + 1, '\0');
-  size_t filled = 0;
-  while (filled < text.size()) {
-    const ssize_t got = read(fd.get(), text.data() + filled, text.size() - filled);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return absl::ErrnoToStatus(errno, ToAbsl(StrCat("read ", path.string())));
-    if (got == 0) break;
-    filled += static_cast<size_t>(got);
-  }
-  text.resize(filled);
-  return text;
+  return ReadUpTo(kMaxPolicyBytes + 1, path, fd.get());
 }
 
 }  // namespace

@@ -4,18 +4,18 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/strip.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/text_file.h"
 
 namespace profd {
 namespace {
+
+constexpr size_t kMaxConfigBytes = 1 << 20;
 
 struct Setting {
   std::string_view name;
@@ -343,27 +343,20 @@ absl::Status ApplySetting(std::string_view name, std::string_view value, Config&
 }
 
 absl::Status ApplyConfigFile(const std::filesystem::path& path, Config& config) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(StrCat("cannot read ", path.string()));
-  Config changed = config;
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    const absl::string_view text =
-        absl::StripAsciiWhitespace(ToAbsl(std::string_view(line).substr(0, line.find('#'))));
-    if (text.empty()) continue;
-    const size_t equals = text.find('=');
-    const std::string where = StrCat(path.string(), ":", number, ": ");
-    if (equals == absl::string_view::npos) {
-      return absl::InvalidArgumentError(StrCat(where, "expected `name = value`"));
-    }
-    const std::string name(absl::StripAsciiWhitespace(text.substr(0, equals)));
-    const std::string value(absl::StripAsciiWhitespace(text.substr(equals + 1)));
-    if (absl::Status status = ApplySetting(name, value, changed); !status.ok()) {
-      return absl::InvalidArgumentError(StrCat(where, FromAbsl(status.message())));
-    }
+  const absl::StatusOr<std::string> text = ReadUpTo(kMaxConfigBytes + 1, path);
+  if (!text.ok()) return absl::NotFoundError(text.status().message());
+  if (text->size() > kMaxConfigBytes) {
+    return absl::InvalidArgumentError(StrCat(path.string(), " is larger than 1 MiB"));
   }
-  // A folder opens like a file.
-  if (file.bad()) return absl::NotFoundError(StrCat("cannot read ", path.string()));
+  Config changed = config;
+  RETURN_IF_ERROR(ForEachLine(*text, StrCat(path.string(), ":"), Comments::kAnywhere,
+                              [&changed](std::string_view line, int /*number*/) {
+                                const auto setting = SplitSetting(line);
+                                if (!setting.has_value()) {
+                                  return absl::InvalidArgumentError("expected `name = value`");
+                                }
+                                return ApplySetting(setting->first, setting->second, changed);
+                              }));
   config = std::move(changed);
   return absl::OkStatus();
 }

@@ -1,6 +1,6 @@
 // profd's settings: from the command line, else the configuration file, else defaults.
 //
-// The file has one `name = value` a line, `#` starts a comment; names are those of the
+// The file has one `name = value` a line (text_file.h), at most 1 MiB; names are those of the
 // flags without the dashes. SIGHUP reads it again; settings marked reloadable change at
 // once, changes of others are logged and wait for a restart.
 //

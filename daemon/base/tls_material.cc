@@ -1,6 +1,5 @@
 #include "daemon/base/tls_material.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -9,7 +8,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstring>
 #include <ctime>
 #include <memory>
 #include <string_view>
@@ -20,6 +18,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/text_file.h"
 #include "daemon/base/unique_fd.h"
 
 namespace profd {
@@ -37,26 +36,18 @@ Bio Reader(std::string_view text) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path, std::string_view setting) {
-  const auto fail = [&](int error) {
-    return absl::Status(
-        absl::ErrnoToStatusCode(error),
-        ToAbsl(StrCat(setting, ": cannot read ", path.string(), ": ", std::strerror(error))));
-  };
+  // Not to be held up by a pipe. If this fails, reading says why.
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.valid()) return fail(errno);
-  std::string text;
-  std::array<char, 16384> buffer;
-  while (true) {
-    const ssize_t got = read(fd.get(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail(errno);
-    if (got == 0) return text;
-    text.append(buffer.data(), static_cast<size_t>(got));
-    if (text.size() > kMaxFileBytes) {
-      return absl::InvalidArgumentError(
-          StrCat(setting, ": ", path.string(), " is larger than ", kMaxFileBytes, " bytes"));
-    }
+  absl::StatusOr<std::string> text = ReadUpTo(kMaxFileBytes + 1, path, fd.get());
+  if (!text.ok()) {
+    return absl::Status(text.status().code(),
+                        StrCat(setting, ": ", FromAbsl(text.status().message())));
   }
+  if (text->size() > kMaxFileBytes) {
+    return absl::InvalidArgumentError(
+        StrCat(setting, ": ", path.string(), " is larger than ", kMaxFileBytes, " bytes"));
+  }
+  return text;
 }
 
 // All certificates of a PEM file; other blocks are skipped.

@@ -16,6 +16,8 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/blocking_counter.h"
@@ -26,7 +28,9 @@
 #include "daemon/base/log.h"
 #include "daemon/base/passed_files.h"
 #include "daemon/base/standard_files.h"
+#include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/text_file.h"
 #include "daemon/base/ulid.h"
 #include "daemon/base/unique_fd.h"
 #include "tests/fakes/fake_clock.h"
@@ -362,6 +366,46 @@ TEST(RateLimiterTest, CountsWhatItSuppressed) {
   EXPECT_EQ(limiter.Allow(), 2);
 }
 
+// ---- text files ----
+
+std::vector<std::string> LinesOf(std::string_view text, Comments comments) {
+  std::vector<std::string> lines;
+  const auto take = [&lines](std::string_view line, int number) {
+    lines.push_back(StrCat(number, " ", line));
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(ForEachLine(text, "", comments, take), IsOk());
+  return lines;
+}
+
+TEST(TextFileTest, BlankLinesCountAndAreNotSeen) {
+  EXPECT_THAT(LinesOf("a\n\n \t\v\f\r\n  b c\t\r\nd", Comments::kKept),
+              ElementsAre("1 a", "4 b c", "5 d"));
+  EXPECT_THAT(LinesOf("", Comments::kKept), ElementsAre());
+}
+
+TEST(TextFileTest, CommentsAreAnywhereOrWholeLinesOrKept) {
+  constexpr std::string_view kText = " # one\na#b # two\n";
+  EXPECT_THAT(LinesOf(kText, Comments::kAnywhere), ElementsAre("2 a"));
+  EXPECT_THAT(LinesOf(kText, Comments::kWholeLines), ElementsAre("2 a#b # two"));
+  EXPECT_THAT(LinesOf(kText, Comments::kKept), ElementsAre("1 # one", "2 a#b # two"));
+}
+
+TEST(TextFileTest, TheFirstErrorEndsTheReadingAndNamesItsLine) {
+  const auto take = [](std::string_view line, int /*number*/) {
+    return line == "a" ? absl::OkStatus() : absl::OutOfRangeError(StrCat("not ", line));
+  };
+  EXPECT_THAT(ForEachLine("a\n\nb\nc\n", "f:", Comments::kKept, take),
+              StatusIs(Code::kOutOfRange, "f:3: not b"));
+}
+
+TEST(TextFileTest, ASettingIsWhatIsLeftAndRightOfTheFirstEqualsSign) {
+  using Sides = std::pair<std::string_view, std::string_view>;
+  EXPECT_EQ(SplitSetting(" a b =\tc = d "), Sides("a b", "c = d"));
+  EXPECT_EQ(SplitSetting("="), Sides());
+  EXPECT_EQ(SplitSetting("a b"), std::nullopt);
+}
+
 // ---- config ----
 
 std::optional<std::string> NoEnvironment(const char*) { return std::nullopt; }
@@ -465,12 +509,15 @@ TEST_F(ConfigFileTest, AnErrorNamesTheLineAndChangesNothing) {
   Config config;
   EXPECT_THAT(ApplyConfigFile(path, config), StatusIs(Code::kInvalidArgument, HasSubstr(":2: ")));
   EXPECT_EQ(config.max_storage_bytes, Config().max_storage_bytes);
-  EXPECT_THAT(ApplyConfigFile(directory_ / "none", config), StatusIs(Code::kNotFound));
+  EXPECT_THAT(ApplyConfigFile(directory_ / "none", config),
+              StatusIs(Code::kNotFound, HasSubstr("none: No such file")));
 }
 
-TEST_F(ConfigFileTest, AFolderIsNoEmptyFile) {
+TEST_F(ConfigFileTest, AFolderIsNoEmptyFileAndAFileWithoutEndIsNotRead) {
   Config config;
   EXPECT_THAT(ApplyConfigFile(directory_, config), StatusIs(Code::kNotFound));
+  EXPECT_THAT(ApplyConfigFile("/dev/zero", config),
+              StatusIs(Code::kInvalidArgument, HasSubstr("larger than 1 MiB")));
 }
 
 TEST_F(ConfigFileTest, APathWithANulByteIsRefused) {

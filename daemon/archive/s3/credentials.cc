@@ -1,31 +1,25 @@
 #include "daemon/archive/s3/credentials.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "daemon/archive/s3/http.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/text_file.h"
 
 namespace profd::archive {
 namespace {
 
 constexpr size_t kMaxKeyBytes = 16 << 10;  // Session tokens take a few KiB.
-constexpr int64_t kMaxFileBytes = 1 << 20;
+constexpr size_t kMaxFileBytes = 1 << 20;
 constexpr char kMetadataService[] = "http://169.254.169.254";
 constexpr absl::Duration kMetadataTimeout = absl::Seconds(2);
 constexpr absl::Duration kRenewBefore = absl::Minutes(5);
 constexpr size_t kMaxMetadataBytes = 64 << 10;
-
-std::string_view Trimmed(std::string_view text) {
-  return FromAbsl(absl::StripAsciiWhitespace(ToAbsl(text)));
-}
 
 // Anything else would end a header, or start another one.
 bool IsKey(std::string_view key) {
@@ -59,26 +53,22 @@ absl::StatusOr<Credentials> ParseCredentialsFile(std::string_view text, std::str
   Credentials found;
   bool in_profile = false;
   bool has_profile = false;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    const std::string_view line = Trimmed(text.substr(0, end));
-    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
-    if (line.empty() || line.front() == '#' || line.front() == ';') continue;
+  // Other tools' lines are skipped, so no line is wrong; comments with ';' are among them.
+  const auto take = [&](std::string_view line, int /*number*/) {
     if (line.front() == '[') {
       std::string_view name = Trimmed(line.substr(1, line.find(']') - 1));
       if (name.starts_with("profile ")) name = Trimmed(name.substr(8));
       in_profile = name == profile;
       has_profile |= in_profile;
-      continue;
+    } else if (const auto setting = SplitSetting(line); in_profile && setting.has_value()) {
+      const auto& [key, value] = *setting;
+      if (key == "aws_access_key_id") found.access_key = value;
+      if (key == "aws_secret_access_key") found.secret_key = value;
+      if (key == "aws_session_token") found.session_token = value;
     }
-    const size_t equals = line.find('=');
-    if (!in_profile || equals == std::string_view::npos) continue;
-    const std::string_view key = Trimmed(line.substr(0, equals));
-    const std::string value(Trimmed(line.substr(equals + 1)));
-    if (key == "aws_access_key_id") found.access_key = value;
-    if (key == "aws_secret_access_key") found.secret_key = value;
-    if (key == "aws_session_token") found.session_token = value;
-  }
+    return absl::OkStatus();
+  };
+  ForEachLine(text, "", Comments::kWholeLines, take).IgnoreError();
   if (!has_profile) {
     return absl::InvalidArgumentError(
         StrCat("there is no profile '", ForDisplay(profile, 64), "' in the credentials file"));
@@ -106,15 +96,12 @@ absl::StatusOr<Credentials> CredentialSource::Get() {
 }
 
 absl::StatusOr<Credentials> CredentialSource::FromFile() const {
-  std::ifstream file(options_.file);
-  std::string text(static_cast<size_t>(kMaxFileBytes), '\0');
-  file.read(text.data(), kMaxFileBytes);
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (!file.is_open() || file.bad()) {
+  const absl::StatusOr<std::string> text = ReadUpTo(kMaxFileBytes, options_.file);
+  if (!text.ok()) {
     return absl::InvalidArgumentError(
         StrCat("cannot read the credentials in '", ForDisplay(options_.file.string(), 200), "'"));
   }
-  absl::StatusOr<Credentials> found = ParseCredentialsFile(text, options_.profile);
+  absl::StatusOr<Credentials> found = ParseCredentialsFile(*text, options_.profile);
   if (found.ok()) return found;
   return absl::InvalidArgumentError(
       StrCat(ForDisplay(options_.file.string(), 200), ": ", FromAbsl(found.status().message())));

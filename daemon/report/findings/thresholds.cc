@@ -13,6 +13,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/text_file.h"
 #include "daemon/report/findings/rules.h"
 
 namespace profd::report {
@@ -149,17 +150,11 @@ std::span<const Suffix> SuffixesOf(ValueKind kind) {
   return {};
 }
 
-std::string_view Trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
 std::optional<double> ParseValue(std::string_view text, ValueKind kind) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || !std::isfinite(value)) return std::nullopt;
-  const std::string_view unit = Trim(text.substr(static_cast<size_t>(end - text.data())));
+  const std::string_view unit = Trimmed(text.substr(static_cast<size_t>(end - text.data())));
   if (unit.empty() && kind != ValueKind::kTime) return value;
   for (const Suffix& suffix : SuffixesOf(kind)) {
     if (unit == suffix.text) return value * suffix.factor;
@@ -216,29 +211,22 @@ class Parser {
     if (text.size() > kMaxFileBytes) {
       return absl::InvalidArgumentError("a file of thresholds has at most 1 MiB");
     }
-    while (!text.empty()) {
-      ++line_;
-      const size_t end = std::min(text.find('\n'), text.size());
-      std::string_view line = text.substr(0, end);
-      text.remove_prefix(std::min(end + 1, text.size()));
-      line = Trim(line.substr(0, line.find('#')));
-      if (!line.empty()) RETURN_IF_ERROR(ParseLine(line));
-    }
+    RETURN_IF_ERROR(
+        ForEachLine(text, "line ", Comments::kAnywhere,
+                    [this](std::string_view line, int /*number*/) { return ParseLine(line); }));
     return thresholds_;
   }
 
  private:
-  absl::Status Error(const std::string& what) const {
-    return absl::InvalidArgumentError(StrCat("line ", line_, ": ", what));
-  }
+  static absl::Status Error(const std::string& what) { return absl::InvalidArgumentError(what); }
 
   absl::Status ParseLine(std::string_view line) {
-    const size_t equals = line.find('=');
-    if (equals == std::string_view::npos) {
+    const auto setting = SplitSetting(line);
+    if (!setting.has_value()) {
       return Error(StrCat("'", ForDisplay(line, 80), "' is not `key = value`"));
     }
-    const std::string_view name = Trim(line.substr(0, equals));
-    const std::string_view value = Trim(line.substr(equals + 1));
+    const std::string_view name = setting->first;
+    const std::string_view value = setting->second;
     if (!seen_.insert(std::string(name)).second) {
       return Error(StrCat("'", ForDisplay(name, 80), "' is given twice"));
     }
@@ -264,7 +252,7 @@ class Parser {
   absl::Status ParseDisabled(std::string_view list) {
     while (!list.empty()) {
       const size_t end = std::min(list.find(','), list.size());
-      const std::string_view rule = Trim(list.substr(0, end));
+      const std::string_view rule = Trimmed(list.substr(0, end));
       list.remove_prefix(std::min(end + 1, list.size()));
       if (!IsRule(rule)) {
         return Error(Unknown("rule", rule, Nearest(rule, RuleIds())));
@@ -283,7 +271,6 @@ class Parser {
 
   FindingThresholds thresholds_;
   std::set<std::string, std::less<>> seen_;
-  int64_t line_ = 0;
 };
 
 }  // namespace

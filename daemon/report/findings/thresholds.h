@@ -7,7 +7,7 @@
 //   copies.link_bandwidth = 50        # GB/s
 //   disable = STEP_OUTLIER, MEMCPY_SYNC
 //
-// One `key = value` per line; '#' begins a comment. Shares are numbers of 0..1 or percentages,
+// One `key = value` per line (base/text_file.h). Shares are numbers of 0..1 or percentages,
 // times have a unit (ns, us, ms, s), sizes may have one (KiB, MiB, GiB). An unknown key, a key
 // given twice, and a value out of range are errors that name the line.
 //

@@ -12,6 +12,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/text_file.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/store/file/files.h"
 #include "daemon/store/file/record_codec.h"
@@ -325,15 +326,8 @@ bool HasEmptyTablesAtMost(const std::filesystem::path& path) {
   if (fstat(file->get(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
   const auto bytes = static_cast<size_t>(info.st_size);
   if (bytes > empty_file->size()) return false;
-  std::string found(bytes, '\0');
-  size_t length = 0;
-  while (length < bytes) {
-    const ssize_t got = read(file->get(), found.data() + length, bytes - length);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    length += static_cast<size_t>(got);
-  }
-  return empty_file->starts_with(found);
+  const absl::StatusOr<std::string> found = ReadUpTo(bytes, path, file->get());
+  return found.ok() && found->size() == bytes && empty_file->starts_with(*found);
 }
 
 absl::Status RaiseVersion(Database& db, int64_t version) {

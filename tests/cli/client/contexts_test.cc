@@ -51,12 +51,6 @@ TEST(ContextsTest, AFileIsNamesAndWhereTheyLead) {
   EXPECT_EQ(FindContext(*file, "Prod"), nullptr);
 }
 
-TEST(ContextsTest, BlanksAtTheEndsOfALineMeanNothing) {
-  const auto file = ParseContexts(" [a] \t\r\n  address = localhost:1  \r\n", "f");
-  ASSERT_THAT(file, IsOk());
-  EXPECT_EQ(FindContext(*file, "a")->address, "localhost:1");
-}
-
 TEST(ContextsTest, WhatIsWrittenIsReadAgain) {
   const auto file = ParseContexts(kWhole, "f");
   ASSERT_THAT(file, IsOk());
