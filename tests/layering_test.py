@@ -45,6 +45,8 @@ ARROWS = {
     "client_lib/torch": ["proto/wire", "client_lib/include", "client_lib/core",
                          "client_lib/python_stack"],
     "daemon/base": [],
+    # profd serves metrics to scrapers, profctl one file to a browser.
+    "daemon/http": ["daemon/base"],
     "daemon/quota": ["daemon/base"],
     TYPES: [],
     FIELDS: [TYPES],
@@ -118,7 +120,7 @@ ARROWS = {
                            "daemon/report/findings", "daemon/import", TYPES, EVENTS],
     # Trace files of anyone, captures of nobody.
     "daemon/check": ["daemon/base"],
-    "daemon/metrics": ["daemon/base", "daemon/quota", "daemon/store", TYPES, PORTS],
+    "daemon/metrics": ["daemon/base", "daemon/http", "daemon/quota", "daemon/store", TYPES, PORTS],
     "daemon/capture": ["daemon/base", "daemon/quota", TYPES, GROUPS, QUALITY, SLOWDOWN, PORTS,
                        ACCESS],
     "daemon/schedule": ["daemon/base", "daemon/quota", "daemon/capture", PORTS, ACCESS, SCHEDULE_TYPES,
@@ -166,7 +168,7 @@ ARROWS = {
                    "daemon/report/ops", "daemon/report/memory", "daemon/report/ranks",
                    "daemon/report/time", "daemon/report/findings", "daemon/report", "daemon/check",
                    "cli/base", "cli/client", "cli/captures"],
-    "cli/commands": ["daemon/base", SCHEDULE_TYPES, "daemon/report/index", "daemon/report/ops",
+    "cli/commands": ["daemon/base", "daemon/http", SCHEDULE_TYPES, "daemon/report/index", "daemon/report/ops",
                      "daemon/report/ranks", "daemon/report/time", "daemon/report/findings",
                      "daemon/report", "daemon/export/html", "daemon/import",
                      "daemon/import/nsys", "cli/base",
@@ -184,8 +186,7 @@ KEPT_OUT = {
     r"^sqlite3": {"daemon/store/file", "daemon/store/catalog"},
     r"^prometheus/": {"daemon/metrics"},
     r"^(curl/|expat)": {"daemon/archive/s3"},
-    # profctl serves one file to a browser.
-    r"^microhttpd": {"daemon/metrics", "cli/commands"},
+    r"^microhttpd": {"daemon/http"},
     r"^absl/": {row for row in ARROWS if row.startswith(("daemon", "cli"))},
 }
 

@@ -23,7 +23,7 @@ readonly most_flaky_tests=3
 readonly unmeasured_s=1800
 # The folders whose code has threads: others have nothing that ThreadSanitizer would find.
 # shellcheck disable=SC2034  # For the callers.
-readonly threaded="base quota capture schedule ingest store metrics worker privilege rpc client_lib cupti"
+readonly threaded="base quota capture schedule ingest store http metrics worker privilege rpc client_lib cupti"
 
 names=() seconds=() counts=() verdicts=()
 passed=0

@@ -31,12 +31,16 @@ void Append(std::vector<MetricFamily> more, std::vector<MetricFamily>& all) {
 absl::StatusOr<std::unique_ptr<Exporter>> Exporter::Start(Options options, Clock& clock) {
   std::unique_ptr<Exporter> exporter(new Exporter(std::move(options), clock));
   if (exporter->options_.listen.empty()) return exporter;
-  ASSIGN_OR_RETURN(exporter->server_, HttpServer::Start(
-                                          exporter->options_.listen,
-                                          [self = exporter.get()](std::string_view path) {
-                                            return self->AnswerTo(path);
-                                          },
-                                          exporter->options_.watchdog));
+  const auto answer = [self = exporter.get()](std::string_view path, std::string_view /*host*/) {
+    return self->AnswerTo(path);
+  };
+  auto server = HttpServer::Start(exporter->options_.listen, answer,
+                                  {.watchdog = exporter->options_.watchdog});
+  if (!server.ok() && !absl::IsInvalidArgument(server.status())) {
+    return absl::FailedPreconditionError(
+        StrCat(FromAbsl(server.status().message()), "; choose another metrics-listen"));
+  }
+  ASSIGN_OR_RETURN(exporter->server_, std::move(server));
   LogInfo(StrCat("metrics on ", exporter->options_.listen, " port=", exporter->port()));
   if (!exporter->server_->is_loopback()) {
     LogInfo("anyone who reaches that port can read the metrics: job names, ranks, operators");

@@ -29,8 +29,8 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/watchdog.h"
 #include "daemon/capture/ports.h"
+#include "daemon/http/http_server.h"
 #include "daemon/metrics/counters.h"
-#include "daemon/metrics/http_server.h"
 #include "daemon/metrics/node_metrics.h"
 #include "daemon/metrics/window_metrics.h"
 #include "daemon/store/capture_store.h"
@@ -57,7 +57,8 @@ class Exporter {
     const quota::Ledger& quotas;
   };
 
-  // Serves /healthz from when it returns. Errors as HttpServer::Start().
+  // Serves /healthz from when it returns. INVALID_ARGUMENT: not an address. FAILED_PRECONDITION: it
+  // cannot be listened on, saying why.
   static absl::StatusOr<std::unique_ptr<Exporter>> Start(Options options, Clock& clock);
   ~Exporter();
 

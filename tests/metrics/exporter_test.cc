@@ -10,6 +10,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "tests/fakes/fake_target_port.h"
+#include "tests/fakes/http_client.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/metrics/metrics_fixture.h"
 #include "tests/store/store_fixture.h"
@@ -44,7 +45,7 @@ class ExporterTest : public store::StoreFixture {
   void Open() {
     Open([] { return std::vector<CaptureRecord>(); });
   }
-  std::string Page(std::string_view path) { return metrics::Get(exporter_->port(), path); }
+  std::string Page(std::string_view path) { return profd::Get(exporter_->port(), path); }
 
   FakeTargetPort targets_;
   AccessNumbers access_;

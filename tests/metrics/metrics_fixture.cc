@@ -1,15 +1,8 @@
 #include "tests/metrics/metrics_fixture.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-
-#include "daemon/base/str_cat.h"
 
 namespace profd::metrics {
 namespace {
@@ -46,44 +39,6 @@ std::optional<double> ValueOf(const std::vector<prometheus::MetricFamily>& famil
 int CountOf(const std::vector<prometheus::MetricFamily>& families, std::string_view name,
             const LabelMap& labels) {
   return static_cast<int>(Find(families, name, labels).size());
-}
-
-UniqueFd ConnectTo(uint16_t port) {
-  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  return fd;
-}
-
-void Send(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t sent = send(fd, text.data(), text.size(), MSG_NOSIGNAL);
-    if (sent <= 0) return;  // Turned away: the answer tells.
-    text.remove_prefix(static_cast<size_t>(sent));
-  }
-}
-
-std::string ReadAll(int fd) {
-  std::string all;
-  std::array<char, 4096> piece;
-  for (;;) {
-    const ssize_t size = read(fd, piece.data(), piece.size());
-    if (size <= 0) return all;
-    all.append(piece.data(), static_cast<size_t>(size));
-  }
-}
-
-std::string Ask(uint16_t port, std::string_view request) {
-  const UniqueFd fd = ConnectTo(port);
-  Send(fd.get(), request);
-  return ReadAll(fd.get());
-}
-
-std::string Get(uint16_t port, std::string_view path) {
-  return Ask(port, StrCat("GET ", path, " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
 }
 
 }  // namespace profd::metrics

@@ -1,7 +1,4 @@
 // open: the server of one file, the browser, and the command.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +10,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
 #include "tests/cli/cli_fixture.h"
+#include "tests/fakes/http_client.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd::cli {
@@ -25,32 +23,11 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-UniqueFd ConnectTo(int port) {
-  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    fd.Reset();
-  }
-  return fd;
-}
-
 // The whole answer, headers and all.
-std::string Ask(int port, const std::string& method, const std::string& path,
-                const std::string& host = "127.0.0.1:9001") {
-  const UniqueFd fd = ConnectTo(port);
-  if (!fd.valid()) return "no connection";
-  const std::string request =
-      StrCat(method, " ", path, " HTTP/1.1\r\nHost: ", host, "\r\nConnection: close\r\n\r\n");
-  EXPECT_EQ(write(fd.get(), request.data(), request.size()), static_cast<ssize_t>(request.size()));
-  std::string answer;
-  char piece[4096];
-  for (ssize_t size = 0; (size = read(fd.get(), piece, sizeof piece)) > 0;) {
-    answer.append(piece, static_cast<size_t>(size));
-  }
-  return answer;
+std::string AskFor(int port, std::string_view method, std::string_view path,
+                   std::string_view host = "127.0.0.1:9001") {
+  return Ask(static_cast<uint16_t>(port), StrCat(method, " ", path, " HTTP/1.1\r\nHost: ", host,
+                                                 "\r\nConnection: close\r\n\r\n"));
 }
 
 class TraceServerTest : public ::testing::Test {
@@ -61,7 +38,7 @@ class TraceServerTest : public ::testing::Test {
     EXPECT_THAT(server, IsOk());
     if (server.ok()) server_ = *std::move(server);
   }
-  std::string Get(const std::string& path) { return Ask(server_->port(), "GET", path); }
+  std::string Get(const std::string& path) { return AskFor(server_->port(), "GET", path); }
   bool WasServed() { return server_->WaitUntilServed(absl::ZeroDuration()) && server_->served(); }
 
   const std::string text_ = std::string(300'000, 'x') + "end";
@@ -73,7 +50,7 @@ TEST_F(TraceServerTest, GivesTheFileOnceToThePerfettoPage) {
   const std::string answer = Get(server_->url_path());
   EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 200"),
                             HasSubstr("Access-Control-Allow-Origin: https://ui.perfetto.dev\r\n"),
-                            HasSubstr("Cache-Control: no-cache\r\n"), EndsWith(text_)));
+                            HasSubstr("Cache-Control: no-store\r\n"), EndsWith(text_)));
   EXPECT_TRUE(server_->WaitUntilServed(absl::Seconds(60)));
   EXPECT_TRUE(server_->served());
 }
@@ -89,11 +66,11 @@ TEST_F(TraceServerTest, WhatElseIsAskedForGetsNothingAndEndsNothing) {
   EXPECT_THAT(Get("/"), StartsWith("HTTP/1.1 404"));
   EXPECT_THAT(Get("/t.pftrace"), StartsWith("HTTP/1.1 404"));
   const int port = server_->port();
-  EXPECT_THAT(Ask(port, "POST", server_->url_path()), StartsWith("HTTP/1.1 405"));
-  EXPECT_THAT(Ask(port, "HEAD", server_->url_path()),
+  EXPECT_THAT(AskFor(port, "POST", server_->url_path()), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(AskFor(port, "HEAD", server_->url_path()),
               AllOf(StartsWith("HTTP/1.1 200"), Not(HasSubstr("end"))));
   // What a browser asks before a public page may fetch from here.
-  EXPECT_THAT(Ask(port, "OPTIONS", server_->url_path()),
+  EXPECT_THAT(AskFor(port, "OPTIONS", server_->url_path()),
               AllOf(StartsWith("HTTP/1.1 204"),
                     HasSubstr("Access-Control-Allow-Private-Network: true\r\n")));
   EXPECT_FALSE(WasServed());
@@ -101,10 +78,11 @@ TEST_F(TraceServerTest, WhatElseIsAskedForGetsNothingAndEndsNothing) {
 
 TEST_F(TraceServerTest, RequestsThatNameAnotherHostAreRefused) {
   const int port = server_->port();
-  EXPECT_THAT(Ask(port, "GET", server_->url_path(), "evil.example:9001"),
+  EXPECT_THAT(AskFor(port, "GET", server_->url_path(), "evil.example:9001"),
               AllOf(StartsWith("HTTP/1.1 403"), Not(HasSubstr("xxx"))));
   EXPECT_FALSE(WasServed());
-  EXPECT_THAT(Ask(port, "GET", server_->url_path(), "localhost:12345"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(AskFor(port, "GET", server_->url_path(), "localhost:12345"),
+              StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(TraceServerTest, APortInUseIsAnErrorOfItsOwn) {
@@ -117,7 +95,7 @@ TEST_F(TraceServerTest, APortInUseIsAnErrorOfItsOwn) {
 TEST_F(TraceServerTest, ConnectionsOfOthersDoNotKeepThePageOut) {
   std::vector<UniqueFd> idle;
   for (int i = 0; i < 100; ++i) {
-    idle.push_back(ConnectTo(server_->port()));
+    idle.push_back(ConnectTo(static_cast<uint16_t>(server_->port())));
     ASSERT_TRUE(idle.back().valid());
     // Half of them have begun a request.
     if (i % 2 == 0) {
@@ -129,7 +107,7 @@ TEST_F(TraceServerTest, ConnectionsOfOthersDoNotKeepThePageOut) {
 }
 
 TEST_F(TraceServerTest, ASilentConnectionIsClosed) {
-  const UniqueFd idle = ConnectTo(server_->port());
+  const UniqueFd idle = ConnectTo(static_cast<uint16_t>(server_->port()));
   char byte = 0;
   EXPECT_EQ(read(idle.get(), &byte, 1), 0);  // Waits for the end.
   EXPECT_FALSE(WasServed());
@@ -211,7 +189,8 @@ TEST_F(OpenTest, ServesATraceFileOnceAndEnds) {
   EXPECT_EQ(shown["url"], StrCat("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001",
                                  shown["path"].get<std::string>(), "&referrer=profctl"));
   EXPECT_EQ(shown["ssh_session"], false);
-  EXPECT_THAT(Ask(shown["port"], "GET", shown["path"]), EndsWith(R"({"traceEvents":[]})"));
+  EXPECT_THAT(AskFor(shown["port"], "GET", shown["path"].get<std::string>()),
+              EndsWith(R"({"traceEvents":[]})"));
   EXPECT_EQ(ExitCode(), 0);
   EXPECT_THAT(ReadFile(Path("err")), HasSubstr("The page fetches from port 9001 only"));
 }
@@ -222,7 +201,7 @@ TEST_F(OpenTest, InAnSshSessionItSaysHowToForwardThePortAndStartsNoBrowser) {
   const nlohmann::json shown = ReadLine();
   EXPECT_EQ(shown["ssh_session"], true);
   EXPECT_EQ(shown["browser_started"], false);
-  Ask(shown["port"], "GET", shown["path"]);
+  AskFor(shown["port"], "GET", shown["path"].get<std::string>());
   EXPECT_EQ(ExitCode(), 0);
   EXPECT_THAT(ReadFile(Path("err")),
               HasSubstr(StrCat("ssh -L 9001:127.0.0.1:", shown["port"].get<int>(), " HOST")));

@@ -1,5 +1,6 @@
-// The server of metrics: what it answers, and what strangers cannot do to it.
-#include "daemon/metrics/http_server.h"
+// The HTTP server with the limits of metrics: what it answers, and what strangers cannot do to it.
+// Files, and the limits of profctl open: tests/cli/commands/open_test.cc.
+#include "daemon/http/http_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +12,10 @@
 
 #include "absl/time/clock.h"
 #include "daemon/base/str_cat.h"
+#include "tests/fakes/http_client.h"
 #include "tests/fakes/status_matchers.h"
-#include "tests/metrics/metrics_fixture.h"
 
-namespace profd::metrics {
+namespace profd {
 namespace {
 
 using absl::StatusCode;
@@ -27,10 +28,11 @@ using ::testing::StartsWith;
 class HttpServerTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto server = HttpServer::Start("127.0.0.1:0", [](std::string_view path) {
+    const auto handler = [](std::string_view path, std::string_view /*host*/) {
       return path == "/here" ? HttpServer::Answer{.body = "body\n"}
                              : HttpServer::Answer{.code = 404, .body = "none\n"};
-    });
+    };
+    auto server = HttpServer::Start("127.0.0.1:0", handler, {});
     ASSERT_THAT(server, IsOk());
     server_ = *std::move(server);
   }
@@ -98,21 +100,21 @@ TEST_F(HttpServerTest, ARequestThatComesByteByByteIsCutOff) {
 }
 
 TEST(HttpServerStartTest, AnAddressThatCannotBeIsRefusedWithTheReason) {
-  const auto handler = [](std::string_view) { return HttpServer::Answer(); };
+  const auto handler = [](std::string_view, std::string_view) { return HttpServer::Answer(); };
   for (const char* text :
        {"", ":9464", "9464", "host:port", "127.0.0.1:99999", "::1:9464", "x:-1"}) {
-    EXPECT_THAT(HttpServer::Start(text, handler),
+    EXPECT_THAT(HttpServer::Start(text, handler, {}),
                 StatusIs(StatusCode::kInvalidArgument, HasSubstr("HOST:PORT")))
         << text;
   }
-  auto first = HttpServer::Start("127.0.0.1:0", handler);
+  auto first = HttpServer::Start("127.0.0.1:0", handler, {});
   ASSERT_THAT(first, IsOk());
-  EXPECT_THAT(HttpServer::Start(StrCat("127.0.0.1:", (*first)->port()), handler),
-              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("in use")));
-  auto everywhere = HttpServer::Start("*:0", handler);
+  EXPECT_THAT(HttpServer::Start(StrCat("127.0.0.1:", (*first)->port()), handler, {}),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("in use")));
+  auto everywhere = HttpServer::Start("*:0", handler, {});
   ASSERT_THAT(everywhere, IsOk());
   EXPECT_FALSE((*everywhere)->is_loopback());
 }
 
 }  // namespace
-}  // namespace profd::metrics
+}  // namespace profd

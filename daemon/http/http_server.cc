@@ -1,6 +1,7 @@
-#include "daemon/metrics/http_server.h"
+#include "daemon/http/http_server.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -18,17 +19,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/base/unique_fd.h"
 
-namespace profd::metrics {
+namespace profd {
 namespace {
 
-constexpr unsigned kMaxConnections = 48;
-constexpr unsigned kMaxConnectionsPerAddress = 16;
 constexpr size_t kConnectionBytes = 16 << 10;  // Request line and headers.
 constexpr size_t kStackBytes = 256 << 10;
 constexpr int kBacklog = 64;
@@ -71,7 +69,11 @@ absl::StatusOr<UniqueFd> Listen(const std::string& text) {
   ASSIGN_OR_RETURN(const HostPort parts, ParseAddress(text));
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_ADDRCONFIG;
+  // For names: for numbers it would refuse 127.0.0.1 where only the loopback has IPv4.
+  const bool is_number =
+      parts.host.find(':') != std::string::npos ||
+      (!parts.host.empty() && parts.host.find_first_not_of("0123456789.") == std::string::npos);
+  hints.ai_flags = AI_PASSIVE | (is_number ? AI_NUMERICHOST : AI_ADDRCONFIG);
   addrinfo* found = nullptr;
   const int failure = getaddrinfo(parts.host.empty() ? nullptr : parts.host.c_str(),
                                   parts.port.c_str(), &hints, &found);
@@ -90,9 +92,11 @@ absl::StatusOr<UniqueFd> Listen(const std::string& text) {
     }
     why = errno;
   }
-  return absl::FailedPreconditionError(StrCat("cannot listen on ", ForDisplay(text, 80), ": ",
-                                              std::strerror(why),
-                                              "; choose another metrics-listen"));
+  const absl::StatusCode code = why == EADDRINUSE ? absl::StatusCode::kResourceExhausted
+                                : why == EACCES   ? absl::StatusCode::kPermissionDenied
+                                                  : absl::StatusCode::kFailedPrecondition;
+  return absl::Status(code,
+                      StrCat("cannot listen on ", ForDisplay(text, 80), ": ", std::strerror(why)));
 }
 
 sockaddr_storage AddressOf(int fd) {
@@ -106,7 +110,9 @@ sockaddr_storage AddressOf(int fd) {
 // byte every few seconds would hold one forever.
 class Deadlines {
  public:
-  explicit Deadlines(Watchdog* watchdog) : watchdog_(watchdog), thread_([this] { Loop(); }) {}
+  // `most`: 0: any number of connections.
+  Deadlines(Watchdog* watchdog, size_t most)
+      : watchdog_(watchdog), most_(most), thread_([this] { Loop(); }) {}
   ~Deadlines() {
     absl::MutexLock lock(&mu_);
     ends_ = true;
@@ -115,6 +121,13 @@ class Deadlines {
   // `fd` must stay open until Remove().
   void Set(int fd, absl::Duration within) {
     absl::MutexLock lock(&mu_);
+    due_.erase(fd);
+    if (most_ > 0 && due_.size() >= most_) {
+      const auto first = std::ranges::min_element(
+          due_, {}, [](const auto& connection) { return connection.second; });
+      End(first->first);
+      due_.erase(first);
+    }
     due_[fd] = absl::Now() + within;
   }
   void Remove(int fd) {
@@ -123,6 +136,8 @@ class Deadlines {
   }
 
  private:
+  // libmicrohttpd sees the end and closes it.
+  static void End(int fd) { shutdown(fd, SHUT_RDWR); }
   bool IsBusy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ends_ || !due_.empty(); }
   bool Ends() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ends_; }
 
@@ -147,13 +162,14 @@ class Deadlines {
       const absl::Time now = absl::Now();
       std::erase_if(due_, [now](const auto& entry) {
         if (entry.second > now) return false;
-        shutdown(entry.first, SHUT_RDWR);  // libmicrohttpd sees the end and closes it.
+        End(entry.first);
         return true;
       });
     }
   }
 
   Watchdog* const watchdog_;
+  const size_t most_;
   absl::Mutex mu_;
   std::map<int, absl::Time> due_ ABSL_GUARDED_BY(mu_);
   bool ends_ ABSL_GUARDED_BY(mu_) = false;
@@ -170,7 +186,10 @@ int DescriptorOf(MHD_Connection* connection) {
 
 class HttpServer::Impl {
  public:
-  Impl(Handler handler, Watchdog* watchdog) : handler_(std::move(handler)), deadlines_(watchdog) {}
+  Impl(Handler handler, Options options)
+      : handler_(std::move(handler)),
+        options_(std::move(options)),
+        deadlines_(options_.watchdog, options_.max_unanswered) {}
   ~Impl() {
     if (daemon_ != nullptr) MHD_stop_daemon(daemon_);
   }
@@ -184,17 +203,24 @@ class HttpServer::Impl {
   static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* url,
                               const char* method, const char* version, const char* upload,
                               size_t* upload_bytes, void** seen);
+  static void OnCompleted(void* self, MHD_Connection* connection, void** seen,
+                          MHD_RequestTerminationCode how);
   static void OnConnection(void* self, MHD_Connection* connection, void** context,
                            MHD_ConnectionNotificationCode what);
-  static MHD_Result Send(MHD_Connection* connection, const Answer& answer);
-  Answer AnswerTo(std::string_view method, std::string_view path) const;
+  MHD_Result Send(MHD_Connection* connection, const Answer& answer) const;
+  Answer AnswerTo(std::string_view method, std::string_view path, std::string_view host) const;
 
   const Handler handler_;
+  const Options options_;
   Deadlines deadlines_;
   MHD_Daemon* daemon_ = nullptr;
   uint16_t port_ = 0;
   bool is_loopback_ = false;
 };
+
+// What libmicrohttpd keeps for us with a request: which of these.
+constexpr char kHeadersSeen = 0;
+constexpr char kGivesFile = 0;
 
 absl::Status HttpServer::Impl::Start(const std::string& address) {
   ASSIGN_OR_RETURN(UniqueFd listener, Listen(address));
@@ -206,11 +232,13 @@ absl::Status HttpServer::Impl::Start(const std::string& address) {
   daemon_ = MHD_start_daemon(
       MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, nullptr, nullptr, &OnRequest, this,
       MHD_OPTION_LISTEN_SOCKET, static_cast<MHD_socket>(listener.get()),
-      MHD_OPTION_THREAD_POOL_SIZE, kThreads, MHD_OPTION_CONNECTION_LIMIT, kMaxConnections,
-      MHD_OPTION_PER_IP_CONNECTION_LIMIT, kMaxConnectionsPerAddress, MHD_OPTION_NOTIFY_CONNECTION,
-      &OnConnection, this, MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionBytes,
-      MHD_OPTION_THREAD_STACK_SIZE, kStackBytes, MHD_OPTION_END);
-  if (daemon_ == nullptr) return absl::InternalError("the server of metrics cannot be started");
+      MHD_OPTION_THREAD_POOL_SIZE, kThreads, MHD_OPTION_CONNECTION_LIMIT, options_.max_connections,
+      MHD_OPTION_PER_IP_CONNECTION_LIMIT, options_.max_connections_per_address,
+      MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this, MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted,
+      this, MHD_OPTION_CONNECTION_TIMEOUT,
+      static_cast<unsigned>(absl::ToInt64Seconds(kSilenceTime)), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+      kConnectionBytes, MHD_OPTION_THREAD_STACK_SIZE, kStackBytes, MHD_OPTION_END);
+  if (daemon_ == nullptr) return absl::InternalError("the web server cannot be started");
   (void)listener.Release();  // Closed by MHD_stop_daemon().
   return absl::OkStatus();
 }
@@ -231,34 +259,68 @@ MHD_Result HttpServer::Impl::OnRequest(void* self, MHD_Connection* connection, c
                                        const char* /*upload*/, size_t* upload_bytes, void** seen) {
   // The first call comes with the headers; the answer is for the one after them. A body, which
   // is not needed, ends the connection.
-  static char headers_seen;
   if (*seen == nullptr) {
-    *seen = &headers_seen;
+    *seen = const_cast<char*>(&kHeadersSeen);
     return MHD_YES;
   }
   if (*upload_bytes > 0) return MHD_NO;
-  static_cast<Impl*>(self)->deadlines_.Set(DescriptorOf(connection), kAnswerTime);
-  return Send(connection, static_cast<Impl*>(self)->AnswerTo(method, url));
+  Impl& impl = *static_cast<Impl*>(self);
+  const char* const host =
+      MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+  const Answer answer = impl.AnswerTo(method, url, host == nullptr ? "" : host);
+  if (answer.file >= 0) {
+    impl.deadlines_.Remove(DescriptorOf(connection));
+    if (std::string_view(method) == MHD_HTTP_METHOD_GET) {
+      *seen = const_cast<char*>(&kGivesFile);
+    }
+  } else {
+    impl.deadlines_.Set(DescriptorOf(connection), kAnswerTime);
+  }
+  return impl.Send(connection, answer);
 }
 
-HttpServer::Answer HttpServer::Impl::AnswerTo(std::string_view method,
-                                              std::string_view path) const {
-  if (method != MHD_HTTP_METHOD_GET && method != MHD_HTTP_METHOD_HEAD) {
+void HttpServer::Impl::OnCompleted(void* self, MHD_Connection* /*connection*/, void** seen,
+                                   MHD_RequestTerminationCode how) {
+  const Options& options = static_cast<Impl*>(self)->options_;
+  const bool taken = *seen == &kGivesFile && how == MHD_REQUEST_TERMINATED_COMPLETED_OK;
+  if (taken && options.on_file_taken) options.on_file_taken();
+}
+
+HttpServer::Answer HttpServer::Impl::AnswerTo(std::string_view method, std::string_view path,
+                                              std::string_view host) const {
+  const bool asks_for_options = method == MHD_HTTP_METHOD_OPTIONS && !options_.origin.empty();
+  if (method != MHD_HTTP_METHOD_GET && method != MHD_HTTP_METHOD_HEAD && !asks_for_options) {
     return {.code = MHD_HTTP_METHOD_NOT_ALLOWED, .body = "only GET and HEAD\n"};
   }
-  return handler_(path);
+  Answer answer = handler_(path, host);
+  if (asks_for_options && answer.code == MHD_HTTP_OK) return {.code = MHD_HTTP_NO_CONTENT};
+  return answer;
 }
 
-MHD_Result HttpServer::Impl::Send(MHD_Connection* connection, const Answer& answer) {
-  MHD_Response* const response = MHD_create_response_from_buffer(
-      answer.body.size(), const_cast<char*>(answer.body.data()), MHD_RESPMEM_MUST_COPY);
+MHD_Result HttpServer::Impl::Send(MHD_Connection* connection, const Answer& answer) const {
+  MHD_Response* response = nullptr;
+  if (answer.file >= 0) {
+    const int file = fcntl(answer.file, F_DUPFD_CLOEXEC, 0);  // The response closes its own.
+    if (file >= 0) response = MHD_create_response_from_fd64(answer.file_bytes, file);
+    if (response == nullptr && file >= 0) close(file);
+  } else {
+    response = MHD_create_response_from_buffer(
+        answer.body.size(), const_cast<char*>(answer.body.data()), MHD_RESPMEM_MUST_COPY);
+  }
   if (response == nullptr) return MHD_NO;
-  MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer.content_type.c_str());
-  MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-  MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-  MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
-  if (answer.code == MHD_HTTP_METHOD_NOT_ALLOWED) {
-    MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+  const auto add = [response](const char* name, const std::string& value) {
+    MHD_add_response_header(response, name, value.c_str());
+  };
+  add(MHD_HTTP_HEADER_CONTENT_TYPE, answer.content_type);
+  add(MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+  add("X-Content-Type-Options", "nosniff");
+  add(MHD_HTTP_HEADER_CONNECTION, "close");
+  if (answer.code == MHD_HTTP_METHOD_NOT_ALLOWED) add(MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+  if (!options_.origin.empty()) {
+    add(MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, options_.origin);
+    // What browsers ask before a public page may fetch from this machine.
+    add("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS");
+    add("Access-Control-Allow-Private-Network", "true");
   }
   const MHD_Result sent =
       MHD_queue_response(connection, static_cast<unsigned>(answer.code), response);
@@ -267,8 +329,8 @@ MHD_Result HttpServer::Impl::Send(MHD_Connection* connection, const Answer& answ
 }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
-                                                              Handler handler, Watchdog* watchdog) {
-  auto impl = std::make_unique<Impl>(std::move(handler), watchdog);
+                                                              Handler handler, Options options) {
+  auto impl = std::make_unique<Impl>(std::move(handler), std::move(options));
   RETURN_IF_ERROR(impl->Start(address));
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
@@ -278,4 +340,4 @@ HttpServer::~HttpServer() = default;
 uint16_t HttpServer::port() const { return impl_->port(); }
 bool HttpServer::is_loopback() const { return impl_->is_loopback(); }
 
-}  // namespace profd::metrics
+}  // namespace profd
