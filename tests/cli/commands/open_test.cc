@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "absl/time/clock.h"
 #include "cli/captures/scratch_folder.h"
 #include "cli/commands/browser.h"
 #include "cli/commands/trace_server.h"
@@ -104,6 +105,15 @@ TEST_F(TraceServerTest, ConnectionsOfOthersDoNotKeepThePageOut) {
   }
   EXPECT_THAT(Get(server_->url_path()), AllOf(StartsWith("HTTP/1.1 200"), EndsWith(text_)));
   EXPECT_TRUE(server_->WaitUntilServed(absl::Seconds(60)));
+}
+
+TEST_F(TraceServerTest, TheOldestOfMoreThanSixteenIsClosedBeforeItsTimeIsOver) {
+  const absl::Time start = absl::Now();
+  std::vector<UniqueFd> idle(17);
+  for (UniqueFd& each : idle) each = ConnectTo(static_cast<uint16_t>(server_->port()));
+  char byte = 0;
+  EXPECT_EQ(read(idle.front().get(), &byte, 1), 0);
+  EXPECT_LT(absl::Now() - start, HttpServer::kRequestTime);
 }
 
 TEST_F(TraceServerTest, ASilentConnectionIsClosed) {
