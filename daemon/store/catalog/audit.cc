@@ -44,10 +44,14 @@ absl::Status Catalog::RemoveOldestAudit(AuditRings::iterator ring, int64_t rows)
 
 absl::StatusOr<bool> Catalog::AppendAudit(const AuditEntry& entry) {
   if (!audit_rings_.has_value()) RETURN_IF_ERROR(LoadAuditRings());
+  // The counts are read once and then kept in memory. Counting rows for each entry would make an
+  // append as slow as the log is long.
   const auto ring = audit_rings_->try_emplace({entry.kind, entry.principal}).first;
   AuditRing& known = ring->second;
   const std::string call = CallOf(entry);
   const absl::Duration since = entry.time - known.last_time;
+  // After a restart no last entry is known, so a repetition begins a new row. A clock that was set
+  // back begins one, too.
   if (known.last_id != 0 && known.last_call == call && since >= absl::ZeroDuration() &&
       since <= kRepeatWindow) {
     StatementLease put =
@@ -79,6 +83,8 @@ absl::StatusOr<bool> Catalog::AppendAudit(const AuditEntry& entry) {
     full = std::ranges::max_element(*audit_rings_, {}, [](const auto& r) { return r.second.rows; });
   }
   if (full != audit_rings_->end()) RETURN_IF_ERROR(RemoveOldestAudit(full, 1));
+  // The counts in memory change after the commit only. If it fails, SQLite rolls the rows back, and
+  // the counts must still match them.
   RETURN_IF_ERROR(transaction.Commit());
   if (full != audit_rings_->end()) {
     --full->second.rows;

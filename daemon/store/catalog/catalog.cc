@@ -133,6 +133,8 @@ absl::Status LetPagesBeFreed(Database& db) {
   ASSIGN_OR_RETURN(const int64_t application, db.QueryInt("PRAGMA application_id"));
   ASSIGN_OR_RETURN(const int64_t pages, db.QueryInt("PRAGMA page_count"));
   if (pages > 0 && application != kCatalogApplicationId) return absl::OkStatus();  // Not ours.
+  // A new database takes the setting at once, but only before its first table is made. Any other
+  // needs a VACUUM.
   RETURN_IF_ERROR(db.Exec("PRAGMA auto_vacuum=INCREMENTAL"));
   if (pages == 0) return absl::OkStatus();
   if (absl::Status status = db.Exec("VACUUM"); !status.ok()) {
@@ -144,6 +146,8 @@ absl::Status LetPagesBeFreed(Database& db) {
 constexpr int kLongLogPages = 256;  // Of 4 KiB.
 
 absl::Status CreatePrivately(const std::filesystem::path& path) {
+  // SQLite would create the file with the mode that the umask leaves. Its -wal and -shm files take
+  // the mode of this one.
   const UniqueFd file(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
   if (!file.valid()) return FileStatus(path, errno);
   return absl::OkStatus();
@@ -168,6 +172,7 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(const std::filesystem::pa
   RETURN_IF_ERROR(explain(LetPagesBeFreed(*db)));
   RETURN_IF_ERROR(explain(MigrateCatalog(*db, CatalogMigrations())));
   RETURN_IF_ERROR(explain(db->Exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL")));
+  // This replaces SQLite's automatic checkpoint, which is a hook of the same kind.
   db->CountLogPages();
   std::unique_ptr<Catalog> catalog(new Catalog(std::move(db)));
   RETURN_IF_ERROR(explain(catalog->holdings().Start()));
@@ -230,6 +235,9 @@ absl::Status Catalog::Update(const CaptureRecord& record) {
   RETURN_IF_ERROR(transaction.status());
   ASSIGN_OR_RETURN(const bool exists, Contains(record.id));
   if (!exists) return UnknownCapture(record.id);
+  // The caller's copy of the record may be older than an eviction or than the end of the file. So
+  // an update never revives a deleted row, never forgets a file, and never lowers summary_bytes
+  // below what the summaries added.
   RETURN_IF_ERROR(
       Put("UPDATE captures SET group_id = ?2, request_id = ?3, requested_by_uid = ?4, "
           "owner_uid = ?5, pid = ?6, display_name = ?7, state = ?8, create_unix_ns = ?9, "
@@ -258,6 +266,8 @@ absl::StatusOr<CaptureRecord> Catalog::Get(std::string_view id) {
 absl::StatusOr<std::vector<CaptureRecord>> Catalog::FindRequest(std::string_view request_id,
                                                                 int64_t requested_by_uid) {
   if (request_id.empty()) return std::vector<CaptureRecord>();
+  // The last condition looks redundant. SQLite uses the partial index captures_by_request only if
+  // the statement repeats the condition of the index.
   StatementLease query = db_->Use(
       "SELECT " PROFD_RECORD_COLUMNS
       " FROM captures WHERE request_id = ?1 AND requested_by_uid = ?2 AND request_id <> '' "
@@ -319,6 +329,8 @@ absl::Status Catalog::Remove(const std::vector<StoredRecord>& records) {
       RETURN_IF_ERROR(remove->BindText(1, record.id).Run());
     }
     if (record.group_id.empty()) continue;
+    // A group has no owner but its members: its record goes with the last of them. `group_id <> ''`
+    // lets SQLite use the partial index captures_by_group.
     StatementLease group = db_->Use(
         "DELETE FROM capture_groups WHERE id = ?1 AND NOT EXISTS "
         "(SELECT 1 FROM captures WHERE group_id = ?1 AND group_id <> '')");
@@ -393,6 +405,8 @@ absl::StatusOr<int64_t> Catalog::PinnedBytes(std::string_view principal) {
 
 absl::StatusOr<std::vector<StorageHolder>> Catalog::ListHolders() {
   StatementLease query = db_->Use(
+      // The index captures_by_holder has all of these columns in this order, so no row is read and
+      // nothing is sorted.
       "SELECT principal, id, file_bytes, NOT pinned AND state >= ?1 FROM captures "
       "WHERE file_bytes > 0 ORDER BY principal, id");
   query->Bind(1, static_cast<int64_t>(CaptureState::kComplete));
@@ -439,6 +453,8 @@ absl::StatusOr<int64_t> Catalog::UsedBytes() {
   ASSIGN_OR_RETURN(const int64_t page_bytes, db_->QueryInt("PRAGMA page_size"));
   ASSIGN_OR_RETURN(used, db_->QueryInt("PRAGMA page_count"));
   ASSIGN_OR_RETURN(const int64_t unused, db_->QueryInt("PRAGMA freelist_count"));
+  // Free pages are reused by later rows. If they counted, the catalog would still look too large
+  // after its records were removed.
   return (used - unused) * page_bytes;
 }
 

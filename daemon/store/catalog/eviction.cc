@@ -35,6 +35,8 @@ bool GivesFirst(const EvictionRequest& request, const Candidate& a, const Candid
     const bool b_is_own = b.holder.principal == request.principal;
     if (a_is_own != b_is_own) return a_is_own;
   }
+  // Each round takes one file of the largest holder, so the largest holders shrink to the same size
+  // before any other loses a file.
   return a.holder.file_bytes > b.holder.file_bytes;
 }
 
@@ -47,6 +49,8 @@ std::optional<std::vector<std::string>> PlanEviction(const EvictionRequest& requ
   std::vector<std::string> plan;
   int64_t freed = 0;
   while (freed < request.bytes) {
+    // Taken anew for each file: the plan may already have taken from the requester, who may then
+    // take less from others.
     int64_t own_bytes = 0;
     for (const Candidate& candidate : candidates) {
       if (candidate.holder.principal == request.principal) own_bytes = candidate.holder.file_bytes;

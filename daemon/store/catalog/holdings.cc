@@ -77,6 +77,8 @@ absl::StatusOr<std::vector<HeldAmount>> Holdings::TakeChanges() {
     }
   }
   if (changes.empty()) return changes;
+  // The caller has been given the 0. A row for each principal that ever held something would let
+  // the table grow without a limit.
   for (const char* sql : {"DELETE FROM held WHERE changed AND amount = 0",
                           "UPDATE held SET changed = 0 WHERE changed"}) {
     StatementLease update = db_.Use(sql);

@@ -12,6 +12,7 @@ bool CatalogReserve::Fill() {
   if (full_) return true;
   const UniqueFd file(open(path_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file.valid()) return false;
+  // Blocks must be allocated. A file that ftruncate() makes is sparse and would reserve nothing.
   full_ = posix_fallocate(file.get(), 0, bytes_) == 0;
   // A part of the reserve is no reserve. Its space is free for the next writer.
   if (!full_) unlink(path_.c_str());
@@ -21,6 +22,8 @@ bool CatalogReserve::Fill() {
 bool CatalogReserve::Release() {
   full_ = false;
   struct stat info;
+  // An earlier daemon may have left the file without blocks. Then the caller's second attempt would
+  // fail like the first.
   const bool held = stat(path_.c_str(), &info) == 0 && info.st_blocks > 0;
   unlink(path_.c_str());
   return held;

@@ -208,6 +208,8 @@ absl::Status ScheduleTables::Remove(std::string_view id) {
   Transaction transaction(db_);
   RETURN_IF_ERROR(transaction.status());
   // A record that an earlier profd wrote has no version: it is the first.
+  // json_extract() fails on text that is not JSON. Without json_valid(), a damaged record could
+  // never be removed.
   for (const char* sql :
        {"INSERT OR REPLACE INTO schedule_tombstones(id, version, principal, delete_unix_ns) "
         "SELECT id, ifnull(json_extract(record, '$.version'), 1), principal, delete_unix_ns "
@@ -256,6 +258,8 @@ absl::Status ScheduleTables::Trim(std::string_view schedule_id, absl::Time now) 
   trim->BindText(1, schedule_id).Bind(2, absl::ToUnixNanos(now - kScheduleHistory));
   RETURN_IF_ERROR(trim->Run());
   if (appends_++ % kAppendsPerCount != 0) return absl::OkStatus();
+  // A window has one row for each process, all with the same time. The newest rows set the time
+  // below which rows go, so a window is kept or removed as a whole.
   StatementLease cap = db_.Use(
       "DELETE FROM schedule_windows WHERE schedule_id = ?1 AND time_unix_ns < "
       "(SELECT time_unix_ns FROM schedule_windows WHERE schedule_id = ?1 "

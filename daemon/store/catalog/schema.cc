@@ -199,6 +199,8 @@ absl::Status MigrateCatalog(Database& db, std::span<const Migration> migrations)
   }
   for (const Migration& migration : migrations) {
     if (migration.version <= version) continue;
+    // The version is part of the migration's transaction: a crash leaves the catalog at one version
+    // or the next, and the next start goes on from there.
     Transaction transaction(db);
     RETURN_IF_ERROR(transaction.status());
     RETURN_IF_ERROR(db.Exec(migration.sql));

@@ -16,6 +16,8 @@ absl::Status Catalog::PutSummaries(std::string_view id, const std::vector<OpSumm
                                    const std::vector<StepSummaryRow>& steps) {
   Transaction transaction(*db_);
   RETURN_IF_ERROR(transaction.status());
+  // The update below sets summary_bytes anew, and PutRankSummary() adds to it. A rank summary of an
+  // earlier attempt would stay uncounted.
   for (const char* sql : {"DELETE FROM op_summary WHERE capture_id = ?1",
                           "DELETE FROM rank_summary WHERE capture_id = ?1",
                           "DELETE FROM step_summary WHERE capture_id = ?1"}) {
@@ -29,6 +31,8 @@ absl::Status Catalog::PutSummaries(std::string_view id, const std::vector<OpSumm
         "INSERT INTO op_summary(capture_id, rank, name, calls, self_cpu_ns, cpu_total_ns, min_ns, "
         "max_ns, self_device_ns) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)");
     bytes += std::ssize(op.name) + kOpRowBytes;
+    // A name may be any bytes, so it is a blob. SQLite never finds a blob equal to a text:
+    // ReadOps() binds one, too.
     put->BindText(1, id).Bind(2, rank++).BindBlob(3, op.name).Bind(4, op.calls);
     put->Bind(5, op.self_cpu_ns).Bind(6, op.cpu_total_ns).Bind(7, op.min_ns).Bind(8, op.max_ns);
     RETURN_IF_ERROR(put->Bind(9, op.self_device_ns).Run());

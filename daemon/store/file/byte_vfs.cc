@@ -93,8 +93,11 @@ int CheckReservedLock(sqlite3_file*, int* reserved) {
 }
 int FileControl(sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; }
 int SectorSize(sqlite3_file*) { return 4096; }
+// Immutable: SQLite takes no locks, looks for no journal, and trusts its cache of pages.
 int DeviceCharacteristics(sqlite3_file*) { return SQLITE_IOCAP_IMMUTABLE; }
 
+// Version 1 has no shared memory, so SQLite never tries to open a write-ahead log next to the
+// bytes.
 constexpr sqlite3_io_methods kMethods = {.iVersion = 1,
                                          .xClose = Close,
                                          .xRead = Read,
@@ -118,6 +121,8 @@ int Open(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out
   if (error != std::errc() || end != digits.data() + digits.size()) return SQLITE_CANTOPEN;
   ByteFile* const bytes = NamedFiles::Get().Find(number);
   if (bytes == nullptr) return SQLITE_CANTOPEN;
+  // SQLite allocates szOsFile raw bytes and frees them after xClose. The Status in it is therefore
+  // made here and destroyed in Close().
   new (file) OpenByteFile{.base = {.pMethods = &kMethods}, .bytes = bytes, .error = {}};
   if (out_flags != nullptr) *out_flags = flags & ~SQLITE_OPEN_READWRITE;
   return SQLITE_OK;
@@ -171,6 +176,8 @@ ByteVfsName::~ByteVfsName() { NamedFiles::Get().Remove(number_); }
 
 absl::Status LastReadError(sqlite3* db) {
   sqlite3_file* file = nullptr;
+  // A database of another VFS has another kind of file behind this pointer, so its methods are
+  // compared before the cast.
   const int code = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
   if (code != SQLITE_OK || file == nullptr || file->pMethods != &kMethods) return absl::OkStatus();
   return Opened(file).error;

@@ -28,6 +28,8 @@ absl::Status CheckSizes(Database& db) {
     std::string_view sql;
     int64_t most;
   };
+  // length() of a text stops at its first NUL and counts characters; of a blob it counts bytes.
+  // total() is a float and cannot overflow, where sum() fails.
   static constexpr Limit kLimits[] = {
       {"names", "SELECT count(*) FROM strings", kMaxCheckedNames},
       {"threads", "SELECT count(*) FROM threads", kMaxCheckedThreads},
@@ -70,6 +72,8 @@ absl::Status CheckPages(Database& db) {
 absl::Status CheckTables(int descriptor) {
   RETURN_IF_ERROR(CheckCaptureFileHeader(descriptor, "the file"));
   ASSIGN_OR_RETURN(const auto db, Database::OpenDescriptor(descriptor));
+  // The schema comes before anything that SQLite computes from it: no statement runs over tables,
+  // indexes, or defaults that profd did not define.
   RETURN_IF_ERROR(CheckCaptureSchema(*db));
   RETURN_IF_ERROR(CheckPages(*db));
   RETURN_IF_ERROR(CheckSizes(*db));
@@ -124,6 +128,7 @@ absl::StatusOr<int64_t> CheckWholeCapture(int descriptor,
                                           absl::FunctionRef<absl::Status()> still_wanted) {
   absl::StatusOr<int64_t> checked = Check(descriptor, still_wanted);
   switch (checked.status().code()) {
+    // Damage in an upload is the sender's error, and not a loss of data on this node.
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kFailedPrecondition:

@@ -25,6 +25,8 @@ absl::Status DamagedChunk(const char* what) {
 }
 
 uint32_t HeaderCrc(ChunkHeader header, std::string_view lengths) {
+  // The checksum covers itself as 0. Those of the columns are in the columns, so one column can be
+  // read and checked alone.
   header.crc = 0;
   const uint32_t crc = Crc32(0, {reinterpret_cast<const char*>(&header), sizeof(header)});
   return Crc32(crc, lengths);
@@ -85,6 +87,8 @@ absl::StatusOr<ChunkLayout> ChunkLayout::Parse(std::string_view prefix, size_t c
     offset += length;
   }
   layout.offsets[header.column_count] = offset;
+  // Readers trust the offsets from here on. The last one is the largest, so this one check bounds
+  // all of them.
   if (offset != chunk_bytes) return DamagedChunk("its columns do not fill it");
   return layout;
 }

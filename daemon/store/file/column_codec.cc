@@ -49,6 +49,8 @@ size_t WidthOf(uint64_t residual_bits) { return (std::bit_width(residual_bits) +
 // Both give the OR of all residuals.
 template <typename T, typename U>
 U OffsetResiduals(std::span<const T> values, U* residuals, uint64_t& base) {
+  // Differences are computed unsigned: between extreme values they wrap, and wrap back when they
+  // are added. Signed overflow would be undefined.
   T smallest = values[0];
   for (const T value : values) smallest = std::min(smallest, value);
   base = static_cast<U>(smallest);
@@ -69,6 +71,8 @@ U DeltaResiduals(std::span<const T> values, U* residuals, uint64_t& base) {
   U bits = 0;
   for (size_t i = 1; i < values.size(); ++i) {
     const U delta = static_cast<U>(static_cast<U>(values[i]) - static_cast<U>(values[i - 1]));
+    // Zigzag: the sign moves to the lowest bit, so that a small negative delta also has zeros in
+    // its high planes.
     const U sign = static_cast<U>(U{0} - static_cast<U>(delta >> kSignBit));
     const U residual = static_cast<U>(static_cast<U>(delta << 1) ^ sign);
     residuals[i] = residual;
@@ -189,6 +193,8 @@ void ColumnEncoder::AppendPlane(std::span<const uint8_t> plane, size_t descripto
                                 std::string& out) {
   PlaneHeader header = {};
   const size_t size = plane.size();
+  // All bytes are equal if the plane is equal to itself shifted by one. A plane is never empty:
+  // width 0 has none.
   if (std::memcmp(plane.data(), plane.data() + 1, size - 1) == 0) {
     header.tag = kConstantPlane;
     header.value = plane[0];
@@ -224,6 +230,8 @@ absl::Status ColumnDecoder::UnpackPlanes(std::string_view bytes, size_t width, s
 
   varying_planes = width;
   constant = 0;
+  // High planes are mostly constant. They become one addend, and are neither filled nor joined
+  // value by value.
   while (varying_planes > 0 && planes[varying_planes - 1].tag == kConstantPlane) {
     --varying_planes;
     constant |= uint64_t{planes[varying_planes].value & 0xff} << (8 * varying_planes);
@@ -278,6 +286,8 @@ absl::Status ColumnDecoder::Decode(std::string_view bytes, std::span<T> values) 
   RETURN_IF_ERROR(UnpackPlanes(bytes.substr(sizeof(header)), header.width, values.size(),
                                varying_planes, constant));
   U* out = reinterpret_cast<U*>(values.data());
+  // The constant belongs to the residuals. Of deltas it must be in them before they are summed, and
+  // the base is where the sum starts.
   const U addend = static_cast<U>(is_delta ? constant : header.base + constant);
   Join<U>(planes_.data(), varying_planes, values.size(), addend, out);
   if (is_delta) SumDeltas<U>(out, values.size(), static_cast<U>(header.base));

@@ -45,6 +45,8 @@ absl::Status FileStatus(const std::filesystem::path& path, int error) {
 }
 
 absl::StatusOr<UniqueFd> OpenForReading(const std::filesystem::path& path) {
+  // O_NONBLOCK has no effect on a regular file. A FIFO of that name would otherwise block the open
+  // until there is a writer.
   UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.valid()) return FileStatus(path, errno);
   return file;
@@ -55,8 +57,11 @@ absl::Status ReserveNewFile(const std::filesystem::path& path, int64_t bytes) {
   if (!file.valid()) return FileStatus(path, errno);
   int result;
   do {
+    // The size stays 0, so that a crash leaves an empty file, which recovery knows to hold nothing.
     result = fallocate(file.get(), FALLOC_FL_KEEP_SIZE, 0, bytes);
   } while (result != 0 && errno == EINTR);
+  // Where the file system cannot reserve, the capture works without: writes then report the full
+  // disk.
   if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return absl::OkStatus();
   absl::Status status = FileStatus(path, errno);
   RemoveFile(path).IgnoreError();
@@ -72,6 +77,7 @@ absl::Status FillFile(const std::filesystem::path& path, std::string_view bytes)
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       absl::Status status = FileStatus(path, errno);
+      // A part of a database cannot be opened. An empty file is known to hold nothing.
       if (ftruncate(file.get(), 0) != 0) LogWarning(FileStatus(path, errno).ToString());
       return status;
     }
@@ -118,6 +124,8 @@ absl::Status SyncPath(const std::filesystem::path& path) {
 }
 
 absl::Status Publish(const std::filesystem::path& from, const std::filesystem::path& to) {
+  // Content, name, folder, in this order: after a power failure the name leads to the whole file or
+  // is not there.
   RETURN_IF_ERROR(SyncPath(from));
   if (rename(from.c_str(), to.c_str()) != 0) return FileStatus(to, errno);
   return SyncPath(FolderOf(to));
@@ -132,6 +140,7 @@ absl::StatusOr<SpaceReserve> SpaceReserve::Take(const std::filesystem::path& pat
   const UniqueFd file(open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600));
   if (!file.valid()) return FileStatus(path, errno);
   SpaceReserve reserve;
+  // Set before the space is taken: if that fails, the destructor removes the file.
   reserve.path_ = path;
   if (const int error = posix_fallocate(file.get(), 0, bytes); error != 0) {
     return FileStatus(path, error);

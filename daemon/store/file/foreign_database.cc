@@ -142,6 +142,7 @@ absl::Status ForeignDatabase::ReadSchema() {
     }
   }
   for (const std::string& name : names) {
+    // Quoted() would pass it to SQLite, which reads SQL up to a NUL.
     if (name.find('\0') != std::string::npos) continue;
     Statement info(db_->handle(), StrCat("PRAGMA table_xinfo(", Quoted(name), ")"));
     std::vector<Column> columns;
@@ -184,6 +185,8 @@ absl::Status ForeignDatabase::ForEach(std::string_view table,
     places.push_back(is_there ? next++ : -1);
     if (is_there) StrAppend(&wanted, wanted.empty() ? "" : ", ", Quoted(column));
   }
+  // The rows still count if the table has none of the wanted columns; a SELECT needs something to
+  // select.
   if (wanted.empty()) wanted.push_back('1');
   Statement statement(db_->handle(),
                       StrCat("SELECT ", wanted, " FROM ", Quoted(table), " NOT INDEXED"));
@@ -217,6 +220,7 @@ absl::Status ForeignDatabase::Find(std::string_view table, std::string_view key,
   const bool is_fast =
       std::any_of(found->second.begin(), found->second.end(),
                   [&](const Column& one) { return one.name == key && one.is_row_number; });
+  // Without a row number each lookup would read the whole table.
   if (!is_fast) return absl::OkStatus();
   const std::string sql = StrCat("SELECT ", Quoted(column), " FROM ", Quoted(table),
                                  " NOT INDEXED WHERE ", Quoted(key), " = ?");

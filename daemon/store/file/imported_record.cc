@@ -190,6 +190,8 @@ absl::StatusOr<CaptureRecord> TakeImportedRecord(const CaptureRecord& untrusted,
   if (untrusted.state != CaptureState::kComplete && untrusted.state != CaptureState::kPartial) {
     return Refused(StrCat("says that it is ", ToString(untrusted.state)));
   }
+  // A new record, into which each believed field is copied. A field that is added to CaptureRecord
+  // stays at its default here until it is checked, so none is taken from a sender by accident.
   CaptureRecord record;
   record.id = untrusted.id;
   if (IsUlid(untrusted.group_id)) record.group_id = untrusted.group_id;

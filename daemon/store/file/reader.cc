@@ -155,6 +155,8 @@ absl::StatusOr<std::unique_ptr<CaptureFileReader>> CaptureFileReader::Load(
 }
 
 absl::Status CaptureFileReader::OpenBlob(int64_t chunk) {
+  // One handle serves all chunks: to reopen it on another row costs less than a new statement each
+  // time.
   const int code = blob_ == nullptr ? sqlite3_blob_open(db_->handle(), "main", "chunks", "data",
                                                         chunk, 0, &blob_)
                                     : sqlite3_blob_reopen(blob_, chunk);
@@ -177,6 +179,8 @@ absl::Status CaptureFileReader::ReadBlob(size_t offset, size_t size, std::vector
 absl::StatusOr<ChunkLayout> CaptureFileReader::OpenChunk(const ChunkEntry& entry) {
   RETURN_IF_ERROR(OpenBlob(entry.id));
   const auto chunk_bytes = static_cast<size_t>(sqlite3_blob_bytes(blob_));
+  // The prefix bounds what a chunk may say of itself, so a hostile header makes nothing larger be
+  // read.
   const size_t prefix_bytes = std::min(chunk_bytes, kMaxChunkPrefixBytes);
   RETURN_IF_ERROR(ReadBlob(0, prefix_bytes, bytes_));
   ASSIGN_OR_RETURN(const ChunkLayout layout,
@@ -338,6 +342,8 @@ int64_t CaptureFileReader::step_thread() {
 
 absl::StatusOr<bool> CaptureFileReader::ChunkIsWhole(const ChunkEntry& entry) {
   const absl::StatusOr<ChunkLayout> layout = OpenChunk(entry);
+  // A chunk whose bytes are wrong can be left out. One that SQLite cannot open is a damaged
+  // database, and that is an error.
   if (absl::IsDataLoss(layout.status()) && blob_ != nullptr) return false;
   RETURN_IF_ERROR(layout.status());
   const size_t size = layout->offsets[layout->column_count];

@@ -206,6 +206,8 @@ class Decoder {
   }
   void FromJson(const Json& json, DropCounts& value) {
     if (!Check(json.is_array())) return;
+    // An earlier profd knew fewer reasons and a later one may know more: the ones that both have
+    // are read.
     for (size_t i = 0; i < std::min(json.size(), value.size()); ++i) FromJson(json[i], value[i]);
   }
   void FromJson(const Json& json, std::optional<int64_t>& value) {

@@ -177,6 +177,7 @@ std::vector<OpSummaryRow> LargestOps(std::vector<OpSummaryRow> ops) {
     name_bytes += op.name.size();
     return name_bytes > kMaxCatalogNameBytes;
   });
+  // The operators are sorted, so the names that are over the limit are those of the smallest ones.
   ops.erase(too_many, ops.end());
   return ops;
 }
@@ -214,6 +215,8 @@ absl::StatusOr<SealedCapture> PublishSealedFile(const CapturePaths& paths,
     sealed.record = reader->record();
     sealed.steps = SummarizeStepTimes(reader->steps());
   }
+  // After the chunks were read back: the hash of a file that is already damaged would vouch for the
+  // damage.
   ASSIGN_OR_RETURN(sealed.record.file_sha256, Sha256OfFile(paths.part));
   RETURN_IF_ERROR(Publish(paths.part, paths.sealed));
   return sealed;
@@ -246,8 +249,12 @@ absl::StatusOr<SealedCapture> SealCaptureFile(std::unique_ptr<Database> db,
     ASSIGN_OR_RETURN(steps, StepsOf(paths, start_ns, record));
   }
   RETURN_IF_ERROR(WriteRecord(*db, record, start_ns, steps, SummarizeStepTimes(steps)));
+  // The grading reads the file by a connection of its own, so the steps and the record are
+  // committed before it.
   if (record.graded.grade.empty()) Grade(paths.part, check_events, record);
   RETURN_IF_ERROR(WriteSeal(*db, record));
+  // Closing the last connection removes the journal. Without that, its name would stay in the
+  // folder after the rename.
   RETURN_IF_ERROR(db->Close());
   return PublishSealedFile(paths);
 }

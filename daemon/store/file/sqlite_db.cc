@@ -141,6 +141,7 @@ Statement& Statement::Bind(int parameter, int64_t value) {
   return *this;
 }
 Statement& Statement::BindText(int parameter, std::string_view value) {
+  // SQLite binds NULL for a null pointer, and the columns are NOT NULL.
   const char* data = value.data() == nullptr ? "" : value.data();
   Note(sqlite3_bind_text64(statement_, parameter, data, value.size(), SQLITE_TRANSIENT,
                            SQLITE_UTF8));
@@ -160,6 +161,8 @@ absl::StatusOr<bool> Statement::Step() {
   RETURN_IF_ERROR(error_);
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
+  // Reset at once: a statement that is not reset keeps its read transaction open, and a checkpoint
+  // cannot pass that.
   if (code == SQLITE_DONE) {
     sqlite3_reset(statement_);
     return false;
@@ -194,6 +197,7 @@ bool Statement::IsNull(int column) const {
   return sqlite3_column_type(statement_, column) == SQLITE_NULL;
 }
 std::string_view Statement::Bytes(int column) const {
+  // In this order: sqlite3_column_blob() may convert the value, which changes its length.
   const void* data = sqlite3_column_blob(statement_, column);
   const int size = sqlite3_column_bytes(statement_, column);
   if (data == nullptr || size <= 0) return {};
@@ -267,6 +271,8 @@ Database::~Database() {
 
 absl::Status Database::Close() {
   cache_.clear();
+  // Unlike sqlite3_close_v2(), this fails while a statement or a blob is open. It would otherwise
+  // keep the file and its journal open in silence.
   const int code = sqlite3_close(db_);
   if (code != SQLITE_OK) return SqliteStatus(db_, code, StrCat("closing ", path_.string()));
   db_ = nullptr;
@@ -331,6 +337,8 @@ StatementLease Database::Use(const char* sql) {
 }
 
 Transaction::Transaction(Database& db) : db_(db) {
+  // A deferred transaction that has read cannot wait for the write lock: if another connection has
+  // written since, SQLite fails it at once, whatever the busy timeout.
   begin_ = db.Exec("BEGIN IMMEDIATE");
   open_ = begin_.ok();
 }

@@ -21,6 +21,9 @@ using Mark = std::span<const StepRow>::iterator;
 
 void AddStepsOfStepWindow(std::span<const StepRow> marks, const WindowRecord& window,
                           int64_t number, int64_t start_ns, std::vector<StepRecord>& steps) {
+  // A step lasts from its mark to the mark of the next step. The window itself stands in for two
+  // marks: its start for that of the first step, if that is missing, and its end for the one after
+  // the last step. A step without the next mark has an unknown end and is left out.
   const auto by_step = [](const StepRow& mark, int64_t step) { return mark.step < step; };
   const int64_t window_begin_ns = window.start_ns + start_ns;
   const int64_t window_end_ns = window.end_ns + start_ns;
@@ -75,6 +78,7 @@ StepSummaryRow SummarizeWindow(int64_t window, std::vector<int64_t> durations) {
 std::vector<StepRow> SortMarks(std::vector<StepRow> marks) {
   std::stable_sort(marks.begin(), marks.end(),
                    [](const StepRow& a, const StepRow& b) { return a.step < b.step; });
+  // The sort is stable, so the earliest mark of a step is the one that stays.
   marks.erase(std::unique(marks.begin(), marks.end(),
                           [](const StepRow& a, const StepRow& b) { return a.step == b.step; }),
               marks.end());
@@ -104,6 +108,7 @@ RecoveredWindows RecoverWindows(std::span<const StepRow> sorted_marks, const Tim
            sorted_marks[last + 1].step == sorted_marks[last].step + 1) {
       ++last;
     }
+    // A single mark begins a step whose end is unknown, so it makes no window.
     if (last > begin) runs.emplace_back(begin, last);
     begin = last + 1;
   }

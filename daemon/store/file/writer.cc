@@ -74,6 +74,8 @@ absl::Status CaptureFileWriter::OpenDatabase() {
 }
 
 CaptureFileWriter::~CaptureFileWriter() {
+  // Neither finished nor discarded: the daemon is ending, and what is written now is what recovery
+  // finds.
   if (!is_over_ && error_.ok()) WriteAll().IgnoreError();
 }
 
@@ -219,6 +221,8 @@ template <typename Row>
 absl::Status CaptureFileWriter::MakeRoom(Buffers<Row>& buffers, uint32_t thread, size_t rows) {
   const bool too_old =
       BufferedRows() > 0 && clock_.Monotonic() - oldest_buffered_ > kMaxBufferedTime;
+  // Before the new rows are added: a batch has at most 64 K rows, so the buffer exceeds its limit
+  // by one batch at most.
   if (too_old || buffered_bytes_ > kMaxBufferedBytes) RETURN_IF_ERROR(WriteAll());
   if (buffers.threads.size() <= thread) buffers.threads.resize(thread + 1);
   if (buffers.threads[thread].size() + rows <= kMaxChunkRows) return absl::OkStatus();
@@ -339,6 +343,8 @@ absl::Status CaptureFileWriter::RaiseVersionTo(int64_t version) {
 absl::Status CaptureFileWriter::Commit() {
   RETURN_IF_ERROR(Begin());
   RETURN_IF_ERROR(RaiseVersionTo(version_of_rows_));
+  // Rows may use a name that was not added yet. The reader refuses IDs above those of the table, so
+  // an empty string of the largest ID keeps the committed chunk readable.
   if (largest_used_name_ > largest_name_) {
     StatementLease put = db_->Use("INSERT OR REPLACE INTO strings(id, value) VALUES(?1, ?2)");
     absl::Status status = BindName(put->Bind(1, largest_used_name_), 2, "");
@@ -356,6 +362,7 @@ absl::Status CaptureFileWriter::Commit() {
   StatementLease pages = db_->Use("PRAGMA page_count");
   const absl::StatusOr<bool> row = pages->Step();
   if (!row.ok()) return Fail(row.status());
+  // The true size replaces the estimates of all that was committed.
   file_bytes_ = pages->Int(0) * kFilePageBytes;
   return absl::OkStatus();
 }
@@ -375,6 +382,7 @@ absl::Status CaptureFileWriter::Fail(absl::Status status) {
 absl::Status CaptureFileWriter::Finish(CaptureRecord& record, int64_t start_ns) {
   if (is_over_) return absl::FailedPreconditionError("the capture file is finished");
   is_over_ = true;
+  // What follows writes the record and the steps, which is what the reserve was taken for.
   reserve_.Release();
   if (absl::Status status = OpenDatabase(); !status.ok()) {
     Fail(status).IgnoreError();
