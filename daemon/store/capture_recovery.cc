@@ -21,6 +21,9 @@ namespace {
 // Opens the file for writing, which also undoes what was not committed.
 absl::StatusOr<std::unique_ptr<Database>> OpenPart(const std::filesystem::path& part) {
   ASSIGN_OR_RETURN(auto db, Database::Open(part, Database::Mode::kReadWrite));
+  // The empty transaction makes SQLite look for a hot journal now. Examine() reads the file through
+  // an immutable connection, which never rolls back, and would see half a transaction. The disk is
+  // synced once, when the sealed file is published.
   RETURN_IF_ERROR(
       db->Exec("PRAGMA locking_mode=EXCLUSIVE; PRAGMA synchronous=OFF;"
                "PRAGMA secure_delete=OFF; PRAGMA trusted_schema=OFF; BEGIN IMMEDIATE; COMMIT"));
@@ -80,6 +83,8 @@ absl::StatusOr<Remains> Examine(const std::filesystem::path& part,
     span.Add(chunk.summary.span.begin_ns);
     span.Add(chunk.summary.span.end_ns);
   }
+  // The caller removes the damaged chunks and examines the file again. Reading the step marks
+  // before that would fail on a damaged chunk of marks.
   if (!remains.damaged_chunks.empty()) return remains;
   // Without its steps, the capture is one window of time; sealing names what is left out.
   if (remains.contents.RowsOf(RowKind::kStepMark) > kMaxSteps) return remains;
@@ -103,6 +108,8 @@ absl::Status RemoveChunks(Database& db, const std::vector<int64_t>& ids) {
 
 // Sets what follows from the events alone; the result is the start, since the epoch.
 int64_t Reconstruct(const Remains& remains, CaptureRecord& record) {
+  // GPU work may run long after its launch, so its times would stretch the window. They count only
+  // if nothing else has any.
   const TimeSpan& span = remains.host_span.empty() ? remains.gpu_span : remains.host_span;
   const RecoveredWindows recovered = RecoverWindows(remains.marks, span);
   record.windows = recovered.windows;
@@ -141,6 +148,8 @@ void MarkStoppedByDaemon(CaptureRecord& record, absl::Time now) {
 
 bool MayHoldEvents(const std::filesystem::path& part) {
   if (HasEmptyTablesAtMost(part)) return false;
+  // This runs at the start for every unfinished file, so it asks one question and checks nothing. A
+  // file that cannot be read counts as one with events: recovery decides later.
   const auto db = Database::Open(part, Database::Mode::kImmutableUntrusted);
   if (!db.ok()) return true;
   const absl::StatusOr<int64_t> chunks =
@@ -165,6 +174,8 @@ absl::StatusOr<SealedCapture> RecoverCaptureFile(const CapturePaths& paths,
     return PublishSealedFile(paths, still_wanted);
   }
   if (!remains.damaged_chunks.empty()) {
+    // Sealing refuses a file with damaged chunks (PublishSealedFile), so they go first, and their
+    // rows are counted as drops below. The times are taken again from the chunks that are left.
     RETURN_IF_ERROR(RemoveChunks(*db, remains.damaged_chunks));
     const int64_t damaged_rows = remains.damaged_rows;
     ASSIGN_OR_RETURN(remains, Examine(paths.part, still_wanted));
@@ -179,6 +190,7 @@ absl::StatusOr<SealedCapture> RecoverCaptureFile(const CapturePaths& paths,
   if (!was_ending || record.start_unix_ns == 0) start_ns = Reconstruct(remains, record);
   MarkPartial(now, record);
   record.drops[static_cast<size_t>(DropReason::kDisk)] += remains.damaged_rows;
+  // The record was written when all chunks were there. Some may have been removed since.
   if (was_ending) record.event_count = std::min(record.event_count, remains.rows);
   return SealCaptureFile(std::move(db), paths, std::move(record), start_ns);
 }

@@ -62,6 +62,8 @@ uint32_t FilterDigest(const CaptureFilter& filter) {
 }
 
 std::string PageToken(std::string_view last_id, const CaptureFilter& filter) {
+  // The checksum is not a secret. It catches a client that changes the filter between pages, which
+  // would otherwise skip rows in silence.
   return StrCat(last_id, absl::StrFormat("%08x", FilterDigest(filter)));
 }
 
@@ -130,6 +132,8 @@ absl::StatusOr<std::unique_ptr<CaptureStore>> CaptureStore::Open(Options options
   ASSIGN_OR_RETURN(UniqueFd lock, ClaimDataDir(options.data_dir, options.owner));
   const std::filesystem::path path = options.data_dir / kCatalogName;
   absl::StatusOr<std::unique_ptr<Catalog>> catalog = Catalog::Open(path);
+  // Migrating and opening in WAL mode write pages. On a full disk the reserve is what lets the
+  // daemon start, so that captures can be deleted.
   if (absl::IsResourceExhausted(catalog.status()) && ReserveOf(options.data_dir).Release()) {
     LogWarning("the disk is full: the catalog is opened with its reserve");
     catalog = Catalog::Open(path);
@@ -204,6 +208,8 @@ CaptureStore::~CaptureStore() = default;
 
 void CaptureStore::UpdateLedger() {
   if (options_.ledger == nullptr) return;
+  // The ledger follows the catalog and is never a second source of truth: temporary triggers note
+  // each change of a row, and this passes on the new totals.
   const absl::StatusOr<std::vector<HeldAmount>> changes = catalog_->holdings().TakeChanges();
   if (!changes.ok()) return LogError(StrCat("holdings: ", changes.status().ToString()));
   for (const HeldAmount& held : *changes) {
@@ -230,6 +236,8 @@ absl::Status CaptureStore::InsertCapture(const CaptureRecord& record) {
 absl::Status CaptureStore::UpdateCapture(const CaptureRecord& record) {
   absl::MutexLock lock(&mu_);
   const LedgerUpdate update(*this);
+  // Only an end may use the reserve. A capture in progress can fail on a full disk; one whose end
+  // is lost would be shown as running until the next start.
   if (!IsTerminal(record.state)) return catalog_->Update(record);
   return WriteEssential(
       [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return catalog_->Update(record); });
@@ -378,6 +386,8 @@ absl::StatusOr<CaptureStore::Shortage> CaptureStore::MeasureShortage(bool with_d
     ASSIGN_OR_RETURN(const DiskSpace disk, options_.measure_disk(options_.data_dir));
     shortage.disk_short_bytes = std::max<int64_t>(0, KeptFree(disk) - disk.free_bytes);
   }
+  // This lists a folder and asks for the size of each file, so it is done before the mutex is
+  // taken. A file that is finished in between is counted twice once, which at worst evicts early.
   ASSIGN_OR_RETURN(const int64_t unfinished_bytes, UnfinishedBytes());
   absl::MutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const Catalog::Totals totals, catalog_->Count());
@@ -401,6 +411,8 @@ absl::StatusOr<int64_t> CaptureStore::UnfinishedBytes() const {
 }
 
 int64_t CaptureStore::KeptFree(const DiskSpace& disk) const {
+  // At least twice what a capture's file sets aside when it is created: below that, the next file
+  // could not even be made, whatever the operator's percentage is.
   return std::max(disk.total_bytes / 100 * min_free_percent_, 2 * CaptureFileWriter::kReserveBytes);
 }
 
@@ -416,6 +428,9 @@ absl::StatusOr<bool> CaptureStore::Evict(const EvictionRequest& request, std::st
     {
       absl::MutexLock lock(&mu_);
       const LedgerUpdate update(*this);
+      // One row at a time, and the mutex is free during the unlink: removing a large file can take
+      // the file system longer than a caller should wait for the catalog. The order is that of
+      // DeleteCapture().
       RETURN_IF_ERROR(WriteEssential([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
         return catalog_->MarkDeleted(id, /*evicted=*/true);
       }));
@@ -480,6 +495,8 @@ absl::Status CaptureStore::CheckRoom(std::string_view principal) {
     return made ? absl::OkStatus() : NoRoomFor(principal, shortage);
   }
   absl::MutexLock lock(&mu_);
+  // There is room for the file itself, so this only predicts that the eviction will succeed.
+  // MakeRoom() removes files later, when the capture is certain to run.
   ASSIGN_OR_RETURN(std::vector<StorageHolder> holders, catalog_->ListHolders());
   if (PlanEviction(request, std::move(holders)).has_value()) return absl::OkStatus();
   return NoRoomFor(principal, shortage);
@@ -496,6 +513,7 @@ void CaptureStore::MakeRoom(std::string_view principal) {
   }
   if (!status.ok()) LogError(StrCat("eviction: ", status.ToString()));
   absl::MutexLock lock(&mu_);
+  // Files may be gone now, so a reserve that was used on the full disk can be taken again.
   reserve_.Fill();
 }
 
@@ -523,6 +541,8 @@ int64_t CaptureStore::MaxPinnedBytes(std::string_view principal) const {
 }
 
 bool CaptureStore::HasPinRoom(std::string_view principal, int64_t more_bytes) {
+  // An error counts as no room: a pin that cannot be accounted for would keep files that nothing
+  // may evict.
   const absl::StatusOr<int64_t> own = catalog_->PinnedBytes(principal);
   const absl::StatusOr<int64_t> all = catalog_->PinnedBytes("");
   return own.ok() && all.ok() && *own + more_bytes <= MaxPinnedBytes(principal) &&
@@ -567,6 +587,7 @@ absl::StatusOr<CapturePage> CaptureStore::ListCaptures(const CaptureFilter& filt
   CapturePage page;
   {
     absl::MutexLock lock(&mu_);
+    // The one row more shows whether another page follows, without a count of all matches.
     ASSIGN_OR_RETURN(page.captures, catalog_->List(checked, page_size + 1, before_id));
   }
   if (static_cast<int64_t>(page.captures.size()) > page_size) {
@@ -592,6 +613,7 @@ absl::StatusOr<CaptureRecord> CaptureStore::ResolvePrefix(
     for (CaptureRecord& row : rows) {
       if (is_meant(row)) found.push_back(std::move(row));
     }
+    // One more than is named is enough to know that the list is longer.
   } while (!before.empty() && std::ssize(found) <= kMostCandidates);
   if (found.size() == 1) return std::move(found[0]);
   if (found.empty()) {
@@ -632,6 +654,8 @@ absl::StatusOr<std::unique_ptr<CaptureReader>> CaptureStore::OpenReader(std::str
     return absl::DataLossError(
         StrCat("the file of capture ", id, " is damaged: ", FromAbsl(reader.status().message())));
   }
+  // The mutex is not held while a file is opened, so an eviction may remove the file after its row
+  // was read.
   if (!absl::IsNotFound(reader.status())) return reader;
   record.deleted = true;  // Between the two looks.
   return NoEvents(record);
@@ -692,6 +716,7 @@ absl::Status CaptureStore::AppendAudit(const AuditEntry& entry) {
     if (absl::IsResourceExhausted(appended.status()) && audit_reserve_.Release()) {
       appended = catalog_->AppendAudit(entry);
     }
+    // CheckAudit() writes it before it lets other calls proceed.
     if (!appended.ok()) unwritten_audit_ = entry;
   }
   if (options_.on_audit) {
@@ -720,6 +745,8 @@ absl::StatusOr<AuditPage> CaptureStore::ListAudit(const AuditFilter& filter, int
   ASSIGN_OR_RETURN(const auto db,
                    Database::Open(options_.data_dir / kCatalogName, Database::Mode::kReadOnly));
   absl::Status why_not;
+  // A filter that matches nothing reads the whole table. A second connection in WAL mode does this
+  // without the mutex; a caller that has gone ends it.
   db->StopWhen([&] {
     ReportProgress();
     why_not = still_wanted();
@@ -737,6 +764,8 @@ absl::StatusOr<std::optional<std::string>> CaptureStore::CapturesForbidden() {
 
 absl::Status CaptureStore::ForbidCaptures(const std::optional<std::string>& reason) {
   absl::MutexLock lock(&mu_);
+  // The switch holds in memory before it is written: an operator who stops captures on a full disk
+  // gets that, and the error says that a restart would undo it.
   captures_forbidden_ = reason;
   return WriteEssential([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!reason.has_value()) return catalog_->RemoveSwitch(kCapturesForbidden);

@@ -55,11 +55,15 @@ absl::StatusOr<std::unique_ptr<IncomingCapture>> CaptureStore::BeginImport(int64
   absl::MutexLock lock(&import_mu_);
   ASSIGN_OR_RETURN(const DiskSpace disk, options_.measure_disk(options_.data_dir));
   // Nothing is evicted for what may turn out to be no capture.
+  // Uploads that are under way have been promised space that the disk still shows as free. Without
+  // them, two large uploads would both be accepted and one would fail near its end.
   const int64_t taken_bytes = KeptFree(disk) + promised_import_bytes_;
   if (disk.free_bytes < taken_bytes || disk.free_bytes - taken_bytes < total_bytes) {
     return NoRoom(total_bytes);
   }
   const std::filesystem::path folder = CaptureFolder(options_.data_dir);
+  // The name is an ID of our own: the one in the file is not known yet, and may be that of a
+  // capture that is here.
   return IncomingCapture::Create(folder / StrCat(NewUlid(clock_.Now()), kUploadSuffix), total_bytes,
                                  promised_import_bytes_);
 }
@@ -79,6 +83,7 @@ absl::StatusOr<CaptureRecord> CaptureStore::FinishCheckedImport(
   ASSIGN_OR_RETURN(const CaptureContents contents, LoadContents(incoming->path()));
   ASSIGN_OR_RETURN(CaptureRecord record,
                    TakeImportedRecord(contents.record, importer, clock_.Now()));
+  // The record is the sender's claim; `event_count` was counted row by row.
   record.event_count = std::min(record.event_count, event_count);
   record.covered_steps = std::ssize(contents.steps);
   // So that no two take the same id, and no request is kept twice.
@@ -139,7 +144,10 @@ absl::StatusOr<CaptureRecord> CaptureStore::KeepImport(const IncomingCapture& in
     RemoveFile(paths.sealed).IgnoreError();
     return status;
   }
+  // Nothing waits for the summaries of an import, so captures that have just ended go first.
   KeepFile(*sealed, /*is_urgent=*/false);
+  // KeepFile() wrote the row before it made the summaries. Only a summary that was left out adds a
+  // message.
   if (!sealed->record.error_message.empty()) {
     absl::MutexLock lock(&mu_);
     const LedgerUpdate update(*this);

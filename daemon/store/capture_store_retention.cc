@@ -61,6 +61,8 @@ absl::StatusOr<PurgeResult> CaptureStore::PurgeCaptures(
 absl::Status CaptureStore::RemoveRecords(const std::vector<StoredRecord>& records) {
   for (const StoredRecord& record : records) {
     ReportProgress();
+    // The file goes before the row. In the other order, a crash in between would leave a file
+    // without a row, which the next start adopts as a capture.
     if (record.bytes > 0) RETURN_IF_ERROR(DeleteCapture(record.id));
   }
   if (records.empty()) return absl::OkStatus();
@@ -68,6 +70,8 @@ absl::Status CaptureStore::RemoveRecords(const std::vector<StoredRecord>& record
   const LedgerUpdate update(*this);
   RETURN_IF_ERROR(WriteEssential(
       [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return catalog_->Remove(records); }));
+  // 256 pages of 4 KiB bound the time under the mutex. What is left free is reused or given back by
+  // a later batch.
   return catalog_->Vacuum(kVacuumPages);
 }
 
@@ -84,6 +88,8 @@ absl::Status CaptureStore::RemoveSome(std::string_view why,
 }
 
 void CaptureStore::ApplyRetention() {
+  // The count starts at 0, so the first round is at the start of the daemon, which may have been
+  // down while records expired.
   if (rounds_++ % kCapturesPerRound != 0 && !IsCatalogOverShare()) return;
   absl::Status status = RemoveExpired();
   if (status.ok()) status = ShrinkCatalog();
@@ -95,6 +101,8 @@ absl::Status CaptureStore::RemoveExpired() {
   if (options_.keep_records > absl::ZeroDuration()) {
     {
       absl::MutexLock lock(&mu_);
+      // An ID begins with its time, so the smallest ID of a moment bounds all older captures, and
+      // the primary index finds them.
       found = catalog_->ListOldest(NewUlid(clock_.Now() - options_.keep_records), kRecordsPerRound);
     }
     RETURN_IF_ERROR(RemoveSome("older than keep-records", std::move(found)));

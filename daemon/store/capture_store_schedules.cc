@@ -76,6 +76,8 @@ absl::StatusOr<std::vector<ScheduleWindow>> CaptureStore::ListWindows(std::strin
                    catalog_->schedules().ListWindows(schedule_id, limit, time, pid));
   for (ScheduleWindow& window : windows) {
     if (window.capture_id.empty()) continue;
+    // The step times are not copied into the window: they are known only after the capture has
+    // ended, and its record may be corrected later.
     const absl::StatusOr<CaptureRecord> record = catalog_->Get(window.capture_id);
     if (!record.ok()) continue;  // The window is history all the same.
     window.step_before_ns = record->step_before_ns;

@@ -65,6 +65,8 @@ absl::StatusOr<UniqueFd> OpenFolder(const std::filesystem::path& path) {
 
 // A fresh file system has a lost+found, which says nothing about the folder.
 absl::StatusOr<bool> IsEmpty(int folder, const std::filesystem::path& path) {
+  // fdopendir() takes ownership of its descriptor, and a dup() would share the read position.
+  // Opening "." gives one that is independent of the caller's.
   const int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* const entries = copy >= 0 ? fdopendir(copy) : nullptr;
   if (entries == nullptr) return FileStatus(path, errno);
@@ -97,6 +99,7 @@ absl::Status CheckOwner(int folder, const std::filesystem::path& path, struct st
 
 absl::Status MakePrivate(int folder, const std::filesystem::path& path, const struct stat& info) {
   if ((info.st_mode & 0077) == 0) return absl::OkStatus();
+  // By descriptor: the path could have been replaced since it was checked.
   if (fchmod(folder, 0700) != 0) return FileStatus(path, errno);
   LogInfo(StrCat(path.string(), " was accessible to other users: its mode is now 0700"));
   return absl::OkStatus();
@@ -107,6 +110,8 @@ absl::Status MakePrivate(int folder, const std::filesystem::path& path, const st
 absl::StatusOr<UniqueFd> OpenDataDir(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
+  // create_directories() would follow a symbolic link in the last component and use the umask.
+  // mkdir() does neither, and OpenFolder() refuses a link that was there.
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return FileStatus(path, errno);
   ASSIGN_OR_RETURN(UniqueFd folder, OpenFolder(path));
   struct stat info {};
@@ -200,10 +205,13 @@ class Giver {
     struct stat info {};
     if (fstat(file, &info) != 0) return FileStatus(path, errno);
     if (info.st_uid == uid_) return absl::OkStatus();
+    // A hard link may lead to a file of another user's choice, such as /etc/shadow, that root would
+    // then give away. A file that profd made has one name.
     if (info.st_uid != 0 || (S_ISREG(info.st_mode) && info.st_nlink != 1)) {
       LogWarning(StrCat(path.string(), " was not made by profd: it keeps its owner"));
       return absl::OkStatus();
     }
+    // fchown() fails with EBADF for a descriptor that was opened with O_PATH.
     if (fchownat(file, "", uid_, gid_, AT_EMPTY_PATH) != 0) return FileStatus(path, errno);
     ++given_;
     return absl::OkStatus();
@@ -214,6 +222,8 @@ class Giver {
  private:
   absl::Status GiveEntry(const UniqueFd& folder, const std::string& name,
                          const std::filesystem::path& path, int depth) {
+    // O_PATH opens nothing: no FIFO blocks, no device is touched, and a symbolic link yields
+    // itself. The descriptor then names exactly the inode that fstat() describes.
     const UniqueFd entry(openat(folder.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat info {};
     if (!entry.valid() || fstat(entry.get(), &info) != 0) {
@@ -226,6 +236,8 @@ class Giver {
       }
       return absl::OkStatus();
     }
+    // The O_PATH descriptor cannot be read. Opening "." from it reaches the same folder, even if
+    // its name has been replaced meanwhile.
     const UniqueFd child(openat(entry.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!child.valid()) return FileStatus(path, errno);
     RETURN_IF_ERROR(GiveContent(child, path, depth - 1));
@@ -258,6 +270,8 @@ absl::Status GiveDataDir(const std::filesystem::path& data_dir, uid_t uid, gid_t
   UniqueFd lock(openat(folder.get(), kLockName, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (lock.valid()) {
     RETURN_IF_ERROR(TakeLock(lock.get(), data_dir, StoreOwner::kDaemon));
+    // The files first, then the lock, then the folder: if this ends halfway, the folder is still
+    // root's and the next start goes on. The depth is that of captures/.
     RETURN_IF_ERROR(giver.GiveContent(folder, data_dir, /*depth=*/1));
     RETURN_IF_ERROR(giver.GiveFile(lock.get(), data_dir / kLockName));
   }
@@ -269,6 +283,8 @@ absl::Status GiveDataDir(const std::filesystem::path& data_dir, uid_t uid, gid_t
 
 absl::Status CheckFileSystemType(int64_t type, const std::filesystem::path& path) {
   for (const NetworkFileSystem& known : kNetworkFileSystems) {
+    // f_type is signed and of another width on some architectures; a magic number such as
+    // 0xff534d42 would be sign-extended.
     if (static_cast<uint32_t>(known.type) != static_cast<uint32_t>(type)) continue;
     return absl::FailedPreconditionError(
         StrCat(path.string(), " lies on ", known.name,
@@ -288,6 +304,8 @@ absl::StatusOr<UniqueFd> ClaimDataDir(const std::filesystem::path& data_dir, Sto
   UniqueFd lock(openat(folder.get(), kLockName, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) return FileStatus(path, errno);
   RETURN_IF_ERROR(TakeLock(lock.get(), data_dir, owner));
+  // The PID is for messages only. The lock is what counts, and the kernel drops it when the process
+  // dies, so a stale PID does no harm.
   const std::string text = StrCat(getpid(), owner == StoreOwner::kTool ? kToolWord : "");
   if (ftruncate(lock.get(), 0) != 0 ||
       pwrite(lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {

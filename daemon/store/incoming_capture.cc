@@ -59,6 +59,8 @@ absl::Status IncomingCapture::Append(std::string_view bytes) {
     }
     bytes.remove_prefix(static_cast<size_t>(written));
     received_bytes_ += written;
+    // Written bytes are no longer free on the disk, so they stop being promised. Each byte is
+    // counted once, in one place or the other.
     promised_bytes_ -= written;
   }
   return absl::OkStatus();

@@ -33,6 +33,7 @@ absl::Status WriteFile(const std::filesystem::path& path, std::string_view text)
   if (!file.valid()) return FileStatus(path, errno);
   const ssize_t written = write(file.get(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) return absl::OkStatus();
+  // A short write to a regular file sets no errno; a full disk is its usual cause.
   return FileStatus(path, written < 0 ? errno : ENOSPC);
 }
 
@@ -42,6 +43,8 @@ absl::StatusOr<int> BeginAttempt(const CapturePaths& paths) {
   const int number = std::min(CountOf(paths.attempts) + 1, kMostCounted);
   std::filesystem::path written = paths.attempts;
   written += "-new";
+  // Written aside and renamed: a crash in between must leave the old count or the new one. An empty
+  // file would read as 0 and start the count again.
   absl::Status status = WriteFile(written, StrCat(number));
   if (status.ok()) status = Publish(written, paths.attempts);
   if (!status.ok()) {

@@ -79,9 +79,12 @@ absl::Status StoreRecovery::EndRows() {
   RETURN_IF_ERROR(RemoveLeftovers());
   ASSIGN_OR_RETURN(const std::vector<std::string> parts, ListIds(folder_, ".part"));
   for (const std::string& id : parts) RETURN_IF_ERROR(EndRowOfPart(id));
+  // After the parts: a finished file wins over what its unfinished name said about the row.
   ASSIGN_OR_RETURN(const std::vector<std::string> listed, ListIds(folder_, ".profd"));
   const std::set<std::string> files(listed.begin(), listed.end());
   for (const std::string& id : files) RETURN_IF_ERROR(EndRowOfSealed(id));
+  // Rows last, when every file has a row: what still has none was lost, and what is still
+  // unfinished kept nothing.
   RETURN_IF_ERROR(NoteMissingFiles(files));
   return EndUnfinished();
 }
@@ -137,6 +140,8 @@ absl::Status StoreRecovery::EndRowOfSealed(const std::string& id) {
     return absl::OkStatus();
   }
   const bool is_kept = known.has_value() && IsTerminal(known->state) && known->file_bytes > 0;
+  // A count of attempts next to a kept file means that a daemon ended while it made the summaries.
+  // They are made again.
   if (is_kept && !std::filesystem::exists(paths.attempts)) return absl::OkStatus();
   Await(id);
   if (is_kept) return absl::OkStatus();
@@ -186,6 +191,8 @@ absl::Status StoreRecovery::RecoverFiles(absl::FunctionRef<absl::Status()> still
     {
       absl::MutexLock lock(&mu_);
       if (waiting_.empty()) return absl::OkStatus();
+      // It stays in the list while it is worked on, so that IsRecovering() is true of it until its
+      // row is final.
       id = waiting_.front();
     }
     const absl::Status status = RecoverFile(id, still_wanted);
@@ -199,6 +206,8 @@ absl::Status StoreRecovery::RecoverFiles(absl::FunctionRef<absl::Status()> still
 absl::Status StoreRecovery::RecoverFile(const std::string& id,
                                         absl::FunctionRef<absl::Status()> still_wanted) {
   const CapturePaths paths(folder_, id);
+  // Counted on disk before the file is touched. A file that crashes the reader or exhausts memory
+  // would otherwise stop every start of the daemon; after kMaxRecoveryAttempts it is set aside.
   const absl::StatusOr<int> attempt = BeginAttempt(paths);
   ASSIGN_OR_RETURN(const std::optional<CaptureRecord> known, Find(id));
   if (!attempt.ok()) {
@@ -239,6 +248,8 @@ absl::Status StoreRecovery::RecoverPart(const CapturePaths& paths,
                       " events"));
     return Keep(*std::move(sealed), paths, attempt);
   }
+  // A stop in the middle leaves the ID in the list and its count of attempts on disk: the next
+  // start takes it up again.
   RETURN_IF_ERROR(still_wanted());
   if (absl::IsNotFound(sealed.status())) {
     LogInfo(StrCat(paths.part.string(), " was left unfinished and without events: removed"));
@@ -294,6 +305,8 @@ absl::StatusOr<SealedCapture> StoreRecovery::Adopt(const CapturePaths& paths,
 absl::Status StoreRecovery::Keep(SealedCapture sealed, const CapturePaths& paths, int attempt) {
   {
     absl::MutexLock lock(&catalog_mu_);
+    // The mutex is not held between Find() and here, so a caller may have deleted the capture.
+    // Update() never clears that mark, and the file follows it below.
     RETURN_IF_ERROR(catalog_.InsertOrUpdate(sealed.record));
     RETURN_IF_ERROR(KeepSealed(catalog_, sealed));
     ASSIGN_OR_RETURN(const CaptureRecord kept, catalog_.Get(sealed.record.id));
@@ -302,6 +315,8 @@ absl::Status StoreRecovery::Keep(SealedCapture sealed, const CapturePaths& paths
       return absl::OkStatus();
     }
   }
+  // The last attempt leaves the summaries out: they read every row, so they are what most likely
+  // ended the daemon, and the events are worth keeping without them.
   if (attempt < kMaxRecoveryAttempts) {
     summary_cut_short_ = !summarize_(sealed);
   } else {
