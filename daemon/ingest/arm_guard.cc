@@ -60,6 +60,8 @@ absl::Status CheckFilters(int64_t pid, const AgentThread& agent,
   if (agent.tid == 0) return absl::OkStatus();
   const std::string status = ReadText(FolderOf(proc, pid) / "task" / StrCat(agent.tid) / "status");
   const std::optional<int64_t> count = NumberAfter(status, "\nSeccomp_filters:");
+  // The kernel reuses thread IDs, so the name is looked at again. Filters are never removed, so a
+  // larger count means that one was added.
   if (!IsAgent(status) || !count.has_value() || *count <= agent.filter_count) {
     return absl::OkStatus();
   }

@@ -87,6 +87,8 @@ CaptureMemory::Fill CaptureMemory::FillChunks(uint32_t until) {
       {until, layout_.chunk_count, filled_chunks_ + kAllocateStepBytes / wire::kChunkBytes});
   if (end <= filled_chunks_) return Fill::kDone;
   if (!memory_.Allocate(ChunkOffset(filled_chunks_), ChunkOffset(end))) return Fill::kNoMemory;
+  // The list is a stack. Pushed from the last to the first, the lowest chunk is on top, so that a
+  // target that needs few chunks stays in pages that were touched already.
   for (uint32_t i = end; i-- > filled_chunks_;) {
     if (!PushFree(i)) return Fill::kNoMemory;
   }
@@ -114,6 +116,7 @@ void CaptureMemory::SetFilledToChunks() {
 
 void CaptureMemory::SetFilledBytes(uint64_t bytes) {
   filled_bytes_ = bytes;
+  // Release: the pages are there before the target sees that it may use them.
   header_->filled_bytes.store(bytes, std::memory_order_release);
 }
 
@@ -133,6 +136,8 @@ CaptureMemory::ChunkTag CaptureMemory::ReadTag(uint32_t index) const {
 void CaptureMemory::CopyChunk(uint32_t index, ChunkCopy& to) const {
   const std::byte* from = chunk(index);
   const auto* head = reinterpret_cast<const wire::ChunkHeader*>(from);
+  // Acquire pairs with the writer's release, so the records up to here are complete. The number
+  // itself is the target's and is bounded before it is used.
   const uint32_t published = head->published_bytes.load(std::memory_order_acquire) / 8 * 8;
   to.record_bytes = std::min(published, wire::kChunkDataBytes);
   CopyFromShared(to.bytes, from, wire::kChunkDataOffset);
@@ -147,6 +152,8 @@ bool CaptureMemory::PushFree(uint32_t index) {
   uint64_t head = header_->free_head.load(std::memory_order_acquire);
   for (int i = 0; i < kMaxPushTries; ++i) {
     control(index).next_free.store(static_cast<uint32_t>(head), std::memory_order_relaxed);
+    // The tag changes with every push and pop. Without it, a compare-and-swap could succeed on a
+    // head that was taken and put back in between, and lose chunks (ABA).
     const uint64_t tag = (head >> 32) + 1;
     if (header_->free_head.compare_exchange_weak(head, (tag << 32) | (index + 1),
                                                  std::memory_order_acq_rel)) {
@@ -160,6 +167,7 @@ bool CaptureMemory::ReadName(uint32_t id, std::string& name) const {
   if (id == wire::kNoNameId || id >= layout_.name_capacity) return false;
   const auto* index =
       reinterpret_cast<const std::atomic<uint32_t>*>(memory_.data() + layout_.name_index_offset);
+  // Acquire pairs with the release of the thread that wrote the name before its index.
   const uint64_t offset = index[id].load(std::memory_order_acquire);
   const uint64_t area_end = layout_.name_area_offset + layout_.name_area_bytes;
   if (offset % 8 != 0 || offset < layout_.name_area_offset ||
@@ -167,6 +175,8 @@ bool CaptureMemory::ReadName(uint32_t id, std::string& name) const {
     return false;
   }
   alignas(8) std::byte copy[sizeof(wire::NameEntry) + wire::kMaxNameBytes];
+  // The target can change the entry at any time. Its length is read once, checked, and used from
+  // the copy.
   CopyFromShared(copy, memory_.data() + offset, sizeof(wire::NameEntry));
   uint32_t length;
   memcpy(&length, copy, sizeof(length));

@@ -34,6 +34,7 @@ void SortByThread(std::vector<CaptureMemory::ChunkTag>& tags) {
 RecordingPhase PhaseOf(uint32_t untrusted, RecordingPhase last) {
   if (last == RecordingPhase::kEnded || last == RecordingPhase::kMissed) return last;
   switch (static_cast<wire::Phase>(untrusted)) {
+    // A target that has not seen FIRE yet still shows these.
     case wire::Phase::kIdle:
     case wire::Phase::kArmed:
       return last;
@@ -203,6 +204,7 @@ absl::Duration CaptureSession::DrainTimeout() const {
 
 void CaptureSession::Stop(absl::Duration now) {
   if (state_ > State::kFired) return;
+  // Before STOP is sent: what the target records until it hears of it lies after the cut.
   end_.cut_ticks = clock_.Now();
   state_ = State::kStopping;
   cpu_watch_.End(now);
@@ -300,6 +302,8 @@ void CaptureSession::RetryPushes() {
 void CaptureSession::AdaptPeriod(size_t copied, bool more) {
   const size_t chunk_count = memory_->layout().chunk_count;
   if (more || copied > chunk_count / 16) {
+    // Short at once, long only step by step: a burst must not fill the memory before the next look
+    // at it.
     period_ = kShortestPeriod;
   } else if (copied <= chunk_count / 64) {
     period_ = std::min(period_ * 1.5, longest_period_);
@@ -340,6 +344,7 @@ bool CaptureSession::ReadProgress(Progress& progress) {
   progress.phase = PhaseOf(header.phase.load(std::memory_order_acquire), progress.phase);
   const auto windows =
       std::min<int64_t>(header.window_count.load(std::memory_order_relaxed), plan_.repeat);
+  // The target counts, so the number is bounded by the plan and never falls.
   progress.window = std::max(progress.window, windows - 1);
   const uint64_t step = header.current_step.load(std::memory_order_relaxed);
   if (step <= kMaxUntrustedCount) {
@@ -362,6 +367,8 @@ void CaptureSession::BeginDraining() {
   const uint32_t chunk_count = memory_->layout().chunk_count;
   for (uint32_t i = 0; i < chunk_count; ++i) {
     const wire::ChunkState chunk_state = memory_->untrusted_state(i);
+    // Chunks in hand, too: their threads publish each record as it is complete and will not hand
+    // them over any more.
     if (chunk_state == wire::ChunkState::kFull || chunk_state == wire::ChunkState::kOwned) {
       found_.push_back(memory_->ReadTag(i));
     }
@@ -371,6 +378,8 @@ void CaptureSession::BeginDraining() {
 }
 
 void CaptureSession::PumpFinalChunks() {
+  // No chunk is given back: the target writes no more, and it would only find free memory that
+  // nothing reads.
   while (final_at_ < found_.size() && CopyChunk(found_[final_at_].index, /*give_back=*/false)) {
     ++final_at_;
   }

@@ -24,6 +24,8 @@ ChunkQueue::ChunkQueue(uint64_t bytes)
     return;
   }
   absl::MutexLock lock(&mu_);
+  // The unused buffers are a stack, with the first of the slab on top. A capture that needs few
+  // touches only the start of it.
   for (size_t i = copies_.size(); i-- > 0;) {
     copies_[i].bytes = static_cast<std::byte*>(slab_) + i * wire::kChunkBytes;
     unused_.push_back(&copies_[i]);

@@ -17,6 +17,8 @@ void ChunkSequencer::Accept(ChunkCopy* copy) {
   Order& order = known != orders_.end() ? known->second : orders_[copy->thread_serial];
   if (copy->sequence < order.next) return reject_(copy);
   if (copy->sequence > order.next) {
+    // An honest thread never uses a number twice. A second chunk of that number would stay without
+    // an owner.
     if (!order.held.emplace(copy->sequence, copy).second) return reject_(copy);
     ++held_count_;
     if (held_count_ > max_held_) DeclareGap(order);

@@ -28,6 +28,8 @@ absl::StatusOr<Frame> Connection::Receive(PacketBuffer& buffer) {
     if (errno == EAGAIN || errno == EINTR) return absl::UnavailableError("nothing there");
     return absl::NotFoundError(StrCat("the connection broke: ", strerror(errno)));
   }
+  // Before the message is judged: after recvmsg() the descriptors are in this process, whatever
+  // else came with them.
   if (std::vector<UniqueFd> files = TakePassedFiles(message); !files.empty()) {
     closer_->ClosePassed(std::move(files));
     return absl::InvalidArgumentError("sends file descriptors, which no frame carries");
@@ -57,6 +59,7 @@ bool Connection::Send(std::span<const std::byte> frame, int attached) {
   }
   ssize_t sent;
   do {
+    // A packet is sent as a whole or not at all, so nothing is left over to be sent later.
     sent = sendmsg(fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   broken_ = sent != static_cast<ssize_t>(frame.size());

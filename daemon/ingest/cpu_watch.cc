@@ -105,6 +105,7 @@ void CpuWatch::End(absl::Duration now) {
 
 void CpuWatch::Advance(absl::Duration now) {
   Reading reading = Read();
+  // The process has ended, or cannot be read any more: the earlier reading stays the last one.
   if (reading.threads.empty()) return;
   const absl::Duration apart = reading.end - reading_.begin;
   waited_ns_ += AddDifferences(reading_.threads, reading.threads, apart, threads_);
@@ -252,6 +253,7 @@ std::optional<CpuWatch::Times> CpuWatch::ReadTimes(const std::string& folder) {
 
 std::optional<CpuWatch::ProcessStat> CpuWatch::ReadStat() const {
   const std::string text = ReadShortFile(StrCat(proc_, "/", pid_, "/stat"));
+  // The name is the program's choice and may hold blanks and parentheses. The last one ends it.
   const size_t name_end = text.rfind(") ");
   if (name_end == std::string::npos) return std::nullopt;
   std::string_view rest = std::string_view(text).substr(name_end + 2);

@@ -47,6 +47,7 @@ DecodeWorker::DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink&
 DecodeWorker::~DecodeWorker() {
   if (!queue_.closed()) abandoned_.store(true, std::memory_order_relaxed);
   queue_.Close();
+  // Run() waits for it, also if the target was never armed.
   Begin();
 }
 
@@ -124,6 +125,8 @@ EventDecoder& DecodeWorker::decoder() {
       absl::MutexLock lock(&mu_);
       plan = plan_;
     }
+    // Made with the first chunk and not with the worker: the plan is known only then, and the slope
+    // of the clock gets better with the time since its first pair.
     line_.emplace(clock_.LineThrough(epoch_));
     book_.emplace(memory_.untrusted_header(), plan, epoch_.ticks);
     decoder_.emplace(*line_, memory_, book_->ticks(), sink_, gpu_mode_, torch_);
@@ -158,6 +161,8 @@ void DecodeWorker::NoteSink() {
 DrainResult DecodeWorker::Conclude(const End& end) {
   EventDecoder& decoder = this->decoder();
   book_->Refresh(clock_.Now());
+  // The windows get their ends first. The chunks that were held back are decoded next, and the
+  // ranges that are still open are cut at those ends last.
   book_->Cut(end.cut_ticks);
   sequencer_.Finish();
   decoder.Finish();

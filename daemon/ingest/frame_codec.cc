@@ -79,6 +79,7 @@ absl::StatusOr<Fields> ParseFields(std::span<const std::byte> bytes) {
       case wire::FieldTag::kText:
         fields.text = ForDisplay(text, kMaxTextBytes);
         break;
+      // A library of a later version may send fields that this one does not know.
       default:
         break;
     }
@@ -95,6 +96,7 @@ std::string TextBehind(const Frame& frame, size_t body_bytes) {
 
 std::optional<uint16_t> CommonVersion(uint16_t low, uint16_t high) {
   const uint16_t common = std::min(high, wire::kProtocolVersionMax);
+  // Both ends of the range are the peer's, so the range may be empty or upside down.
   if (low > high || common < low || common < wire::kProtocolVersionMin) return std::nullopt;
   return common;
 }

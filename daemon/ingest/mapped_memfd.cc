@@ -41,6 +41,9 @@ absl::StatusOr<MappedMemfd> MappedMemfd::Create(const char* name, uint64_t bytes
   if (ftruncate(memory.fd(), static_cast<off_t>(bytes)) != 0) {
     return Exhausted("memfd", name, bytes);
   }
+  // The target gets a descriptor of this memory. If it could shrink the file, the daemon's next
+  // access would be a SIGBUS. F_SEAL_SEAL keeps the target from adding seals of its own, such as
+  // one against writing.
   if (fcntl(memory.fd(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
     return Exhausted("seals", name, bytes);
   }
@@ -70,6 +73,8 @@ MappedMemfd::~MappedMemfd() {
 bool MappedMemfd::Allocate(uint64_t from, uint64_t to) {
   int result;
   do {
+    // Pages exist before anyone may write to them. A write to a page for which there is no memory
+    // would end the writer, and that is the training process.
     result = fallocate(fd_.get(), 0, static_cast<off_t>(from), static_cast<off_t>(to - from));
   } while (result != 0 && errno == EINTR);
   return result == 0;
@@ -78,6 +83,8 @@ bool MappedMemfd::Allocate(uint64_t from, uint64_t to) {
 void MappedMemfd::Populate(uint64_t from, uint64_t to) {
   const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   from = from / page_bytes * page_bytes;
+  // Only a saving of time: before Linux 5.14 it fails, and the pages are mapped when they are
+  // touched.
   madvise(data_ + from, to - from, MADV_POPULATE_WRITE);
 }
 

@@ -89,6 +89,7 @@ absl::StatusOr<PeerProcess> IdentifyPeer(int socket) {
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
     return absl::NotFoundError("the socket has no peer");
   }
+  // The kernel gives 0 for a process that this PID namespace does not contain.
   if (credentials.pid <= 0) {
     return absl::NotFoundError("the peer's pid is not visible from profd's pid namespace");
   }

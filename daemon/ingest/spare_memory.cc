@@ -73,6 +73,7 @@ void SpareMemory::Prepare() {
 absl::StatusOr<std::unique_ptr<CaptureMemory>> SpareMemory::Take(uint64_t capture_number,
                                                                  uint64_t bytes) {
   std::unique_ptr<CaptureMemory> taken;
+  // The layout depends on the size, so a spare fits captures of exactly this size.
   if (bytes == kSizeBytes) {
     absl::MutexLock lock(&mu_);
     taken = std::move(spare_);

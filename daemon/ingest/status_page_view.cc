@@ -91,6 +91,8 @@ std::vector<StatusPageView::Mark> StatusPageView::ReadMarks() const {
        --step) {
     const auto ticks = ReadTicks(page_->steps[step % wire::kStatusPageSteps], step);
     const uint64_t latest = marks.empty() ? now : marks.back().ticks;
+    // The length of a step needs both of its marks, so the run ends at the first mark that is not
+    // there or cannot be true.
     if (!ticks.has_value() || *ticks > latest) break;
     marks.push_back({step, *ticks});
   }

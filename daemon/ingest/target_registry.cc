@@ -92,6 +92,7 @@ void TargetRegistry::Remove(TargetNumber target) {
   absl::MutexLock lock(&mu_);
   const auto it = targets_.find(target);
   if (it == targets_.end()) return;
+  // The process is gone, and with it the mapping for which the memory stayed counted.
   if (it->second.holds_memory) memory_.erase(target);
   targets_.erase(it);
 }

@@ -104,6 +104,7 @@ void TargetServer::Shutdown() {
     absl::MutexLock lock(&mu_);
     life_ = Life::kStopped;
   }
+  // After `life_`: no command is accepted any more when the thread takes the last ones.
   stop_.store(true, std::memory_order_relaxed);
   Wake();
   if (thread_.joinable()) thread_.join();
@@ -198,6 +199,8 @@ void TargetServer::Run() {
     const absl::Duration now = clock_.Monotonic();
     wait = std::min(RunSessions(now), RunDeadlines(now));
   }
+  // Commands that were accepted before the stop. An ArmCommand among them holds a session whose
+  // capture waits for an answer.
   HandleCommands();
   CutOffSessions();
   peers_.clear();
@@ -221,6 +224,7 @@ void TargetServer::HandleEvent(uint64_t tag) {
 
 absl::Duration TargetServer::RunSessions(absl::Duration now) {
   absl::Duration wait = absl::InfiniteDuration();
+  // Collected first: hanging up may end sessions, which changes the map that is walked here.
   std::vector<TargetNumber> broken;
   for (const auto& [id, session] : sessions_) {
     wait = std::min(wait, session->Poll(now));
@@ -270,6 +274,8 @@ void TargetServer::Handle(const FinishedCommand& command) {
   if (it == sessions_.end()) return;
   const CaptureSession& session = *it->second;
   Peer* peer = PeerOf(session.target());
+  // The target may still answer. Until then its mapping keeps the pages in use, so they stay
+  // counted and it cannot be armed again.
   if (session.target_holds_memory() && peer != nullptr) {
     peer->unanswered_number = session.number();
   } else {
@@ -285,6 +291,8 @@ void TargetServer::CutOffSessions() {
       AbandonArming(session, absl::UnavailableError("profd is stopping"));
       continue;
     }
+    // Each Poll() copies what the queue has room for while the worker decodes, so this ends without
+    // an answer of the target.
     session.CutOff();
     while (session.state() != CaptureSession::State::kFinishing) {
       session.Poll(clock_.Monotonic());

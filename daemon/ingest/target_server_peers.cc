@@ -233,6 +233,7 @@ absl::Duration TargetServer::RunDeadlines(absl::Duration now) {
 }
 
 void TargetServer::HandleReadable(Peer& peer) {
+  // Bounded, so that one peer does not keep the others waiting. epoll reports what is left again.
   for (int i = 0; i < kMaxFramesPerVisit && !peer.hung_up; ++i) {
     const absl::StatusOr<Frame> frame = peer.connection.Receive(packet_);
     if (absl::IsUnavailable(frame.status())) return;
@@ -466,6 +467,8 @@ void TargetServer::LetGo(Peer& peer, uint64_t capture_number, uint32_t stuck_wri
 
 void TargetServer::HangUp(Peer& peer) {
   if (peer.pending()) return Drop(peer, /*library_gone=*/true);
+  // A process closes its sockets before its pidfd reports the end. The grace below distinguishes a
+  // dying process from a library that was shut down in one that lives on.
   if (HasEnded(peer.connection.peer().pidfd.get())) return Drop(peer, /*library_gone=*/false);
   if (peer.hung_up) return;
   peer.hung_up = true;
@@ -477,6 +480,8 @@ void TargetServer::HangUp(Peer& peer) {
 
 void TargetServer::Drop(Peer& peer, bool library_gone) {
   const auto it = peers_.find(peer.connection.id());
+  // Out of the map first: nothing that is called below may find the peer any more. It lives to the
+  // end of this function.
   const std::unique_ptr<Peer> dropped = std::move(it->second);
   peers_.erase(it);
   Unwatch(*dropped);
@@ -519,6 +524,8 @@ TargetServer::Peer* TargetServer::PeerById(uint64_t id) {
 
 void TargetServer::LogComing(int64_t uid, std::string_view text) {
   const absl::Duration now = clock_.Monotonic();
+  // Forgetting all counts costs a few lines more in the log. Looking for the oldest would cost each
+  // line a search.
   if (coming_lines_.size() >= kMaxComingUids) coming_lines_.clear();
   ComingLines& of_uid = coming_lines_[uid];
   if (now - of_uid.second >= absl::Seconds(1)) {

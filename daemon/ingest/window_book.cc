@@ -21,8 +21,12 @@ void WindowBook::Refresh(uint64_t latest_ticks) {
 
 bool WindowBook::FindStart(size_t window, uint64_t latest_ticks) {
   const wire::Window& untrusted = header_.windows[window];
+  // The ticks are read first: the target stores them last, with release, so the step is there when
+  // they are.
   const uint64_t start = untrusted.start_ticks.load(std::memory_order_acquire);
   const uint64_t first_step = untrusted.first_step.load(std::memory_order_relaxed);
+  // Windows follow each other. An edge that is out of order is not believed now, and is looked at
+  // again later.
   const uint64_t earliest = window == 0 ? epoch_ticks_ : ticks_[window - 1].end;
   if (start == 0 || start < earliest || start > latest_ticks) return false;
   if (steps_ > 0 && first_step > kMaxUntrustedCount) return false;

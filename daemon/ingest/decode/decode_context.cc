@@ -16,6 +16,8 @@ NameTable::NameTable(const NameReader& reader, RowSink& sink)
 
 uint32_t NameTable::LookUp(uint32_t wire_id) {
   std::string bytes;
+  // A name that is not there is remembered, too: a hostile target does not make the memory be read
+  // for each of its events.
   uint32_t& slot = by_wire_id_[wire_id];
   slot = kNoName;
   if (wire_id == wire::kNoNameId) return slot;

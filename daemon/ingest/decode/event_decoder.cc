@@ -29,6 +29,8 @@ uint8_t RangeCategoryOf(uint16_t category) {
 void KeepMark(uint64_t ticks, std::vector<uint64_t>& marks) {
   constexpr size_t kMaxMarks = 1 << 16;
   if (!marks.empty() && ticks < marks.back()) return;  // Of another thread, and off by jitter.
+  // Every second mark stays. FindUnended() then sees pairs of steps as one, and reports less, but
+  // nothing wrong.
   if (marks.size() == kMaxMarks) {
     for (size_t i = 0; i < kMaxMarks / 2; ++i) marks[i] = marks[2 * i];
     marks.resize(kMaxMarks / 2);
@@ -225,6 +227,7 @@ bool EventDecoder::DecodeRange(const std::byte* record, uint8_t flags) {
   const auto event = LoadUnaligned<wire::RangeEvent>(record);
   const uint32_t name = NameOf(event.name_id);
   uint64_t start = event.start_ticks;
+  // Unsigned, so a hostile duration wraps, and `end < start` finds that.
   uint64_t end = start + event.duration_ticks;
   if (name == kNoName || event.depth >= wire::kMaxRangeDepth || end < start ||
       start < earliest_ticks_ || !AcceptTime(end) ||
@@ -463,6 +466,8 @@ void EventDecoder::EmitOpen(Thread& thread) {
   const uint64_t end = std::max(window.end, thread.last_kept_ticks);
   uint64_t inner_start = end;
   const std::vector<uint8_t> unended = FindUnended(open, window);
+  // From the innermost outwards, as ends of nested ranges would come. No outer range may begin
+  // after the one inside it.
   for (size_t depth = open.size(); depth-- > 0;) {
     const wire::OpenRange& range = open[depth];
     if (range.start_ticks >= window.end && range.start_ticks <= latest_ticks_) continue;
@@ -508,6 +513,7 @@ void EventDecoder::Flush() {
   FlushRows(memory_);
   const int64_t events = counts_.event_count;
   FlushRows(steps_);
+  // Step marks are kept, but are no events that a capture counts.
   counts_.event_count = events;
 }
 

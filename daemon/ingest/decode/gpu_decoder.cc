@@ -52,6 +52,8 @@ bool GpuDecoder::DecodeEvent(const wire::EventHeader& header, const wire::ApiCal
   const bool is_early_launch =
       (header.flags & wire::kGpuFlagEarlyLaunch) != 0 && PlaceOf(begin).place == Place::kBefore;
   if (!is_early_launch && !Keep(begin)) {
+    // Noted although it is not kept: otherwise the work that it launched would wait for the call
+    // until the end of the capture.
     calls_seen_.Add(event.correlation, CorrelationSet::Call::kLeftOut);
     return true;
   }
@@ -353,6 +355,7 @@ bool GpuDecoder::Keep(const Span& span) {
 }
 
 void GpuDecoder::NoteHostTime(uint32_t correlation, uint64_t start_ticks) {
+  // Serial-number arithmetic: CUPTI's IDs have 32 bits and wrap in a job that runs for long.
   const auto is_before = [](uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; };
   if (correlation == 0 || PlaceOf({start_ticks, start_ticks}).place != Place::kInside) return;
   if (first_id_ == 0) first_id_ = last_id_ = correlation;
@@ -446,6 +449,8 @@ void GpuDecoder::GiveGpuRows() {
 }
 
 void GpuDecoder::GiveCalls() {
+  // The sink takes rows of one thread at a time. Stable: within a thread they stay in the order in
+  // which they came.
   std::stable_sort(calls_.begin(), calls_.end(),
                    [](const CallRow& a, const CallRow& b) { return a.thread < b.thread; });
   for (size_t begin = 0; begin < calls_.size();) {
@@ -474,6 +479,8 @@ void GpuDecoder::GiveAllocations() {
   };
   std::map<std::pair<int16_t, uint64_t>, Level> pools;
   std::map<int16_t, Level> devices;
+  // Sizes of pools are the target's, and sums of them may overflow. Unsigned arithmetic wraps,
+  // where signed would be undefined.
   const auto change = [](int64_t total, int64_t from, int64_t to) {
     return static_cast<int64_t>(static_cast<uint64_t>(total) - static_cast<uint64_t>(from) +
                                 static_cast<uint64_t>(to));

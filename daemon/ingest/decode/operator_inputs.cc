@@ -409,6 +409,8 @@ template <typename Give>
 uint32_t InputTable::FindIn(IdsByKey& ids, const std::string& key, Give give) {
   const auto known = ids.find(key);
   if (known != ids.end()) return known->second;
+  // Only new inputs are refused. A training loop repeats its shapes, so most operators still find
+  // theirs.
   if (ids.size() >= kMaxOperatorInputs || bytes_ >= kMaxBytes) return 0;
   const auto id = static_cast<uint32_t>(ids.size() + 1);
   bytes_ += key.size() + give(id);

@@ -128,6 +128,8 @@ void RangeArguments::DecodeOfTorch(const std::byte* record, uint32_t size, uint3
 }
 
 void RangeArguments::Add(uint64_t start_ticks, Waiting arguments) {
+  // Arguments and range come in either order. Whichever is first waits for the other, under the
+  // tick at which both say that the range began.
   if (const std::optional<Kept> range = lanes_.Take(start_ticks)) {
     return Append(arguments, *range);
   }

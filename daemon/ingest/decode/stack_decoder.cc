@@ -9,6 +9,8 @@ namespace {
 // Python's lines are ints.
 constexpr uint32_t kMaxLine = INT32_MAX;
 
+// IDs rise in the order of definition, so a frame's caller has a smaller one, and no chain of
+// callers can be a cycle.
 bool IsPlausible(const wire::StackFrameEvent& event) {
   const bool is_outermost = event.parent_id == wire::kNoStackId;
   const bool is_cut = (event.header.flags & wire::kStackFlagCut) != 0;
@@ -32,6 +34,8 @@ bool StackDecoder::Decode(const std::byte* record, uint32_t size, ThreadStackIds
   // The caller found no room, so that its depth is not known.
   const bool is_lost = has_caller && *caller == 0;
   const uint32_t depth = has_caller && !is_lost ? depths_[*caller - 1] + 1u : 0;
+  // The sender's depth repeats what its caller implies. A difference means that one of the two is
+  // damaged.
   if (!is_lost && event.depth != depth) return false;
   const uint32_t file = names_.Find(event.file_id);
   const uint32_t name = names_.Find(event.name_id);

@@ -70,6 +70,8 @@ double TickClock::NsPerTick() {
     if (now.mono_ns - pair.mono_ns < kBaselineNs) break;
     base = pair;
   }
+  // Right after the start there is no second pair yet. A slope of 1 is wrong, but it is not
+  // infinite or negative.
   if (now.ticks <= base.ticks || now.mono_ns <= base.mono_ns) return 1.0;
   return static_cast<double>(now.mono_ns - base.mono_ns) /
          static_cast<double>(now.ticks - base.ticks);

@@ -78,6 +78,8 @@ bool TorchDecoder::DecodeOperator(const std::byte* record, uint32_t size, uint64
   if (!stack.has_value()) return false;
   if (event.depth >= open.by_depth.size()) open.by_depth.resize(event.depth + 1u);
   OpenOperators::Operator& begun = open.by_depth[event.depth];
+  // If the rest of the record is invalid, the earlier operator of this depth must not be taken for
+  // the one whose range comes next.
   begun.start_ticks = 0;
   const std::span<const std::byte> behind(record + sizeof(event), size - sizeof(event));
   if (!ReadInputs(behind, event.input_count, event.described_count, begun.inputs)) return false;
@@ -108,6 +110,8 @@ void TorchDecoder::KeepOperator(const OpenOperators& open, uint32_t depth, uint6
                                 int64_t start_ns) {
   if (depth >= open.by_depth.size()) return;
   const OpenOperators::Operator& begun = open.by_depth[depth];
+  // An operator and its range are two records. They belong together if they begin at the same tick
+  // at the same depth of one thread.
   if (begun.start_ticks != start_ticks || start_ticks == 0) return;
   const InputTable::Ids ids = inputs_.Find(begun.inputs);
   OperatorRow& row = operators_.emplace_back(begun.row);
