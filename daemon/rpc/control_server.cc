@@ -252,6 +252,7 @@ absl::StatusOr<Peer> ControlServer::Impl::IdentifyLocal(const grpc::ServerContex
 
 void ControlServer::Impl::RemoveSocketFile() {
   if (socket_path_.empty()) return;
+  // The next daemon may have put its own socket there already.
   if (FileIdentityOf(socket_path_) == socket_identity_) unlink(socket_path_.c_str());
   socket_path_.clear();
 }
@@ -261,6 +262,8 @@ void ControlServer::Impl::Shutdown(absl::Duration grace) {
   RemoveSocketFile();
   listener_.reset();
   const absl::Time deadline = absl::Now() + grace;
+  // Both are closed before either is waited for, so that their last calls end within the same grace
+  // period.
   if (remote_ != nullptr) remote_->Close();
   local_.Close();
   if (remote_ != nullptr) remote_->Shutdown(deadline);

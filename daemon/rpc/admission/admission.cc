@@ -102,6 +102,9 @@ void Admission::Close() {
   {
     absl::MutexLock lock(&mu_);
     closed_.store(true, std::memory_order_release);
+    // Under the mutex, WakeOnClose() either finds the server closed or adds its waker before this
+    // swap, so none is missed. Waking comes after it, because a waker posts work that may call
+    // back.
     wakers.swap(wakers_);
   }
   for (const Waker& waker : wakers) {
@@ -129,6 +132,8 @@ void Admission::WakeOnClose(std::weak_ptr<void> owner, const std::function<void(
   {
     absl::MutexLock lock(&mu_);
     now = closed();
+    // Streams that have ended leave their entries here. Without this, the list would grow as long
+    // as the daemon lives.
     std::erase_if(wakers_, [](const Waker& waker) { return waker.owner.expired(); });
     if (!now) wakers_.push_back({std::move(owner), wake});
   }

@@ -36,6 +36,8 @@ std::optional<std::string> CallerTraffic::TakeAmounts(const std::string& caller,
                                                       const std::array<int64_t, kKinds>& amounts) {
   const absl::Duration now = clock_.Monotonic();
   absl::MutexLock lock(&mu_);
+  // The number of budgets is bounded, because a caller that makes certificates can have as many
+  // names as it likes.
   const bool has_room =
       budgets_.size() < kMaxBudgets || budgets_.contains(caller) || ForgetTheQuiet(now);
   // Those for whom there is no room have one together.
@@ -130,6 +132,8 @@ bool CallerMeter::OnReceived(std::span<const std::byte> bytes) {
 }
 
 std::optional<std::string> CallerMeter::Judge(const FrameCounts& counts, int64_t& more_unfinished) {
+  // Only the change is passed on, so the sum over all callers is kept without walking over their
+  // connections.
   more_unfinished = scanner_.unfinished_bytes() - unfinished_bytes_;
   unfinished_bytes_ = scanner_.unfinished_bytes();
   if (scanner_.unfinished_count() > CallerTraffic::kMaxUnfinishedMessages) {

@@ -78,6 +78,8 @@ absl::Status RemoveStale(const std::filesystem::path& path, const sockaddr_un& a
         StrCat("another profd answers on ", path.string(),
                "; stop it first, or use another --socket-dir and --data-dir"));
   }
+  // A refusal is the only proof that no process listens. After any other error the socket may be in
+  // use, and is left alone.
   if (errno != ECONNREFUSED) return Errno("connect to", path);
   if (unlink(path.c_str()) != 0 && errno != ENOENT) return Errno("remove", path);
   return absl::OkStatus();
@@ -180,6 +182,8 @@ void ControlListener::Admit(UniqueFd connection) {
   absl::StatusOr<UniqueFd> numbered = MoveToHighNumber(std::move(connection));
   if (!watched.valid() || !numbered.ok()) return peers_.Release(peer->principal);
 
+  // Before gRPC has the connection: its first call may come at once, on another thread, and is
+  // looked up by this number.
   const PeerTable::Ticket ticket = peers_.Add(numbered->get(), *peer);
   const int watched_fd = watched.get();
   watched_[watched_fd] = {.fd = std::move(watched), .ticket = ticket};
@@ -202,6 +206,8 @@ absl::StatusOr<UniqueFd> ControlListener::MoveToHighNumber(UniqueFd connection) 
   const auto end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kLowestNumber + kNumberRange));
   const int low = std::min(kLowestNumber, end / 4);
   if (next_number_ < low || next_number_ >= end) next_number_ = low;
+  // gRPC names a connection by its descriptor. Numbers go round, so that the number of a connection
+  // that has just ended is not used again at once (peer_table.h).
   int moved = fcntl(connection.get(), F_DUPFD_CLOEXEC, next_number_);
   if (moved < 0) moved = fcntl(connection.get(), F_DUPFD_CLOEXEC, low);  // The end is full.
   if (moved < 0) return absl::ErrnoToStatus(errno, "F_DUPFD_CLOEXEC");

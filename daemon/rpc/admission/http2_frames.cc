@@ -60,6 +60,7 @@ void FrameScanner::BeginFrame(FrameCounts& counts) {
   payload_left_ = PayloadBytes(header_);
   padding_left_ = 0;
   begins_data_ = true;
+  // Padding matters in DATA only. Of other frames nothing but the header is looked at.
   pad_length_comes_ = TypeOf(header_) == kData && HasFlag(header_, kPaddedFlag);
 }
 
@@ -93,6 +94,7 @@ void FrameScanner::TakePayload(std::span<const std::byte> payload) {
     payload = payload.subspan(1);
   }
   if (!in_preface_ && TypeOf(header_) == kData) {
+    // A hostile frame may claim more padding than it has payload.
     const size_t data_left = payload_left_ - std::min(payload_left_, padding_left_);
     FollowMessages(payload.first(std::min(payload.size(), data_left)), begins_data_);
     if (!payload.empty()) begins_data_ = false;

@@ -103,6 +103,8 @@ std::string MakePageToken(std::string_view position, std::string_view filter) {
 
 absl::StatusOr<std::string> ParsePageToken(std::string_view token, std::string_view filter) {
   if (token.empty()) return std::string();
+  // The fingerprint catches a token that is used with another filter. It is not a secret: a forged
+  // token shows nothing that the caller may not list.
   const std::string mark = StrCat(absl::Hex(Fingerprint(filter), absl::kZeroPad16));
   std::string plain;
   if (!absl::WebSafeBase64Unescape(ToAbsl(token), &plain) || !plain.starts_with(mark)) {

@@ -31,6 +31,7 @@ class ProcFs final : public ProcessTable {
     const UniqueFd fd(open(StrCat("/proc/", pid, "/status").c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd.valid()) return std::nullopt;
     std::array<char, 4096> text;
+    // PPid and Uid are among the first lines, well within the first 4 KiB.
     const ssize_t length = read(fd.get(), text.data(), text.size());
     if (length <= 0) return std::nullopt;  // It ended meanwhile.
     return ParseProcessStatus({text.data(), static_cast<size_t>(length)});

@@ -63,6 +63,9 @@ bool Show(ReceiveObserver& observer, const msghdr& message, size_t size) {
 ssize_t ReceiveObserved(ReceiveObserver& observer, int fd, msghdr* message, int flags) {
   alignas(cmsghdr) char control[kPassedFilesControlBytes];
   void* const callers_control = message->msg_control;
+  // If the caller has no room for control data, the kernel closes descriptors that a peer passes
+  // here, on gRPC's thread, and a close may block. With room of our own they arrive and are closed
+  // elsewhere.
   const bool borrow = message->msg_controllen == 0;
   if (borrow) {
     message->msg_control = control;
@@ -108,6 +111,7 @@ bool ReceiveHookIsInPlace() {
 
 extern "C" __attribute__((visibility("default"))) ssize_t recvmsg(int fd, msghdr* message,
                                                                   int flags) {
+  // A shared pointer: the accept thread may replace the observer while this read goes on.
   const auto observer = profd::rpc::TheObservers().Find(fd);
   if (observer == nullptr) return profd::rpc::LibcRecvmsg()(fd, message, flags);
   return profd::rpc::ReceiveObserved(*observer, fd, message, flags);

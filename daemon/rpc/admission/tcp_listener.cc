@@ -261,6 +261,7 @@ absl::Status TcpListener::Claim(std::string_view grpc_peer, const std::string& p
     ASSIGN_OR_RETURN(place, limits_.ledger->Reserve(quota::RemotePrincipal(principal),
                                                     quota::Resource::kRemoteConnections, 1));
   }
+  // Its first call: it does not count any more as one that connects and says nothing.
   if (connection.principal.empty()) {
     CountDown(count_by_address_, connection.address);
     arrivals_.GiveBack(connection.address);
@@ -280,6 +281,7 @@ void TcpListener::ConnectionEnded(int watched_fd) {
 void TcpListener::Leave(std::map<int, Connection>::iterator it) {
   const Connection& connection = it->second;
   if (connection.principal.empty()) CountDown(count_by_address_, connection.address);
+  // The peer may have connected again from the same port, under the same name. That entry stays.
   const auto named = by_grpc_peer_.find(connection.grpc_peer);
   if (named != by_grpc_peer_.end() && named->second == it->first) by_grpc_peer_.erase(named);
   loop_->Forget(it->first);

@@ -124,6 +124,8 @@ bool TlsFiles::CheckNow() {
     LogError(StrCat("certificates unchanged: ", FromAbsl(material.status().message())));
     return false;
   }
+  // The files were touched and are as before. Publishing them would make gRPC build its TLS context
+  // anew.
   if (StrCat(IdentityOf(*material), material->authorities_pem) == published_) return false;
   if (const absl::Status status = Publish(*material); !status.ok()) {
     LogError(StrCat("certificates unchanged: ", FromAbsl(status.message())));

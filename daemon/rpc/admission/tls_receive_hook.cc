@@ -48,6 +48,8 @@ void FreeSession(void* /*ssl*/, void* session, CRYPTO_EX_DATA* /*all*/, int /*in
 }
 
 int SessionIndex() {
+  // OpenSSL frees the session together with the connection it belongs to: gRPC reports no end of a
+  // connection.
   static const int index = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, &FreeSession);
   return index;
 }

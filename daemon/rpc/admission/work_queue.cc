@@ -34,6 +34,8 @@ bool WorkQueue::Post(std::string_view principal, std::function<void()> work) {
 void WorkQueue::Add(std::string_view principal, Item item) {
   const auto it = lanes_.try_emplace(std::string(principal)).first;
   Lane& lane = it->second;
+  // A lane is in the queue of turns once, however much it has, so a principal with much work waits
+  // as long between two pieces as one with little.
   if (lane.items.empty()) turns_.push_back(it);
   if (item.counts) {
     ++lane.waiting;

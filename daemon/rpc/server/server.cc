@@ -31,6 +31,7 @@ absl::Status Server::Start(grpc::ServerBuilder& builder, const MakeServices& mak
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return absl::InternalError("gRPC's server cannot be started");
   completion_thread_ = std::jthread([this] { CompletionLoop(); });
+  // After the thread: the first requests complete as soon as they are asked for.
   for (const auto& service : services_) service->Serve();
   return absl::OkStatus();
 }

@@ -29,6 +29,7 @@ std::optional<grpc::ByteBuffer> AnswerCache::Find(const std::string& key) {
 
 void AnswerCache::Put(const std::string& key, const grpc::ByteBuffer& answer) {
   const size_t bytes = key.size() + answer.Length();
+  // One answer must not displace all others.
   if (bytes > kMostAnswerBytes) return;
   const absl::MutexLock lock(&mu_);
   if (by_key_.contains(key)) return;

@@ -124,6 +124,9 @@ absl::StatusOr<CaptureList::Page> CaptureList::GetPage(const v1::ListCapturesReq
   }
 
   Page page;
+  // A part of the filter is applied here and not by the store, so a page of rows may contain few
+  // matches, or none. The rounds bound the work of one call; the token tells where the next one
+  // goes on.
   for (int round = 0; round < kMaxRounds; ++round) {
     const int64_t missing = page_size - std::ssize(page.captures);
     if (missing == 0) break;

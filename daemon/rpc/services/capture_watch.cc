@@ -31,6 +31,8 @@ void CompleteCaptureToProto(store::CaptureStore& store, const CaptureRecord& rec
 void CaptureWatch::News::Push(const CaptureRecord& record) {
   {
     absl::MutexLock lock(&mu_);
+    // Of one state only the newest record counts. A full queue loses the one before the newest, so
+    // the final state always arrives.
     const bool replace = !records_.empty() &&
                          (records_.back().state == record.state || records_.size() >= kMaxWaiting);
     if (replace) records_.pop_back();

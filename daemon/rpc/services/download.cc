@@ -44,6 +44,8 @@ absl::Status Download::Begin() {
   ASSIGN_OR_RETURN(download_, parts_.store.OpenForDownload(record.id));
   struct stat info {};
   if (fstat(download_.file.get(), &info) != 0) return absl::ErrnoToStatus(errno, "fstat");
+  // The record and the file were looked up one after the other. A caller that continues a download
+  // must not get bytes of another version.
   if (info.st_size != download_.size_bytes || record.file_bytes != download_.size_bytes ||
       record.file_sha256 != download_.sha256) {
     return absl::DataLossError(StrCat("capture ", record.id, ": its file has ", info.st_size,

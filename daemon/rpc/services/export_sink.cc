@@ -22,6 +22,8 @@ bool ExportSink::IsReady() const {
 
 bool ExportSink::AwaitReady(absl::Duration timeout) {
   if (!IsReady()) {
+    // The time since which nothing could be written. It is reset when the reader takes a piece,
+    // however small, so only a reader that takes nothing at all times out.
     blocked_since_ = std::min(blocked_since_, absl::Now());
     absl::MutexLock lock(&mu_);
     mu_.AwaitWithTimeout(absl::Condition(&changed_), timeout);

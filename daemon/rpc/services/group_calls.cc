@@ -104,6 +104,8 @@ absl::Status GroupCalls::ToProto(const Caller& caller, std::string_view id, v1::
   absl::StatusOr<GroupRecord> group = parts_.store.GetGroup(id);
   if (absl::IsNotFound(group.status())) group = RecordOf(id, captures);
   RETURN_IF_ERROR(group.status());
+  // Members on other nodes belong to the job's owner. A caller who may see some captures here does
+  // not learn of those.
   if (group->requested_by != PrincipalName(caller.principal) && !caller.MayAll(Verb::kList)) {
     group->members.clear();
   }

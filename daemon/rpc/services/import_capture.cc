@@ -88,6 +88,8 @@ absl::Status ImportCapture::Begin(const v1::ImportCaptureRequest& first) {
 
 absl::Status ImportCapture::CheckSpeed() const {
   const absl::Duration elapsed = parts_.clock.Monotonic() - begun_;
+  // A sender that keeps the stream alive with a few bytes now and then would hold a place for an
+  // import, and the promised disk space, for as long as it likes.
   const int64_t due = absl::ToInt64Seconds(elapsed - kImportGrace) * kMinImportBytesPerSecond;
   if (elapsed <= kMaxImportTime && incoming_->received_bytes() >= due) return absl::OkStatus();
   return WithReason(
@@ -104,6 +106,8 @@ absl::StatusOr<std::optional<CaptureRecord>> ImportCapture::FindEarlier() {
   ASSIGN_OR_RETURN(const std::vector<CaptureRecord> found,
                    parts_.store.FindRequest(request_id_, info_.caller.uid));
   for (const CaptureRecord& record : found) {
+    // Remote callers have no uid of their own, so request IDs of several principals may be found
+    // together.
     if (record.requested_by != info_.principal) continue;
     if (!record.imported.source.empty()) return std::optional<CaptureRecord>(record);
     return WithReason(

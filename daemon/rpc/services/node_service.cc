@@ -91,6 +91,7 @@ class NodeService final : public RpcService {
       out.set_per_principal(use.limit.per_principal);
       out.set_refused_count(use.refused_count);
       for (const quota::Ledger::Holding& holding : use.holdings) {
+        // The sums above are for everyone. Who holds them is for the holder and for operators.
         if (!sees_all && holding.who.account != info.holder.account) continue;
         v1::Quotas::Holding& row = *out.add_holdings();
         row.set_principal(ToValidUtf8(holding.who.name));

@@ -128,6 +128,8 @@ absl::Status ListRankSummaries(store::CaptureStore& store, const CallInfo& info,
         response.set_next_page_token(MakePageToken(before_id, query.text));
         return absl::OkStatus();
       }
+      // Also for a capture that is left out: the next page begins after it and does not look at it
+      // again.
       before_id = capture.record.id;
       if (!IsMeant(query, capture.record)) continue;
       if (!info.caller.May(Verb::kRead, OwnerOf(capture.record))) continue;

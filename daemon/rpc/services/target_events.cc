@@ -17,6 +17,8 @@ void TargetEvents::Unsubscribe(SubscriptionId id) {
 
 void TargetEvents::Tell() {
   absl::MutexLock lock(&mu_);
+  // Under the mutex, so that no call is under way when Unsubscribe() returns and its subscriber is
+  // destroyed. Subscribers only wake their streams.
   for (const auto& [id, on_change] : subscribers_) on_change();
 }
 
