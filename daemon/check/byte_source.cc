@@ -90,6 +90,8 @@ class Inflater {
     written = size - stream_.avail_out;
     in.remove_prefix(in.size() - stream_.avail_in);
     if (result == Z_STREAM_END) return Outcome::kMemberEnd;
+    // Z_BUF_ERROR means that nothing moved because one of the two buffers is used up. It is no
+    // damage.
     return result == Z_OK || result == Z_BUF_ERROR ? Outcome::kMore : Outcome::kDamaged;
   }
   void NextMember() { inflateReset(&stream_); }

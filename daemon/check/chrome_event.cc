@@ -98,6 +98,7 @@ void ReadField(std::string_view key, JsonReader& json, ChromeEvent& event) {
 
 // As it was made, but for its place; what its texts own is kept for the next.
 void Clear(ChromeEvent& event) {
+  // The strings keep their memory from one event to the next; a trace has millions of events.
   std::string name = std::move(event.name);
   std::string category = std::move(event.category);
   name.clear();
@@ -124,6 +125,8 @@ ChromeTime ParseChromeTime(std::string_view token) {
   const std::string_view fraction =
       whole.size() < token.size() ? token.substr(whole.size() + 1) : std::string_view();
   const std::optional<int64_t> micros = Integer(whole);
+  // An exponent is rare and is read as a double, with its error. Plain decimals are read digit by
+  // digit, because nanoseconds since the epoch do not fit in a double.
   if (!micros.has_value() || fraction.find_first_of("eE") != std::string_view::npos) {
     const double value = std::strtod(std::string(token).c_str(), nullptr);
     if (!(std::abs(value) < static_cast<double>(kEndOfMicros))) return time;

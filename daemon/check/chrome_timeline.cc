@@ -23,6 +23,8 @@ std::pair<int64_t, int64_t> PlaceOf(const ChromeEvent& event) {
 uint64_t FlowKey(const ChromeEvent& event) {
   const std::hash<std::string_view> hash;
   constexpr uint64_t kSpread = 0x9E3779B97F4A7C15;
+  // Viewers connect ends of the same id, category, and name. The constant is 2^64 divided by the
+  // golden ratio; the product spreads ids that are close to each other.
   uint64_t key = static_cast<uint64_t>(event.id.value) * kSpread;
   key = (key ^ hash(event.category)) * kSpread;
   return (key ^ hash(event.name)) * kSpread;
@@ -83,6 +85,7 @@ void ChromeTimeline::Correlate(const ChromeEvent& event, bool is_work) {
 
 void ChromeTimeline::AddCall(const ChromeEvent& event) {
   Correlate(event, false);
+  // Two are enough to know that there are several.
   if (callers_.size() < 2) callers_.insert(event.pid.value);
 }
 
@@ -95,6 +98,8 @@ void ChromeTimeline::Judge() {
 }
 
 void ChromeTimeline::JudgeRow(Row& row) {
+  // By start, the longer one first, so that an outer slice comes before those that begin with it.
+  // Then one stack finds all that do not nest, in O(n log n).
   std::sort(row.slices.begin(), row.slices.end(), [](const Slice& a, const Slice& b) {
     return std::tuple(a.start_ns, b.end_ns, a.event) < std::tuple(b.start_ns, a.end_ns, b.event);
   });
@@ -120,6 +125,8 @@ void ChromeTimeline::JudgeRow(Row& row) {
 
 // By sweeping over the slices, which are sorted.
 void ChromeTimeline::JudgeArrowEnds(Row& row) const {
+  // Of B and E events only their number is kept, not where they are, so with an unpaired one the
+  // row cannot be judged.
   if (row.begun != 0 || row.flows.empty()) return;
   std::sort(row.flows.begin(), row.flows.end());
   size_t next = 0;

@@ -159,6 +159,8 @@ bool JsonReader::NextKey(std::string_view& key) {
 void JsonReader::NoteKey(std::string_view key) {
   const uint64_t hash = std::hash<std::string_view>()(key);
   const auto first = keys_.begin() + static_cast<ptrdiff_t>(levels_.back().first_key);
+  // Each key is compared with all before it, so the number is bounded: a hostile object with many
+  // keys would take quadratic time.
   if (keys_.end() - first >= static_cast<ptrdiff_t>(kMostComparedKeys)) return;
   if (std::find(first, keys_.end(), hash) != keys_.end()) {
     log_.Add(Rule::kJsonKey, "\"", ForDisplay(key, 80), "\" appears twice in one object, at byte ",
@@ -219,6 +221,7 @@ std::string_view JsonReader::ReadBareWord() {
   const size_t begin = at_;
   while (at_ < piece_.size() && belongs(piece_[at_])) ++at_;
   std::string_view word = piece_.substr(begin, at_ - begin);
+  // The word may continue in the next piece of the file.
   if (at_ == piece_.size()) {
     text_.assign(word);
     while (More() && belongs(piece_[at_]) && text_.size() < 512) text_.push_back(piece_[at_++]);

@@ -103,6 +103,7 @@ class PerfettoChecker {
       return true;
     }
     Sequence& sequence = sequences_[packet.sequence];
+    // Whatever the sequence interned and defined before is forgotten, as readers forget it.
     if (packet.flags & kCleared) {
       sequence = Sequence();
       sequence.cleared = true;
@@ -314,6 +315,7 @@ class PerfettoChecker {
     if (found == sequence.clocks.end()) return static_cast<int64_t>(packet.time);
     SequenceClock& clock = found->second;
     if (!clock.is_incremental) return static_cast<int64_t>(packet.time * clock.unit_ns);
+    // Of an incremental clock the packet has the difference to the sequence's packet before it.
     clock.now += packet.time;
     return static_cast<int64_t>(clock.now * clock.unit_ns);
   }
@@ -434,6 +436,8 @@ class PacketSplitter {
     std::string_view rest = Rest();
     if (rest.empty()) return std::string_view();
     const size_t before = rest.size();
+    // A trace is one message, Trace, with packets in its field 1: each begins with that field's tag
+    // for length-delimited data, 0x0a.
     if (rest.front() != '\x0a') return std::nullopt;
     rest.remove_prefix(1);
     const std::optional<uint64_t> length = TakeVarint(rest);

@@ -39,6 +39,8 @@ bool LooksLikeJson(std::string_view start) {
 }
 
 absl::StatusOr<TraceKind> KindOf(std::string_view start, const ByteSource& source) {
+  // From the strictest test to the most lenient: 0x0a is also a line feed, with which JSON may
+  // begin.
   if (LooksLikePerfetto(start, /*is_followed=*/true)) return TraceKind::kPerfetto;
   if (LooksLikeJson(start)) return TraceKind::kChrome;
   if (LooksLikePerfetto(start, /*is_followed=*/false)) return TraceKind::kPerfetto;
