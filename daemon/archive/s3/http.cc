@@ -151,6 +151,7 @@ std::string_view ServerOf(std::string_view url) {
 }
 
 absl::Status TransferStatus(CURLcode code, const Transfer& transfer, const char* detail) {
+  // A failed pread() also aborts by a callback, so the stop is told from it by read_errno.
   if (code == CURLE_ABORTED_BY_CALLBACK && transfer.read_errno == 0) {
     return absl::CancelledError("the request was stopped");
   }
@@ -209,7 +210,10 @@ absl::StatusOr<HttpAnswer> HttpSession::Send(const HttpRequest& request) {
   const HeaderList headers = MakeHeaders(request.headers);
 
   curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
+  // An endpoint of the configuration must not make libcurl read files or speak another protocol.
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+  // Without it, libcurl uses SIGALRM for time-outs of name look-ups, which is not safe in a program
+  // with threads.
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_QUICK_EXIT, 1L);  // Waits for no name server at the end.
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
@@ -221,6 +225,7 @@ absl::StatusOr<HttpAnswer> HttpSession::Send(const HttpRequest& request) {
   if (!options_.use_proxy) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS,
                    static_cast<long>(absl::ToInt64Milliseconds(options_.connect_timeout)));
+  // No limit on the whole transfer: a large object over a slow line is fine as long as bytes move.
   curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_easy_setopt(
       curl, CURLOPT_LOW_SPEED_TIME,

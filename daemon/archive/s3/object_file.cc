@@ -39,6 +39,8 @@ absl::StatusOr<const std::string*> ObjectFile::BlockAt(int64_t number) {
 }
 
 absl::Status ObjectFile::Fetch(int64_t number) {
+  // SQLite reads a few pages here and there, and runs of pages of a chunk. The run doubles while
+  // reading is sequential and starts again after a jump, so a random read fetches one block.
   ahead_ = number == next_number_ ? std::min(2 * ahead_, kMaxBlocksAhead) : 1;
   int64_t count = 1;
   const int64_t block_count = (info_.bytes + kBlockBytes - 1) / kBlockBytes;

@@ -133,6 +133,7 @@ std::string S3Client::UrlOf(std::string_view key, const Query& query) const {
   std::string url =
       options_.endpoint.empty() ? DefaultEndpoint(options_.region) : options_.endpoint;
   while (url.ends_with('/')) url.pop_back();
+  // Servers other than Amazon's often have no DNS name for each bucket.
   if (options_.path_style.value_or(!options_.endpoint.empty())) {
     StrAppend(&url, "/", options_.bucket);
     if (!key.empty()) StrAppend(&url, "/");
@@ -338,6 +339,8 @@ absl::Status S3Client::Delete(std::string_view key) {
   Call call{.method = HttpMethod::kDelete, .key = key};
   ASSIGN_OR_RETURN(call.sha256, Sha256Of(std::string_view()));
   absl::Status status = Send(call).status();
+  // Not found without a reason is the object; with kNoBucket it is the bucket, and that is an
+  // error.
   return absl::IsNotFound(status) && ReasonOf(status).empty() ? absl::OkStatus() : status;
 }
 
@@ -410,6 +413,7 @@ absl::Status S3Client::FinishUpload(std::string_view key, std::string_view uploa
     ASSIGN_OR_RETURN(HttpAnswer answer, Send(call));
     // The server answers 200 before it knows whether it succeeds.
     if (ServerErrorIn(answer).code.empty()) return ParseXml(answer.body).status();
+    // The error came in an answer with status 200. As one of a busy server it is tried again.
     answer.status = 503;
     absl::Status status = StatusOf(answer, call);
     if (attempt >= options_.attempts) return status;

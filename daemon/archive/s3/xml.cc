@@ -30,6 +30,7 @@ void OnStart(void* user, const XML_Char* name, const XML_Char** /*attributes*/) 
     return build.Refuse();
   }
   std::string_view local = name;
+  // Servers differ in the namespace prefixes that they write.
   if (const size_t colon = local.rfind(':'); colon != std::string_view::npos) {
     local.remove_prefix(colon + 1);
   }
