@@ -42,6 +42,8 @@ void Reservation::Keep() {
 int64_t Ledger::UsedAt(const Entry& entry, Resource resource, absl::Duration now) {
   const absl::Duration window = InfoOf(resource).window;
   if (window == absl::ZeroDuration()) return static_cast<int64_t>(entry.used);
+  // Use fades by a factor of e per window. Steady use of r per second then counts as r times the
+  // window, which takes one number instead of a list of times.
   const double windows = absl::FDivDuration(now - entry.counted, window);
   return std::llround(entry.used * std::exp(-windows));
 }
@@ -137,6 +139,8 @@ int64_t Ledger::MostFor(const Principal& who, const Limit& limit) {
 }
 
 int64_t Ledger::RoomAboveFloor(const Limit& limit, int64_t free, int64_t of_account) {
+  // Of what is left of the floor an account may take as much as it then leaves to others. So each
+  // newcomer finds some, although less than the one before.
   const int64_t left = std::min(free, limit.floor);
   const int64_t most = std::min((left + of_account + 1) / 2, (limit.floor + 1) / 2);
   return std::max(free - limit.floor, most - of_account);
@@ -159,6 +163,8 @@ int64_t Ledger::RoomFor(const Principal& who, Resource resource, const Standing&
 }
 
 Ledger::Standing Ledger::Ask(const Principal& who, Resource resource, absl::Duration now) {
+  // Each request walks over all principals of the resource anyway. Those that hold nothing go now,
+  // so their number stays that of the active ones.
   std::erase_if(BookOf(resource).entries, [&](const auto& entry) {
     return UsedAt(entry.second, resource, now) == 0 && !IsActive(entry.second, resource, now);
   });

@@ -81,6 +81,8 @@ MemoryLimit FindMemoryLimit(const MemoryFiles& files) {
     const std::string_view controllers = text.substr(first + 1, second - first - 1);
     const std::string_view path = text.substr(second + 1);
     if (controllers.empty()) {
+      // Systems with both versions mount version 2 at "unified"; the one that is not there gives no
+      // limit.
       WalkUp(files.cgroup2, path, "memory.max", smallest);
       WalkUp(files.hybrid_cgroup2, path, "memory.max", smallest);
     } else if (HasController(controllers, "memory")) {

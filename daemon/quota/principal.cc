@@ -22,6 +22,7 @@ Principal LocalPrincipal(int64_t uid, int64_t own_uid, const Place& place) {
     principal.name = StrCat(principal.account, "/container:", place.container);
   } else {
     principal.name = principal.account;
+    // Root of a container is not the operator of the machine.
     principal.is_operator = !place.in_container && (uid == 0 || uid == own_uid);
   }
   return principal;
