@@ -23,6 +23,8 @@ FairTurns::Principal& FairTurns::Activate(std::string_view name) {
   auto found = principals_.find(name);
   if (found == principals_.end()) found = principals_.emplace(name, Principal()).first;
   Principal& mine = found->second;
+  // A principal that comes back does not get all the time that it did not use meanwhile: it begins
+  // level with the one that has used least.
   if (!mine.active() && least != absl::InfiniteDuration()) mine.used = std::max(mine.used, least);
   return mine;
 }

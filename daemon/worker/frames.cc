@@ -54,6 +54,7 @@ absl::Status SendAll(int socket, std::array<iovec, 2> pieces, int file) {
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && MeansGone(errno)) return Gone();
     if (sent < 0) return absl::ErrnoToStatus(errno, "sendmsg");
+    // The descriptor went with the first bytes. Sent again, it would arrive twice.
     message.msg_control = nullptr;
     message.msg_controllen = 0;
     auto left = static_cast<size_t>(sent);
@@ -120,6 +121,7 @@ absl::Status CheckHeader(uint32_t kind, uint32_t size, size_t max_bytes) {
       kind > static_cast<uint32_t>(FrameKind::kEnd)) {
     return Broken(StrCat("frame kind ", kind));
   }
+  // Checked before memory is taken for the payload.
   if (size > max_bytes) return Broken(StrCat("a frame of ", size, " bytes"));
   return absl::OkStatus();
 }
@@ -208,6 +210,7 @@ absl::StatusOr<std::optional<Frame>> FrameReader::Next(absl::Duration timeout) {
 bool CancelIsNext(int socket) {
   Header header;
   const ssize_t got = recv(socket, &header, sizeof(header), MSG_PEEK | MSG_DONTWAIT);
+  // A broken connection counts as a cancellation: the answer has no reader.
   if (got < 0) return errno != EAGAIN && errno != EINTR;
   return got == 0 || (static_cast<size_t>(got) == sizeof(header) &&
                       header.kind == static_cast<uint32_t>(FrameKind::kCancel));

@@ -102,6 +102,8 @@ absl::Status ReportTurn::Relay(absl::FunctionRef<absl::Status()> still_wanted, R
 
 absl::Status ReportTurn::StepAside(absl::FunctionRef<absl::Status()> still_wanted, ReportSink& sink,
                                    FairTurns::Then then) {
+  // Stopped as a whole, in the middle of its work: the program needs no places where it can yield,
+  // and keeps what it has computed.
   process_.Pause();
   const absl::Duration slice = SliceUsed();
   used_ += slice;
@@ -112,6 +114,7 @@ absl::Status ReportTurn::StepAside(absl::FunctionRef<absl::Status()> still_wante
     while (status.ok() && !sink.AwaitReady(kTick)) status = MayGoOn(still_wanted);
   }
   if (status.ok()) status = TakeTurn(still_wanted);
+  // A stopped program cannot read a request to cancel, so it is killed.
   if (!status.ok()) {
     process_.Kill();
     return status;
@@ -122,6 +125,7 @@ absl::Status ReportTurn::StepAside(absl::FunctionRef<absl::Status()> still_wante
 
 absl::Status ReportTurn::Abandon(absl::Status why) {
   const absl::Duration until = pool_.clock_.Monotonic() + pool_.options_.cancel_grace;
+  // A program that ends its report itself can serve the next one. Killing it costs a start.
   process_.RequestCancel();
   while (pool_.clock_.Monotonic() < until) {
     absl::StatusOr<std::optional<Frame>> frame = process_.Receive(kTick);

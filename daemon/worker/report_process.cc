@@ -134,6 +134,7 @@ absl::Status SpawnedProcess::Start(absl::FunctionRef<absl::Status()> still_wante
   }
   socket_.Reset(ends[0]);
   UniqueFd theirs(ends[1]);
+  // A program that hangs and does not read must not block the lane's thread for ever.
   setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &kSendTimeout, sizeof(kSendTimeout));
   RETURN_IF_ERROR(Spawn(theirs.get()));
   theirs.Reset();  // Or we would not see that the program has ended.
@@ -218,6 +219,7 @@ void SpawnedProcess::Kill() {
   socket_.Reset();
   if (pid_ < 0) return;
   kill(pid_, SIGKILL);
+  // After SIGKILL this ends soon, also for a stopped program.
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
@@ -238,6 +240,8 @@ std::optional<int> SpawnedProcess::Reap(absl::Duration timeout) {
 
 absl::Status SpawnedProcess::Explain(const absl::Status& error) {
   const pid_t pid = pid_;
+  // UNAVAILABLE is the end of its socket, and so of the program. How it ended tells whether the
+  // report was too large or the program crashed.
   const std::optional<int> status = absl::IsUnavailable(error) ? Reap(kDeathWait) : std::nullopt;
   Kill();
   const absl::Status explained =

@@ -146,6 +146,8 @@ std::vector<store::OpSummaryRow> TakeOps(AnswerReader& reader) {
   size_t name_bytes_left = store::kMaxCatalogNameBytes;
   for (store::OpSummaryRow& row : rows) {
     row.name = reader.Text(name_bytes_left);
+    // One bound on all names together, as the catalog has it. A bound on each would allow the
+    // product of both.
     name_bytes_left -= row.name.size();
     TakeNumbers(reader, kOpNumbers, row);
   }

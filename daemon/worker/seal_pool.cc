@@ -107,6 +107,8 @@ absl::StatusOr<std::string> SealPool::Ask(std::string_view table, std::string op
   const auto work = [&](ReportTurn& turn) {
     status = turn.Run(request, still_wanted, answer);
     if (ReasonOf(status) == kKilled) {
+      // When memory is short, the kernel kills this program first (sandbox.cc), and the file is
+      // usually not the cause: it gets a second try.
       answer.text().clear();
       status = turn.Run(request, still_wanted, answer);
     }
