@@ -88,6 +88,8 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
   closefrom(worker::kSocketFd + 1);
+  // Allocations fail at RLIMIT_AS. An exception from the middle of a report would leave what it was
+  // building half made.
   std::set_new_handler(OnOutOfMemory);
   absl::Status status = EnterSandbox(static_cast<pid_t>(arguments.parent),
                                      arguments.max_memory_bytes, arguments.yield != 0);

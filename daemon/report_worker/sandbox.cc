@@ -121,6 +121,8 @@ std::vector<sock_filter> MakeFilter() {
   constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
   std::vector<sock_filter> filter = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
+      // Numbers of system calls differ between architectures: a 32-bit call must not be taken for
+      // the 64-bit one of that number.
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -162,13 +164,17 @@ void IgnoreSignals() {
 absl::Status EnterSandbox(pid_t parent, int64_t max_memory_bytes, bool yields_to_training) {
   IgnoreSignals();
   RETURN_IF_ERROR(Check(prctl(PR_SET_PDEATHSIG, SIGKILL), "PR_SET_PDEATHSIG"));
+  // If profd ended before prctl(), the signal never comes.
   if (getppid() != parent) return absl::UnavailableError("profd has ended");
   if (yields_to_training) worker::YieldToTraining();
   PreferToEndUs();
+  // The limit counts address space, of which libraries and stacks take much that is never touched.
+  // It is on top of what is mapped now.
   const int64_t mapped_bytes = AddressSpaceBytes();
 
   // Refused by some kernels and service managers; then the filter alone keeps it off the network.
   (void)unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC);
+  // The kernel lets a process without privileges set a filter only after this.
   RETURN_IF_ERROR(Check(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS"));
   RETURN_IF_ERROR(DropCapabilities());
   RETURN_IF_ERROR(Limit(RLIMIT_CORE, 0, "RLIMIT_CORE"));
