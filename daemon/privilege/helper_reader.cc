@@ -85,6 +85,7 @@ absl::Status HelperReader::Connect() {
       getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &listener, &size) != 0) {
     return Lost(StrCat("cannot be reached at '", path, "'"));
   }
+  // Another user could put a socket there and answer with made-up facts.
   if (listener.uid != 0 && listener.uid != geteuid()) {
     return absl::UnavailableError(
         StrCat("profd-helper: uid ", listener.uid, " listens at '", path, "', which is not root"));

@@ -73,6 +73,8 @@ bool AllowOnlyNeededSystemCalls() {
   add(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
   add(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)));
   add(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 4));
+  // A filter loads 32 bits at a time; the flags of openat() are in the low half of its third
+  // argument.
   add(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kLowFlags));
   add(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kWriteFlags, 1, 0));
   add(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));

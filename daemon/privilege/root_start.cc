@@ -135,12 +135,16 @@ absl::Status BecomeUser(const Account& account) {
       StrCat("cannot become user '", account.name,
              "'; profd needs CAP_SETUID and CAP_SETGID to start as root, or user = root");
   DropBoundingSet();
+  // Groups, then the group, then the user: after the user is changed, the process may change
+  // neither.
   if (initgroups(account.name.c_str(), account.gid) != 0 ||
       setresgid(account.gid, account.gid, account.gid) != 0 ||
       setresuid(account.uid, account.uid, account.uid) != 0) {
     return absl::ErrnoToStatus(errno, ToAbsl(remedy));
   }
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return Failed("PR_SET_NO_NEW_PRIVS");
+  // Checked and not assumed: a saved user ID or an inherited capability would give root's rights
+  // back.
   if (setuid(0) == 0 || HasCapabilities()) {
     return absl::InternalError(StrCat("user '", account.name, "' still has root's privileges"));
   }
