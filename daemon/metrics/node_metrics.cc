@@ -51,6 +51,8 @@ std::vector<MetricFamily> BuildMetrics(const std::string& version) {
 }
 
 std::vector<MetricFamily> TargetCounts(const std::vector<TargetInfo>& targets) {
+  // All states are there from the start: a series that appears and disappears with its value breaks
+  // sums and alerts.
   std::map<std::string_view, int64_t> counts = {{"running", 0}, {"capturing", 0}, {"stopped", 0}};
   for (const TargetInfo& target : targets) {
     if (target.state == TargetState::kRunning) ++counts["running"];

@@ -27,6 +27,8 @@ Labels LabelsOf(const TargetInfo& target, std::string_view node_name) {
 
 ShownTargets ShowTargets(std::vector<TargetInfo> targets, std::string_view node_name) {
   // Numbers count registrations.
+  // The newest first: of two processes with the same labels, such as a rank that was started again,
+  // the newest is the one to show.
   std::ranges::sort(targets, std::ranges::greater(), &TargetInfo::number);
   ShownTargets shown;
   std::set<Labels> seen;

@@ -59,6 +59,8 @@ absl::Status WindowMetrics::Refresh(const ShownTargets& shown) {
   for (const ShownTarget& row : shown.targets) missing.insert(ProcessOf(row.target));
   // Before it is read: what ends meanwhile is for the next scrape.
   const bool stale = stale_.exchange(false, std::memory_order_acq_rel);
+  // Nothing has ended and the same targets are there, so the last answer still holds. A scrape
+  // every few seconds then costs the catalog nothing.
   if (!stale && missing == known_) return absl::OkStatus();
   known_ = missing;
 
@@ -130,6 +132,8 @@ std::vector<MetricFamily> WindowMetrics::Collect(const ShownTargets& shown) {
   absl::MutexLock lock(&mu_);
   if (absl::Status status = Refresh(shown); !status.ok()) {
     LogWarning(StrCat("metrics are without windows: ", status.ToString()));
+    // The flag was cleared before the read. Without this, the next scrape would take the failed
+    // read for a current one.
     stale_.store(true, std::memory_order_release);
     return {};
   }
