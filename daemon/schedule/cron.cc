@@ -135,10 +135,13 @@ absl::StatusOr<CronExpression> CronExpression::Parse(std::string_view text) {
   cron.hours_ = Narrow<24>(bits[1]);
   cron.days_ = Narrow<32>(bits[2]);
   cron.months_ = Narrow<13>(bits[3]);
+  // Sunday is 0 and 7.
   if (bits[4][7]) bits[4].set(0);
   cron.weekdays_ = Narrow<7>(bits[4]);
   cron.any_day_ = words[2] == "*";
   cron.any_weekday_ = words[4] == "*";
+  // "30 4 31 2 *" is well-formed and never comes. A schedule that does nothing would look like one
+  // that works.
   if (cron.Next(absl::UnixEpoch()) == absl::InfiniteFuture()) {
     return absl::InvalidArgumentError(
         StrCat("cron: '", ForDisplay(text, 80), "' never comes: no such day is in those months"));
@@ -152,6 +155,7 @@ bool CronExpression::DayMatches(absl::CivilDay day) const {
   // absl counts from Monday.
   const auto weekday = (static_cast<size_t>(absl::GetWeekday(day)) + 1) % 7;
   const bool by_weekday = weekdays_[weekday];
+  // As cron(8) has it: if both fields are restricted, a day that fits either of them is meant.
   if (any_day_) return by_weekday;
   if (any_weekday_) return by_day;
   return by_day || by_weekday;

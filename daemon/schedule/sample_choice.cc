@@ -41,6 +41,8 @@ std::map<std::string, double> ChooseKeys(const SampleSpec& sample, std::string_v
   std::map<std::string, double> chosen;
   if (sample.fraction > 0) {
     for (std::string& key : keys) {
+      // Chance by a hash: every node decides alike without asking another, and the choice of a
+      // window can be checked afterwards.
       if (StableHashOf(kind, schedule_id, window, key).Unit() >= sample.fraction) continue;
       chosen.emplace(std::move(key), 1 / sample.fraction);
     }
@@ -54,6 +56,8 @@ std::map<std::string, double> ChooseKeys(const SampleSpec& sample, std::string_v
     const uint64_t place = StableHashOf(kind, schedule_id, window, key).Value();
     places.emplace_back(place, std::move(key));
   }
+  // Each key gets a place by its hash and the first ones are taken, which is a sample without
+  // replacement.
   std::ranges::sort(places, std::greater());
   for (int64_t i = 0; i < count; ++i) {
     chosen.emplace(std::move(places[static_cast<size_t>(i)].second),

@@ -155,6 +155,8 @@ absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Install(ScheduleRecord recor
   ASSIGN_OR_RETURN(record, is_new ? store_.InsertSchedule(record) : store_.ReplaceSchedule(record));
   std::map<ProcessKey, SampledTarget> targets;
   if (const auto old = schedules_.find(record.id); old != schedules_.end()) {
+    // The governor's state outlives a change of the spec: a target that captures slow down is not
+    // sampled at full rate again because of an edit.
     targets = std::move(old->second.targets);
     schedules_.erase(old);
   }

@@ -131,6 +131,8 @@ absl::Status ScheduleRunner::Actor::CheckRoomFor(const ScheduleRecord& record,
   if (!has_place) RETURN_IF_ERROR(CheckNumber(principal));
   // Of deleted ones TrimDeletedSchedules() keeps only so much.
   if (record.delete_time != absl::InfiniteFuture()) return absl::OkStatus();
+  // A schedule that does not grow may be changed even above the limit, or its owner could not
+  // repair or shrink it.
   if (has_place && NodeBytes(record.spec) <= NodeBytes(replaced->spec)) return absl::OkStatus();
   if (record.creator.uid == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const ScheduleHolding holding, store_.GetHolding(principal));
@@ -211,6 +213,8 @@ absl::StatusOr<std::vector<ScheduleView>> ScheduleRunner::Actor::List(const Call
       ++found;
     }
   }
+  // Two lists, each sorted and cut at the limit, are merged: together they hold at least the first
+  // `limit` of both.
   std::ranges::sort(records, {}, &ScheduleRecord::id);
   if (std::ssize(records) > limit) records.resize(static_cast<size_t>(limit));
   std::vector<ScheduleView> views;

@@ -138,8 +138,12 @@ void ScheduleRunner::Actor::RunDue(LiveSchedule& live, absl::Time now, bool star
   std::vector<absl::Time> missed;
   while (live.next.has_value() && live.next->due <= now) {
     const WindowTime window = *live.next;
+    // By the nominal time and not by the jittered one: the next window follows from it on every
+    // node alike.
     live.record.last_window = window.nominal;
     live.next = live.times.After(window.nominal);
+    // A window that came due while no daemon ran, or long ago, is not captured late: its time is
+    // what the sample stands for.
     if (starting || now - window.due > kMaxLateness) {
       missed.push_back(window.due);
       continue;
@@ -207,6 +211,7 @@ std::vector<ScheduleWindow> ScheduleRunner::Actor::Sample(LiveSchedule& live,
            !Matches(spec.selector, target) || !creator.May(Verb::kList, OwnerOf(target));
   });
   if (candidates.empty()) return only(WindowOutcome::kNoTarget);
+  // In two steps, so that the history can distinguish "no target" from "not allowed".
   std::erase_if(candidates, [&](const TargetInfo& target) {
     return !creator.May(Verb::kCapture, OwnerOf(target)) ||
            !creator.May(Verb::kSchedule, OwnerOf(target));
@@ -317,6 +322,8 @@ ScheduleWindow ScheduleRunner::Actor::Capture(LiveSchedule& live, const WindowTi
   if (record.ok()) {
     row.capture_id = record->id;
     row.ended = false;
+    // The most that it may take, until its true size is known. The budget must hold while captures
+    // run.
     row.bytes = max_bytes;
     SetDetail(row, WindowOutcome::kCaptured, "");
     running_.insert_or_assign(record->id, row);

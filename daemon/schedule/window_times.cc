@@ -11,6 +11,8 @@ absl::Duration PhaseOf(std::string_view id, const ScheduleSpec& spec) {
   if (spec.align || spec.every == absl::ZeroDuration()) return absl::ZeroDuration();
   // Whole milliseconds: enough to tell schedules apart, and short to read.
   const auto every_ms = static_cast<uint64_t>(absl::ToInt64Milliseconds(spec.every));
+  // A phase by the schedule's ID spreads schedules of the same interval over time, so that they do
+  // not all capture at the full minute.
   const uint64_t phase_ms = StableHash().Add("phase").Add(id).Below(every_ms);
   return absl::Milliseconds(static_cast<int64_t>(phase_ms));
 }
