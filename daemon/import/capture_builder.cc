@@ -155,6 +155,8 @@ bool CaptureBuilder::IsBeyondKeptPart(const TraceEvent& event) const {
       event.start->ns <= kept_part_->end_ns) {
     return false;
   }
+  // GPU work after the end is kept if its launch is: a trace of a program that runs ahead of its
+  // GPU has such work to its very end.
   const Category category = CategoryOf(event.category);
   if (category != Category::kKernel && category != Category::kMemcpy &&
       category != Category::kMemset) {
@@ -209,6 +211,8 @@ std::optional<CaptureBuilder::Span> CaptureBuilder::SpanOf(const TraceEvent& eve
 }
 
 std::optional<CaptureBuilder::Span> CaptureBuilder::Place(int64_t start_ns, int64_t duration_ns) {
+  // Times are kept relative to the first event. Those since 1970 would make sums of a start and a
+  // duration overflow more easily, and columns pack worse.
   if (!epoch_ns_.has_value()) epoch_ns_ = start_ns;
   Span span = {.start_ns = 0, .duration_ns = std::max<int64_t>(duration_ns, 0)};
   const bool fits = !__builtin_sub_overflow(start_ns, *epoch_ns_, &span.start_ns) &&
@@ -577,6 +581,8 @@ absl::Status CaptureBuilder::FinishOperators(uint32_t thread, const ThreadRows& 
 absl::Status CaptureBuilder::FinishMemory(uint32_t thread, std::vector<MemoryRow>& rows) {
   std::vector<uint32_t> order(rows.size());
   std::iota(order.begin(), order.end(), 0);
+  // A permutation is sorted instead of the rows: arguments that were kept refer to rows by their
+  // position in the trace.
   std::stable_sort(order.begin(), order.end(),
                    [&](uint32_t a, uint32_t b) { return rows[a].time_ns < rows[b].time_ns; });
   std::vector<MemoryRow> batch;
@@ -599,6 +605,7 @@ absl::Status CaptureBuilder::FinishArguments() {
   if (keeps_arguments_ && arguments_.empty()) {
     RETURN_IF_ERROR(arguments_.AddNumber("tid", 0, kArgumentOfThread, kLeftOut));
   }
+  // Sorted, so that the same trace always gives the same file.
   const std::map<int64_t, uint32_t> wide_streams(wide_streams_.begin(), wide_streams_.end());
   for (const auto& [number, index] : wide_streams) {
     RETURN_IF_ERROR(
@@ -629,6 +636,8 @@ absl::Status CaptureBuilder::FinishThread(uint32_t thread, ThreadRows& rows) {
   RETURN_IF_ERROR(FinishMemory(thread, rows.memory));
   RETURN_IF_ERROR(sink_.Append(thread, rows.instants));
   RETURN_IF_ERROR(sink_.Append(thread, rows.counters));
+  // The rows are in the sink now. Their memory is given back before the next thread's are made; the
+  // places are needed once more, for arguments.
   rows = {.range_places = std::move(rows.range_places),
           .memory_places = std::move(rows.memory_places)};
   return absl::OkStatus();
@@ -684,6 +693,8 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   contents_.start_ns = std::min(first_ns_, last_ns_);
   contents_.end_ns = last_ns_;
   for (const ThreadRow& thread : threads_.Rows()) RETURN_IF_ERROR(sink_.AddThread(thread));
+  // Before any operator is written, since each row carries the number of its own thread, which
+  // other threads' operators say.
   FindTorchThreads();
   contents_.recorded_pids = RecordedPids();
   for (size_t thread = 0; thread < rows_.size(); ++thread) {

@@ -271,6 +271,7 @@ absl::Status CaptureBuilder::Keep(const OverheadRow& row) {
 absl::Status CaptureBuilder::FinishGpu() {
   return gpu_.Drain([this](std::span<GpuRow> rows) {
     for (GpuRow& row : rows) {
+      // Known only now: a trace may have the work before the call that launched it.
       if (calls_.contains(row.correlation)) continue;
       row.flags |= kGpuOrphan;
       ++contents_.orphan_count;

@@ -120,6 +120,8 @@ uint32_t CaptureBuilder::LaneFor(uint32_t thread, int64_t start_ns, int64_t end_
   constexpr size_t kMostLanes = 64;
   std::vector<Lane>& lanes = lanes_[thread];
   for (Lane& lane : lanes) {
+    // Ranges come in order of their starts, so the first lane that is free takes the range and few
+    // lanes are made.
     if (lane.end_ns > start_ns) continue;
     lane.end_ns = end_ns;
     return lane.thread;

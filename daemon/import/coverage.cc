@@ -31,6 +31,8 @@ void Coverage::Add(int64_t start_ns, int64_t end_ns) {
 
 void Coverage::Coalesce() {
   while (2 * stretches_.size() > kMaxStretches) {
+    // Too many stretches: holes up to a doubling length are filled until at most half are left.
+    // Each round pays for itself by the room that it makes, and memory stays bounded.
     slack_ns_ *= 2;
     for (auto at = stretches_.begin(); at != stretches_.end();) {
       const auto next = std::next(at);
@@ -58,6 +60,8 @@ std::vector<std::pair<int64_t, int64_t>> Coverage::Windows(std::span<const StepR
   const auto is_hole = [&](int64_t start_ns, int64_t end_ns) {
     const auto next =
         std::ranges::lower_bound(by_time, end_ns - origin_ns, {}, &StepRecord::start_ns);
+    // A hole between steps whose numbers do not follow each other was not recorded (the profiler's
+    // schedule skips steps), however short it is.
     const bool between_steps = next != by_time.begin() && next != by_time.end();
     if (between_steps && std::prev(next)->index + 1 != next->index) return true;
     return !is_continuous && end_ns - start_ns >= kLongHoleNs;

@@ -93,6 +93,8 @@ RepairedEvent RepairEvent(std::string_view event) {
 size_t EndOfDamagedEvent(std::string_view text) {
   for (size_t at = text.find('}'); at != std::string_view::npos; at = text.find('}', at + 1)) {
     size_t behind = at + 1;
+    // A brace ends the event only if what follows it looks like the end of the list or the start of
+    // an event. Objects inside of an event end in braces, too.
     if (EndsArray(text, behind)) return at + 1;
     if (Take(text, behind, ',') && BeginsEvent(text, behind)) return at + 1;
   }

@@ -34,6 +34,8 @@ std::optional<ExactTime> ParseMicros(std::string_view number) {
   const bool is_negative = number.starts_with('-');
   size_t at = is_negative ? 1 : 0;
   int64_t ns = 0;
+  // Digit by digit in integers: a double has 53 bits, and microseconds since 1970 with three
+  // decimals need 61.
   const auto append = [&ns](char digit) {
     return !__builtin_mul_overflow(ns, int64_t{10}, &ns) &&
            !__builtin_add_overflow(ns, int64_t{digit - '0'}, &ns);

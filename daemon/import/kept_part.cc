@@ -35,6 +35,8 @@ class KeptPartSearch : public TraceSplitter::Handler {
   std::optional<KeptPart> Result() {
     if (has_all_events_ || !last_start_ns_.has_value()) return std::nullopt;
     KeptPart part = {.end_ns = *last_start_ns_, .launches = {}};
+    // Kineto writes the host's operators first and GPU activities after them. A file that ends
+    // among these lacks the calls after the last one that it has.
     if (is_last_of_gpu_ && !calls_.empty()) {
       const int64_t last_call_ns = std::ranges::max_element(calls_, {}, &Call::start_ns)->start_ns;
       part.end_ns = std::min(part.end_ns, last_call_ns);

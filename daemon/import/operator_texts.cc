@@ -21,6 +21,7 @@ absl::StatusOr<uint32_t> OperatorTexts::Inputs(std::string_view dims, std::strin
                                                std::string_view strides) {
   if (dims.empty() && types.empty()) return 0;
   key_.assign(dims);
+  // A byte that JSON text cannot hold unescaped, so the three texts cannot run into each other.
   key_.push_back('\0');
   key_.append(types);
   key_.push_back('\0');

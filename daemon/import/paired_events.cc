@@ -46,6 +46,8 @@ class PairedEvents::OpenMarks {
     if (!end.has_name) return PopLast();
     const auto named = by_name_.find(end.name);
     if (named == by_name_.end() || named->second.empty()) return nullptr;
+    // A begin in the middle leaves a hole, which is dropped when it comes to the end. Taking it out
+    // would move all after it.
     const Mark* const begin = std::exchange(marks_[named->second.back()], nullptr);
     named->second.pop_back();
     DropEnded();

@@ -67,6 +67,8 @@ absl::StatusOr<PythonStacks::Stack> PythonStacks::Parse(std::string_view text) {
   }
   if (is_cut) ++cut_count_;
   uint32_t stack = 0;
+  // From the outermost frame, so that stacks share the rows of their common callers: the rows form
+  // a tree.
   for (size_t i = frames.size(); i-- > 0;) {
     ASSIGN_OR_RETURN(const uint32_t frame, FrameOf(frames[i]));
     const auto next = static_cast<uint32_t>(rows_.size() + 1);

@@ -50,6 +50,8 @@ LostRanges Nest(std::vector<ImportedRange>& ranges) {
     open_ends.push_back(range.end_ns());
   }
   ranges.resize(kept);
+  // Capture files have the ranges of a thread by their ends, the inner ones first, as a target
+  // records them.
   std::sort(ranges.begin(), ranges.end(), [](const ImportedRange& a, const ImportedRange& b) {
     if (a.end_ns() != b.end_ns()) return a.end_ns() < b.end_ns();
     // What takes no time is in none of those that end where it begins.

@@ -25,6 +25,7 @@ absl::Status SpoolFile::Open() {
   std::string name = (directory_ / ".rows-XXXXXX").string();
   fd_.Reset(mkostemp(name.data(), O_CLOEXEC));
   if (!fd_.valid()) return Failed("make a file", errno);
+  // Without a name the file goes with its descriptor, also if the process is killed.
   if (unlink(name.c_str()) != 0) return Failed("make a file", errno);
   return absl::OkStatus();
 }

@@ -20,6 +20,8 @@ std::optional<int64_t> MissingIds(std::vector<int64_t> ids) {
   if (ids.size() < kFewestIds) return std::nullopt;
   const size_t first = ids.size() / kOutlierShare;
   const size_t last = ids.size() - 1 - first;
+  // The numbers are sorted and distinct, so the distance of their places is how many there are
+  // between the two.
   const uint64_t present = last - first;
   const uint64_t numbers = static_cast<uint64_t>(ids[last]) - static_cast<uint64_t>(ids[first]);
   if (static_cast<double>(present) >= kCompleteShare * static_cast<double>(numbers)) return 0;

@@ -188,6 +188,7 @@ struct EventParser::Impl {
     ondemand::raw_json_string raw;
     if (const Error error = field.key().get(raw)) return error;
     const char* end = raw.raw();
+    // simdjson has checked that the key ends in a quote, so this loop does, too.
     while (*end != '"') end += *end == '\\' ? 2 : 1;
     key = std::string_view(raw.raw(), static_cast<size_t>(end - raw.raw()));
     return simdjson::SUCCESS;
@@ -339,6 +340,8 @@ absl::Status EventParser::Parse(std::string_view array, int64_t offset, OnEvent 
   ASSIGN_OR_RETURN(size_t done, impl.ParseRun(array, on_event, on_unknown));
   // Each of the rest by itself. Where one is no JSON, what ends it is guessed from what begins the
   // next.
+  // simdjson reads a run of events at full speed and stops at the first error. Only what is left of
+  // that run is read one by one.
   std::string one;
   const auto parse_alone = [&](std::string_view text) -> absl::StatusOr<bool> {
     one.assign("[").append(text).append("]");

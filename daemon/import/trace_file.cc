@@ -116,6 +116,7 @@ class GzipFile : public TraceFile {
   absl::Status Refill() {
     if (at_end_) return absl::OkStatus();
     ASSIGN_OR_RETURN(const size_t got, file_.Read(input_.get(), kInputBytes));
+    // PlainFile::Read() returns less than it was asked for only at the end of the file.
     at_end_ = got < kInputBytes;
     state_.next_in = reinterpret_cast<uint8_t*>(input_.get());
     state_.avail_in = static_cast<uint32_t>(got);

@@ -152,6 +152,7 @@ void AddOurs(const Json& json, CaptureRecord& record) {
 }  // namespace
 
 void TraceHeader::Add(std::string_view key, std::string_view value, NotUnderstood& not_understood) {
+  // A parsed value takes many times its text, so its size is checked before.
   if (value.size() > kMaxMemberBytes) {
     not_understood.Count(StrCat("member:", key, " is too long"));
     return;

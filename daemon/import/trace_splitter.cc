@@ -60,6 +60,8 @@ absl::StatusOr<bool> TraceSplitter::Fill() {
     return absl::DataLossError(StrCat("damaged at byte ", Offset(), ": a value of more than ",
                                       kMaxValueBytes >> 20, " MiB"));
   }
+  // Doubling: a value of n bytes is copied O(n) times in all, however small the pieces are in which
+  // it is read.
   if (end_ + kBack == window_.size()) window_.resize(window_.size() * 2);
   const size_t room = window_.size() - kBack - end_;
   ASSIGN_OR_RETURN(const size_t got, file_.Read(window_.data() + end_, room));
@@ -230,6 +232,8 @@ absl::Status TraceSplitter::GiveEvents(size_t end) {
   char* const text = window_.data();
   const int64_t offset = Offset();
   text[begin_ - 1] = '[';
+  // The run is made an array in place, by a bracket before and one after it. The byte after it
+  // belongs to what comes next and is put back.
   const char behind = text[end];
   text[end] = ']';
   absl::Status status =

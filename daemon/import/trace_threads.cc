@@ -45,6 +45,7 @@ std::optional<uint32_t> TraceThreads::IndexOf(std::string_view pid, std::string_
                                               bool is_python) {
   SetKey(pid, tid, key_);
   if (is_python) key_ += kPythonRow;
+  // Events of one thread mostly follow each other, so the last thread is tried before the table.
   if (last_ >= threads_.size() || threads_[last_].key != key_) {
     const auto found = by_key_.find(key_);
     if (found != by_key_.end()) {

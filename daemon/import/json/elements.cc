@@ -41,6 +41,8 @@ uint64_t Escaped(uint64_t backslashes, uint64_t& carried) {
   backslashes &= ~carried;
   carried = 0;
   while (backslashes != 0) {
+    // A backslash escapes the byte after it, also if that is a backslash. So they are taken one
+    // after the other, from the lowest bit; few blocks have any.
     const uint64_t lowest = backslashes & -backslashes;
     const uint64_t behind = lowest << 1;
     if (behind == 0) carried = 1;
@@ -71,10 +73,14 @@ bool Walk(uint64_t opens, uint64_t closes, const char* at, Place& place) {
     quotes &= ~Escaped(marks.backslashes, place.escaped);
   }
   const uint64_t in_string = Parities(quotes) ^ place.in_string;
+  // The highest bit says whether the block ends inside a string. The arithmetic shift copies it to
+  // all bits, as the next block needs it.
   place.in_string = static_cast<uint64_t>(static_cast<int64_t>(in_string) >> 63);
   const uint64_t opens = marks.opens & ~in_string;
   const uint64_t closes = marks.closes & ~in_string;
   const int64_t close_count = __builtin_popcountll(closes);
+  // An element can end in this block only if there are as many closing brackets as open levels.
+  // Deeper blocks are counted as a whole, which is most of a trace.
   if (place.depth <= close_count) return Walk(opens, closes, at, place);
   place.depth += __builtin_popcountll(opens) - close_count;
   return true;

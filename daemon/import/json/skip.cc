@@ -67,6 +67,7 @@ const char* SkipString(const char* at, const char* end) {
     at = Find(at, end, QuotesAndEscapes, [](char c) { return c == '"' || c == '\\'; });
     if (at == end) return nullptr;
     if (*at == '"') return at + 1;
+    // The escaped byte is not there yet. The caller reads more and begins again.
     if (end - at < 2) return nullptr;
     at += 2;
   }
