@@ -155,6 +155,7 @@ absl::StatusOr<std::unique_ptr<ByteSink>> OpenStream(const fs::path& path, bool 
         StrCat(path.string(), " belongs to uid ", info.st_uid,
                ", in a folder that others may write to; name another file"));
   }
+  // O_NONBLOCK was for the open alone. Writes wait in poll(), where they can be cancelled.
   const int flags = fcntl(fd.get(), F_GETFL);
   if (flags < 0 || fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) {
     return ErrnoStatus("cannot open", path, errno);
@@ -175,6 +176,8 @@ absl::StatusOr<std::unique_ptr<ByteSink>> OpenTemporary(const fs::path& path, mo
   for (int attempt = 0; attempt < 16; ++attempt) {
     fs::path temporary = path;
     temporary += StrCat(".tmp.", RandomSuffix());
+    // In the folder of the target, because rename() works within a file system only. O_EXCL: a link
+    // that another user put there is not followed.
     UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!fd.valid()) {
       if (errno == EEXIST) continue;

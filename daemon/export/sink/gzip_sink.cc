@@ -33,6 +33,8 @@ class Deflater {
   }
   // Fills `out` as far as there is input; how far it got.
   absl::StatusOr<size_t> Run(char* out, size_t size) {
+    // The end may fill the buffer exactly. The loop then asks once more, and ISA-L must not be
+    // called after the end.
     if (stream_.internal_state.state == ZSTATE_END) return 0;
     stream_.next_out = reinterpret_cast<uint8_t*>(out);
     stream_.avail_out = static_cast<uint32_t>(size);

@@ -30,6 +30,8 @@ int WriteToStream(int fd, std::string_view bytes, const IsCancelled& is_cancelle
   const bool never_waits = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   while (!bytes.empty()) {
     if (!never_waits && !AwaitRoom(fd, is_cancelled)) return ECANCELED;
+    // poll() promises that PIPE_BUF bytes fit. A larger write may block in the middle, and a
+    // cancellation would wait for the reader.
     const size_t piece = never_waits ? bytes.size() : std::min<size_t>(bytes.size(), PIPE_BUF);
     const ssize_t written = write(fd, bytes.data(), piece);
     if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;

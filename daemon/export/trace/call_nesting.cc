@@ -118,6 +118,8 @@ class CallNestingBuilder {
   size_t FirstNotBefore(int64_t start_ns, const Thread& thread) const {
     size_t low = thread.next;
     size_t high = thread.next;
+    // Steps of doubling length, then a binary search between the last two: O(log d) for a call d
+    // places back. Most ranges are short and d is small.
     for (size_t step = 1; low > 0 && CallAt(thread, low - 1).start_ns >= start_ns; step *= 2) {
       high = low - 1;
       low = low > step ? low - step : 0;

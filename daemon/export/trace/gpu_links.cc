@@ -141,6 +141,8 @@ class GpuLinksBuilder {
     bool is_referred_to = false;
 
     size_t first_busy = thread.busy.size();
+    // Ranges come by their ends. Those that ended before and began in this one are inside it, and
+    // what they kept busy is this one's as well.
     while (!thread.ended.empty() && thread.ended.back().start_ns >= start_ns) {
       first_busy = thread.ended.back().first_busy;
       thread.ended.pop_back();

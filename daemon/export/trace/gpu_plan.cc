@@ -64,6 +64,8 @@ class GpuPlanBuilder {
     RETURN_IF_ERROR(Pack(GpuTrackKind::kSync));
     RETURN_IF_ERROR(ReadOverheads());
     RETURN_IF_ERROR(Pack(GpuTrackKind::kOverhead));
+    // The GPU's work is read last: what follows needs its slices in slices_, which the kinds share
+    // to save memory.
     RETURN_IF_ERROR(ReadWork());
     RETURN_IF_ERROR(Pack(GpuTrackKind::kWork));
     RETURN_IF_ERROR(PlaceAnnotations());
@@ -239,6 +241,9 @@ class GpuPlanBuilder {
     std::sort(slices_.begin(), slices_.end(), [](const LaneSlice& a, const LaneSlice& b) {
       return std::tie(a.start_ns, a.ordinal) < std::tie(b.start_ns, b.ordinal);
     });
+    // Rows of a file are in no order of time. Each window is read by one pass over the chunks that
+    // reach into it, so the number of windows bounds the passes, and the rows of a window the
+    // memory.
     const size_t rows = std::max(
         GpuPlan::kWindowRows, (slices_.size() + GpuPlan::kMostWindows - 1) / GpuPlan::kMostWindows);
     for (size_t begin = 0; begin < slices_.size(); begin += rows) {

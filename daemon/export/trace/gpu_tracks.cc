@@ -124,6 +124,8 @@ size_t GpuTracks::ProcessOf(const GpuTrackKey& key, const TraceLayout& layout, b
     process.sort_index = kOverheadSortIndex;
   } else {
     process.device = key.device;
+    // Viewers take a device's number for a process ID, as Kineto writes it. In a container the
+    // training process may have that very ID.
     process.pid = key.device == layout.pid ? kFirstOddDevicePid + key.device : key.device;
     process.label =
         key.device == kNoGpuDevice ? std::string("GPU not known") : StrCat("GPU ", key.device);

@@ -156,6 +156,8 @@ class OperatorPlanBuilder {
   }
 
   void Link() {
+    // By their ends, over all threads: a backward operator ends after the forward one that it
+    // belongs to, so that one is in the table by then.
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const Candidate& a, const Candidate& b) { return a.end_ns < b.end_ns; });
     absl::flat_hash_map<std::pair<uint64_t, int64_t>, const Candidate*> forwards;
@@ -180,6 +182,8 @@ class OperatorPlanBuilder {
         plan_.operators_[candidate.position].flow = flow;
         plan_.operators_[candidate.position].ends_flow = true;
       }
+      // A sequence number is used again in later steps. The next forward operator of that number
+      // must not be linked to this backward one.
       forwards.erase(found);
     }
   }

@@ -15,6 +15,8 @@ class Lanes {
  public:
   // The lowest lane that is free at `start_ns`, taken until `end_ns`.
   uint32_t Take(int64_t start_ns, int64_t end_ns) {
+    // Lanes by the time at which they become free, and free ones by number: O(log lanes) for each
+    // slice, and the lowest free lane is taken, so rows stay few.
     while (!busy_.empty() && busy_.top().first <= start_ns) {
       free_.push(busy_.top().second);
       busy_.pop();
