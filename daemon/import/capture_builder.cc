@@ -693,8 +693,6 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   contents_.start_ns = std::min(first_ns_, last_ns_);
   contents_.end_ns = last_ns_;
   for (const ThreadRow& thread : threads_.Rows()) RETURN_IF_ERROR(sink_.AddThread(thread));
-  // Before any operator is written, since each row carries the number of its own thread, which
-  // other threads' operators say.
   FindTorchThreads();
   contents_.recorded_pids = RecordedPids();
   for (size_t thread = 0; thread < rows_.size(); ++thread) {

@@ -61,7 +61,6 @@ std::map<std::string, GpuPlace> ReadGpuPlaces(const std::filesystem::path& folde
     by_bus.emplace(std::move(bus), std::move(found));
   }
   std::map<std::string, GpuPlace> places;
-  // nvidia-smi and NVML number GPUs by bus address, which is the order of this map.
   int number = 0;
   for (auto& [bus, found] : by_bus) {
     std::string id = absl::AsciiStrToUpper(bus);

@@ -23,13 +23,9 @@ void Governor::Judge(std::optional<double> slowdown, double max_slowdown, bool t
     is_suspect_ = false;
     return;
   }
-  // Ranks that skip a window alone would break the common start of all. So one slow capture is only
-  // a suspicion, and the second backs off.
   if (together && level_ == 0 && !std::exchange(is_suspect_, true)) return;
   is_suspect_ = false;
   level_ = std::min(level_ + 1, kMaxLevel);
-  // Each level doubles the windows that are skipped. Ranks that sample together do not count
-  // windows: they skip by the window's number, which is the same on all nodes.
   skips_left_ = together ? 0 : int64_t{1} << (level_ - 1);
 }
 
