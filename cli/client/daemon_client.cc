@@ -292,6 +292,8 @@ absl::Status DaemonClient::DownloadCapture(
     local =
         on_piece({response.data(), response.offset(), response.total_bytes(), response.sha256()});
   }
+  // Nobody reads the rest, and Finish() waits for the end of the stream. So the daemon is told to
+  // stop.
   if (!local.ok()) call.context()->TryCancel();
   const grpc::Status status = reader->Finish();
   return local.ok() ? call.Result(status) : local;
@@ -307,6 +309,7 @@ absl::Status DaemonClient::ExportTrace(const std::string& id, exporter::TraceFor
   v1::ExportTraceResponse response;
   absl::Status local;
   while (local.ok() && reader->Read(&response)) local = on_piece(response.data());
+  // As in DownloadCapture(): Finish() would wait for what nobody reads.
   if (!local.ok()) call.context()->TryCancel();
   const grpc::Status status = reader->Finish();
   return local.ok() ? call.Result(status) : local;

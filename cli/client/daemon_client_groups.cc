@@ -53,6 +53,7 @@ class DaemonClient::Presence {
   absl::Status Cancel() {
     if (is_finished_) return absl::OkStatus();
     call_.context()->TryCancel();
+    // gRPC may write to message_ until the operation has ended, also after a cancellation.
     while (is_in_flight_) AwaitOperation();
     return Finish();
   }
@@ -65,6 +66,7 @@ class DaemonClient::Presence {
     queue_.Shutdown();
     void* tag = nullptr;
     bool ok = false;
+    // A completion queue has to be empty before it is destroyed.
     while (queue_.Next(&tag, &ok)) {
     }
     return status.ok() ? absl::OkStatus() : call_.Result(status);

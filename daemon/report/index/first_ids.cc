@@ -7,6 +7,7 @@
 namespace profd::report {
 
 std::vector<uint32_t> FirstIds(std::span<const std::string> names) {
+  // The keys are views of `names`, which outlives the table.
   absl::flat_hash_map<std::string_view, uint32_t> first_of;
   std::vector<uint32_t> first_ids;
   first_ids.reserve(names.size());

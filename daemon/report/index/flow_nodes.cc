@@ -150,6 +150,7 @@ class FlowNodes::Builder {
   // The nodes that began inside of `spans`.
   static void Mark(std::span<const Span> spans, bool FlowNode::*mark,
                    std::vector<FlowNode>& nodes) {
+    // Both lists are in order of time and without overlaps, so one pass over the two is enough.
     size_t next = 0;
     for (FlowNode& node : nodes) {
       while (next < spans.size() && spans[next].end_ns < node.start_ns) ++next;

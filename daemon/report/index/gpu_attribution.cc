@@ -160,6 +160,9 @@ void GpuAttribution::IndexCorrelations() {
     last = std::max<uint64_t>(last, call.correlation);
   }
   if (last == 0) return;
+  // Correlations are mostly consecutive, so a table by number finds a call in one access. Where
+  // they are far apart, as a hostile file may have them, pairs are sorted and searched instead, and
+  // memory stays in proportion to the calls.
   if (last - first < kMostSlotsPerCall * calls_.size()) {
     first_correlation_ = first;
     by_slot_.assign(last - first + 1, kNoCall);
@@ -204,6 +207,8 @@ std::span<const Call> GpuAttribution::CallsOf(uint32_t thread) const {
 
 absl::Status GpuAttribution::FindPaths(store::CaptureReader& reader, OpKinds* kinds) {
   if (calls_.empty()) return absl::OkStatus();
+  // Only ranges that reach into the time of the calls can be around one. Chunks of others are not
+  // read.
   store::TimeFilter filter = {calls_.front().start_ns, calls_.front().start_ns};
   std::vector<std::optional<ThreadPaths>> threads(thread_begin_.size() - 1);
   for (size_t i = 0; i < threads.size(); ++i) {

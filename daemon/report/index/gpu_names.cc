@@ -241,6 +241,7 @@ std::string Demangler::Demangle(std::string_view name) {
 
 bool IsCommunicationKernel(std::string_view name) {
   if (name.starts_with("_Z")) {
+    // A mangled name is "_Z", the length of the name, and the name.
     name.remove_prefix(2);
     while (!name.empty() && name.front() >= '0' && name.front() <= '9') name.remove_prefix(1);
   } else {

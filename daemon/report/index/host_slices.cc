@@ -96,6 +96,7 @@ class FrameSampler {
           inner_[parent] == kUnknownFrame ? inner_[i] : frames_.CommonOf(inner_[parent], inner_[i]);
     }
     within_.resize(count_, FrameTree::kNone);
+    // Parents first: the functions inside a span begin from those that are around it.
     MakeFramesIn(kNoSlice);
     for (uint32_t i = 0; i < count_; ++i) MakeFramesIn(i);
     spans_.insert(spans_.end(), made_.begin(), made_.end());
@@ -107,6 +108,7 @@ class FrameSampler {
     first_.assign(count_ + 2, 0);
     for (const ThreadSpan& span : spans_) ++first_[SlotOf(span.slice.parent) + 1];
     for (size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
+    // A counting sort by parent. It is stable, so that children stay in order of time.
     std::vector<uint32_t> next(first_.begin(), first_.end() - 1);
     children_.resize(count_);
     for (uint32_t i = 0; i < count_; ++i) children_[next[SlotOf(spans_[i].slice.parent)]++] = i;
@@ -419,6 +421,7 @@ class HostSlices::Builder {
     for (std::vector<HostSlice>& slices : slices_.rows_) {
       for (HostSlice& slice : slices) {
         if (slice.is_python) continue;
+        // Parents come before their children in a row, so theirs is known by now.
         if (slice.parent != kNoSlice) slice.forward = slices[slice.parent].forward;
         const SpanOperator* const op = OperatorOf(slice);
         if (op == nullptr || !op->is_backward || op->sequence < 0) continue;

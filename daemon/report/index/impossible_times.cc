@@ -66,6 +66,8 @@ class DeviceWaits {
     }));
     std::ranges::sort(waits_);
     int64_t end_ns = kNever;
+    // A minimum from the back: of all waits that begin at or after this one, the earliest end.
+    // DoneBy() is one binary search then.
     for (size_t i = waits_.size(); i-- > 0;) {
       end_ns = std::min(end_ns, waits_[i].second);
       waits_[i].second = end_ns;
@@ -135,6 +137,8 @@ class TimeSearch {
       RETURN_IF_ERROR(host_.Read(reader_));
       FindDetached();
     }
+    // Stable, so that the rows of a stream keep their order in time, which FindOverlong() relies
+    // on.
     std::stable_sort(rows_.begin(), rows_.end(),
                      [](const Row& a, const Row& b) { return a.stream < b.stream; });
     for (size_t i = 0; i < rows_.size(); ++i) FindOverlong(i);
@@ -315,6 +319,7 @@ absl::StatusOr<ImpossibleTimes> FindImpossibleTimes(store::CaptureReader& reader
 
 absl::Status BelievedReader::Search() {
   searched_ = true;
+  // That reader corrects its rows itself.
   if (dynamic_cast<BelievedReader*>(&reader_) != nullptr) return absl::OkStatus();
   if (reader_.gpu_row_count() == 0 || AreKnownToBePossible(reader_.record())) {
     return absl::OkStatus();
@@ -343,6 +348,7 @@ absl::Status BelievedReader::Scan(RowKind kind, uint32_t columns, const store::T
         durations[i] = found->second;
         continue;
       }
+      // A row that is left out splits the batch. The parts are views, so only durations are copied.
       if (i > begin) RETURN_IF_ERROR(fn(PartOf(believed, begin, i)));
       begin = i + 1;
     }

@@ -32,6 +32,7 @@ uint64_t IntervalSet::MeasureBefore(int64_t time_ns) const {
 
 uint64_t IntervalSet::MeasureIn(int64_t begin_ns, int64_t end_ns) const {
   if (end_ns <= begin_ns) return 0;
+  // Each interval carries the sum of those before it, so this takes two binary searches.
   return MeasureBefore(end_ns) - MeasureBefore(begin_ns);
 }
 

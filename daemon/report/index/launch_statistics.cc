@@ -31,6 +31,8 @@ DurationStatistics StatisticsOf(std::span<int64_t> durations) {
 std::vector<DurationStatistics> GroupedDurations::Take(size_t group_count) {
   // Where each group's durations begin, then end, once they are put together.
   std::vector<size_t> ends(group_count + 1);
+  // A counting sort, O(durations + groups): one copy of the durations instead of a vector for each
+  // group.
   for (const uint32_t group : groups_) ++ends[group + 1];
   std::partial_sum(ends.begin(), ends.end(), ends.begin());
   std::vector<int64_t> together(durations_ns_.size());
@@ -57,6 +59,7 @@ std::vector<uint32_t> LaunchingOps::Longest(size_t group_count,
   for (const auto& [key, ns] : ns_) {
     Best& so_far = best[key >> 32];
     const auto op = static_cast<uint32_t>(key);
+    // The table is in no order that lasts. Ties go by name, so that a report is the same each time.
     if (!so_far.found || ns > so_far.ns || (ns == so_far.ns && names[op] < names[so_far.op])) {
       so_far = {ns, op, true};
     }
@@ -73,6 +76,7 @@ void BusyTime::Add(size_t device, int64_t start_ns, int64_t end_ns) {
   }
   int64_t& until_ns = until_ns_[device];
   if (end_ns <= until_ns) return;
+  // In unsigned numbers: the times of a damaged file may be further apart than an int64 holds.
   total_ns_ += static_cast<uint64_t>(end_ns) - static_cast<uint64_t>(std::max(start_ns, until_ns));
   until_ns = end_ns;
 }
