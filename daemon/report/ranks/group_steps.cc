@@ -2,7 +2,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -276,8 +275,11 @@ void CountCausedWaits(std::span<const CollectiveBlame> blames, std::span<const i
   for (RankScore& rank : ranking) {
     rank.caused_wait_ns /= std::max<int64_t>(std::ssize(steps), 1);
     rank.late_ns /= std::max<int64_t>(std::ssize(steps), 1);
-    std::vector<int64_t> late_ns(steps.size());  // 0 in the other steps.
-    std::ranges::copy(late_in_steps[rank.member] | std::views::values, late_ns.begin());
+    std::vector<int64_t> late_ns;
+    for (const auto& [step, step_late_ns] : late_in_steps[rank.member]) {
+      late_ns.push_back(step_late_ns);
+    }
+    late_ns.resize(steps.size());  // 0 in the other steps.
     rank.usual_late_ns = Median(late_ns);
   }
 }
