@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "cli/captures/scratch_folder.h"
@@ -130,7 +131,7 @@ TEST_F(TraceServerTest, StopEndsTheWait) {
 }
 
 GetEnvironment Variables(std::map<std::string, std::string> values) {
-  return [values](const char* name) -> const char* {
+  return [values = std::move(values)](const char* name) -> const char* {
     const auto found = values.find(name);
     return found == values.end() ? nullptr : found->second.c_str();
   };
