@@ -464,7 +464,7 @@ TEST(CollectiveMatchTest, TheSequenceNumberMatchesAndNeverTheTime) {
 }
 
 TEST(CollectiveMatchTest, AnotherOperationSizeOrCommunicatorIsAnotherCollective) {
-  const auto with = [](CollectiveRow row, Communicator communicator) {
+  const auto with = [](const CollectiveRow& row, const Communicator& communicator) {
     return Match({Ranks({{.sequence = 1, .elements = 4, .kind = kAllReduce}}, {kWorld}),
                   Ranks({row}, {communicator})});
   };
