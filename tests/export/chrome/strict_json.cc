@@ -1,7 +1,9 @@
 #include "tests/export/chrome/strict_json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <unordered_set>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/check/json_reader.h"
@@ -9,7 +11,15 @@
 namespace profd {
 namespace {
 
-// Returns false if something nests too deep.
+// The reader compares the first keys of an object only.
+bool HasOwnKeys(const JsonValue& object) {
+  if (object.members.size() <= check::JsonReader::kMostComparedKeys) return true;
+  std::unordered_set<std::string_view> keys;
+  return std::ranges::all_of(
+      object.members, [&keys](const auto& member) { return keys.insert(member.first).second; });
+}
+
+// Returns false if something nests too deep, a string may have been cut, or a key comes twice.
 bool Read(check::JsonReader& reader, std::string_view text, size_t depth, JsonValue& value) {
   using Kind = check::JsonReader::Kind;
   if (depth > kMostJsonDepth) return false;
@@ -22,7 +32,7 @@ bool Read(check::JsonReader& reader, std::string_view text, size_t depth, JsonVa
         auto& member = value.members.emplace_back(key, JsonValue());
         if (!Read(reader, text, depth + 1, member.second)) return false;
       }
-      return true;
+      return HasOwnKeys(value);
     case Kind::kArray:
       value.kind = JsonValue::Kind::kArray;
       reader.EnterArray();
@@ -33,7 +43,7 @@ bool Read(check::JsonReader& reader, std::string_view text, size_t depth, JsonVa
     case Kind::kString:
       value.kind = JsonValue::Kind::kString;
       value.text = reader.String();
-      return true;
+      return value.text.size() < check::JsonReader::kMostStringBytes;
     case Kind::kNumber:
       value.kind = JsonValue::Kind::kNumber;
       value.text = reader.Token();
@@ -93,7 +103,10 @@ absl::StatusOr<JsonValue> ParseStrictJson(std::string_view text) {
   if (!report.findings.empty()) {
     return absl::InvalidArgumentError(report.findings.front().examples.front());
   }
-  if (!fits) return absl::InvalidArgumentError("nested too deep");
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        "nested too deep, a string of 64 KiB, or a key that came before");
+  }
   return value;
 }
 

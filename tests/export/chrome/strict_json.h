@@ -1,7 +1,7 @@
 // JSON as a tree, by the reader of `profctl check`, and whatever that reports is an error: bad
-// grammar, invalid UTF-8, lone surrogates, duplicate keys (of the first 128 of an object), raw
-// control characters, a byte order mark, and anything but white space after the value. So is
-// nesting deeper than kMostJsonDepth. Strings are cut at 64 KiB.
+// grammar, invalid UTF-8, lone surrogates, duplicate keys, raw control characters, a byte order
+// mark, and anything but white space after the value. So are nesting deeper than kMostJsonDepth,
+// and strings of 64 KiB and more, which the reader would cut.
 #ifndef PROFD_TESTS_EXPORT_CHROME_STRICT_JSON_H_
 #define PROFD_TESTS_EXPORT_CHROME_STRICT_JSON_H_
 

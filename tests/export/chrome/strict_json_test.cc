@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/base/str_cat.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd {
@@ -61,6 +62,25 @@ TEST(StrictJsonTest, GivesWhatTheTextSays) {
   EXPECT_EQ((*value)["s"].text, "\u00e9\n\U0001F600");
   EXPECT_TRUE((*value)["l"].items.at(1).boolean);
   EXPECT_EQ(value->Find("none"), nullptr);
+}
+
+TEST(StrictJsonTest, OfManyKeysEachIsCompared) {
+  const auto object = [](int last) {
+    std::string text = "{";
+    for (int i = 0; i < 300; ++i) text += StrCat("\"", i, "\":0,");
+    return StrCat(text, "\"", last, "\":0}");
+  };
+  EXPECT_THAT(ParseStrictJson(object(300)), IsOk());
+  EXPECT_THAT(ParseStrictJson(object(299)), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(StrictJsonTest, AStringIsWholeOrRefused) {
+  const std::string text((64 << 10) - 1, 'a');
+  const absl::StatusOr<JsonValue> value = ParseStrictJson(StrCat("\"", text, "\""));
+  ASSERT_THAT(value, IsOk());
+  EXPECT_EQ(value->text, text);
+  EXPECT_THAT(ParseStrictJson(StrCat("\"", text, "ab\"")),
+              StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST(StrictJsonTest, NestsOnlyAsDeepAsItSays) {
