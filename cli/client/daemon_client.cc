@@ -292,8 +292,8 @@ absl::Status DaemonClient::DownloadCapture(
     local =
         on_piece({response.data(), response.offset(), response.total_bytes(), response.sha256()});
   }
-  // Nobody reads the rest, and Finish() waits for the end of the stream. So the daemon is told to
-  // stop.
+  // Finish() waits for the end of the stream, and nothing reads the rest of it. So the call is
+  // cancelled.
   if (!local.ok()) call.context()->TryCancel();
   const grpc::Status status = reader->Finish();
   return local.ok() ? call.Result(status) : local;

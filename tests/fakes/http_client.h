@@ -1,4 +1,4 @@
-// An HTTP client that says exactly what it is told to.
+// An HTTP client that sends exactly the bytes that a test gives it.
 #ifndef PROFD_TESTS_FAKES_HTTP_CLIENT_H_
 #define PROFD_TESTS_FAKES_HTTP_CLIENT_H_
 

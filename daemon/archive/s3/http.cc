@@ -151,7 +151,7 @@ std::string_view ServerOf(std::string_view url) {
 }
 
 absl::Status TransferStatus(CURLcode code, const Transfer& transfer, const char* detail) {
-  // A failed pread() also aborts by a callback, so the stop is told from it by read_errno.
+  // A failed pread() aborts by a callback, too, as a stop does. Only the former sets read_errno.
   if (code == CURLE_ABORTED_BY_CALLBACK && transfer.read_errno == 0) {
     return absl::CancelledError("the request was stopped");
   }

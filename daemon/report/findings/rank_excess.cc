@@ -530,7 +530,8 @@ RankExcess ExplainRankByCpuWaits(std::string_view name, const RankScore& slow,
   const int64_t other_count = std::ssize(others_ns) + unknown_count;
   RankExcess excess;
   excess.text = StrCat("Compared with ", CountText(other_count, "other rank"), ", ", name,
-                       " waits longer for a CPU: ", TimeText(slow.cpu_wait_ns), " per step");
+                       others_ns.empty() ? " waits for a CPU: " : " waits longer for a CPU: ",
+                       TimeText(slow.cpu_wait_ns), " per step");
   std::string detail = "per step";
   if (!others_ns.empty()) {
     const std::string usual = TimeText(Median(others_ns));

@@ -101,7 +101,7 @@ struct GroupStepRow {
 // they make a step is not known, only that it is no more than the wait. So they are a possible
 // cause of a rank's additional own work if they make up at least half of it: the median over the
 // steps of its wait less the median of the others'. Waits of other ranks that are not known count
-// as none. It is never the only cause that is shown: a rank that works more on a busy machine also
+// as none. What else takes longer is shown with it: on a busy machine, a rank that works more also
 // waits more. Where a difference between ranks is withheld as noise, and waits for a CPU differ by
 // at least half of it, they are the reason.
 inline constexpr double kStragglerScore = 3.5;

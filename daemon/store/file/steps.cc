@@ -21,8 +21,8 @@ using Mark = std::span<const StepRow>::iterator;
 
 void AddStepsOfStepWindow(std::span<const StepRow> marks, const WindowRecord& window,
                           int64_t number, int64_t start_ns, std::vector<StepRecord>& steps) {
-  // A step lasts from its mark to the mark of the next step. The window itself stands in for two
-  // marks: its start for that of the first step, if that is missing, and its end for the one after
+  // A step lasts from its mark to the mark of the next step. The window replaces two
+  // marks: its start is that of the first step, if that is missing, and its end is the one after
   // the last step. A step without the next mark has an unknown end and is left out.
   const auto by_step = [](const StepRow& mark, int64_t step) { return mark.step < step; };
   const int64_t window_begin_ns = window.start_ns + start_ns;

@@ -379,7 +379,7 @@ TEST_F(RanksThatWaitTest, WaitsOfOtherRanksThatAreNotKnownLeaveItOpen) {
   EXPECT_EQ(steps.ranking[0].slow_by_cpu_waits, CpuWaitCause::kPossible);
   EXPECT_TRUE(steps.cpu_waits_can_explain);
   EXPECT_THAT(ExplainRankByCpuWaits("rank 2", steps.ranking[0], steps.ranking).text,
-              AllOf(HasSubstr("9 ms per step, which can be at least half"),
+              AllOf(HasSubstr("rank 2 waits for a CPU: 9 ms per step, which can be at least half"),
                     HasSubstr("But the waits of the other ranks are not known."),
                     Not(HasSubstr("instead"))));
   steps = Compare({Steady(20, 1), Steady(20, -1), Steady(30, 9), Steady(20, 1)});
