@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "cli/base/errors.h"
-#include "cli/base/flags.h"
 #include "cli/client/contexts.h"
+#include "daemon/base/host_port.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -37,25 +37,6 @@ absl::StatusOr<Endpoint> UnixEndpoint(std::string path, std::string from) {
   endpoint.unix_path = std::move(path);
   endpoint.from = std::move(from);
   return endpoint;
-}
-
-struct HostAndPort {
-  std::string_view host;  // Without brackets.
-  std::string_view port;
-};
-
-std::optional<HostAndPort> SplitHostAndPort(std::string_view text) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return std::nullopt;
-  HostAndPort parts{.host = text.substr(0, colon), .port = text.substr(colon + 1)};
-  const auto port = ParseInt(parts.port);
-  if (!port.ok() || *port < 1 || *port > 65535) return std::nullopt;
-  if (parts.host.size() > 2 && parts.host.front() == '[' && parts.host.back() == ']') {
-    parts.host = parts.host.substr(1, parts.host.size() - 2);
-  } else if (parts.host.find(':') != std::string_view::npos) {
-    return std::nullopt;  // An IPv6 address without brackets: where does its port begin?
-  }
-  return parts;
 }
 
 // Names are not looked up: what one stands for may change.
@@ -171,8 +152,8 @@ absl::StatusOr<Endpoint> ParseAddress(std::string_view address, std::string from
   if (address.find('/') != std::string_view::npos) {
     return UnixEndpoint(std::string(address), std::move(from));
   }
-  const std::optional<HostAndPort> parts = SplitHostAndPort(address);
-  if (!parts.has_value()) {
+  const std::optional<HostPort> parts = SplitHostPort(address);
+  if (!parts.has_value() || parts->port == 0) {
     return UsageError(StrCat(from, " '", ForDisplay(address, 120),
                              "' is not an address: use unix:PATH or HOST:PORT"));
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "daemon/base/host_port.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -77,13 +78,7 @@ bool SetDuration(std::string_view value, absl::Duration& duration) {
 
 // A host and a port, or nothing. Whether one can listen there shows when it is tried.
 bool SetHostAndPort(std::string_view value, std::string& address) {
-  const size_t colon = value.rfind(':');
-  int64_t port = 0;
-  if (!value.empty() &&
-      (colon == std::string_view::npos || colon == 0 || value.size() > 255 ||
-       !IsPrintableUtf8(value) || !SetNumber(value.substr(colon + 1), 0, 65535, port))) {
-    return false;
-  }
+  if (!value.empty() && !SplitHostPort(value).has_value()) return false;
   address = std::string(value);
   return true;
 }

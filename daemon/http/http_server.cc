@@ -12,13 +12,14 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/numbers.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "daemon/base/host_port.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -31,30 +32,6 @@ constexpr size_t kConnectionBytes = 16 << 10;  // Request line and headers.
 constexpr size_t kStackBytes = 256 << 10;
 constexpr int kBacklog = 64;
 
-struct HostPort {
-  std::string host;  // Empty: all addresses, which `*` asks for.
-  std::string port;
-};
-
-absl::StatusOr<HostPort> ParseAddress(std::string_view text) {
-  const auto wrong = [text] {
-    return absl::InvalidArgumentError(StrCat(
-        "'", ForDisplay(text, 80), "' is not a HOST:PORT, such as 127.0.0.1:9464 or [::1]:9464"));
-  };
-  const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0 || text.size() > 300) return wrong();
-  HostPort parts = {.host = std::string(text.substr(0, colon)),
-                    .port = std::string(text.substr(colon + 1))};
-  int port = 0;
-  if (!absl::SimpleAtoi(parts.port, &port) || port < 0 || port > 65535) return wrong();
-  const bool bracketed = parts.host.starts_with('[') && parts.host.ends_with(']');
-  if (bracketed) parts.host = parts.host.substr(1, parts.host.size() - 2);
-  if (!bracketed && parts.host.find(':') != std::string::npos) return wrong();
-  if (!IsPrintableUtf8(parts.host)) return wrong();
-  if (parts.host == "*") parts.host.clear();
-  return parts;
-}
-
 bool IsLoopback(const sockaddr_storage& address) {
   if (address.ss_family == AF_INET) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
@@ -66,17 +43,21 @@ bool IsLoopback(const sockaddr_storage& address) {
 
 // A listening socket on the first of the host's addresses that can be had.
 absl::StatusOr<UniqueFd> Listen(const std::string& text) {
-  ASSIGN_OR_RETURN(const HostPort parts, ParseAddress(text));
+  const std::optional<HostPort> parts = SplitHostPort(text);
+  if (!parts.has_value()) {
+    return absl::InvalidArgumentError(StrCat(
+        "'", ForDisplay(text, 80), "' is not a HOST:PORT, such as 127.0.0.1:9464 or [::1]:9464"));
+  }
+  const std::string host(parts->host);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   // For names: for numbers it would refuse 127.0.0.1 where only the loopback has IPv4.
-  const bool is_number =
-      parts.host.find(':') != std::string::npos ||
-      (!parts.host.empty() && parts.host.find_first_not_of("0123456789.") == std::string::npos);
+  const bool is_number = host.find(':') != std::string::npos ||
+                         host.find_first_not_of("0123456789.") == std::string::npos;
   hints.ai_flags = AI_PASSIVE | (is_number ? AI_NUMERICHOST : AI_ADDRCONFIG);
   addrinfo* found = nullptr;
-  const int failure = getaddrinfo(parts.host.empty() ? nullptr : parts.host.c_str(),
-                                  parts.port.c_str(), &hints, &found);
+  const int failure = getaddrinfo(host == "*" ? nullptr : host.c_str(), StrCat(parts->port).c_str(),
+                                  &hints, &found);
   if (failure != 0) {
     return absl::FailedPreconditionError(
         StrCat("cannot listen on ", ForDisplay(text, 80), ": ", gai_strerror(failure)));

@@ -25,6 +25,7 @@
 #include "absl/time/clock.h"
 #include "daemon/base/config.h"
 #include "daemon/base/csv.h"
+#include "daemon/base/host_port.h"
 #include "daemon/base/log.h"
 #include "daemon/base/passed_files.h"
 #include "daemon/base/standard_files.h"
@@ -404,6 +405,63 @@ TEST(TextFileTest, ASettingIsWhatIsLeftAndRightOfTheFirstEqualsSign) {
   EXPECT_EQ(SplitSetting(" a b =\tc = d "), Sides("a b", "c = d"));
   EXPECT_EQ(SplitSetting("="), Sides());
   EXPECT_EQ(SplitSetting("a b"), std::nullopt);
+}
+
+// ---- host and port ----
+
+TEST(HostPortTest, AHostAndAPortAreSplit) {
+  const auto split = [](std::string_view text) {
+    const auto parts = SplitHostPort(text);
+    return parts.has_value() ? StrCat(parts->host, " ", parts->port) : "none";
+  };
+  EXPECT_EQ(split("10.0.0.7:7411"), "10.0.0.7 7411");
+  EXPECT_EQ(split("node-7.cluster:0"), "node-7.cluster 0");
+  EXPECT_EQ(split("*:65535"), "* 65535");
+  EXPECT_EQ(split("[::1]:9464"), "::1 9464");
+  EXPECT_EQ(split("[fe80::1%eth0]:1"), "fe80::1%eth0 1");
+  EXPECT_EQ(split(StrCat(std::string(253, 'a'), ":1")), StrCat(std::string(253, 'a'), " 1"));
+}
+
+TEST(HostPortTest, WhatIsNotOneIsRefused) {
+  using std::string_view_literals::operator""sv;
+  for (const std::string_view text : {""sv,
+                                      ":"sv,
+                                      "host"sv,
+                                      "9464"sv,
+                                      "host:"sv,
+                                      ":9464"sv,
+                                      "[]:1"sv,
+                                      "[:1"sv,
+                                      "]:1"sv,
+                                      "::1"sv,
+                                      "::1:9464"sv,
+                                      "[::1]"sv,
+                                      "[::1]9464"sv,
+                                      "[::1:9464"sv,
+                                      "::1]:9464"sv,
+                                      "[[::1]]:1"sv,
+                                      "[localhost]:1"sv,
+                                      "[*]:1"sv,
+                                      "host:65536"sv,
+                                      "host:4294967297"sv,
+                                      "host:-1"sv,
+                                      "host:+1"sv,
+                                      "host: 1"sv,
+                                      "host:1 "sv,
+                                      "host:0x1"sv,
+                                      "host:1.5"sv,
+                                      "host:http"sv,
+                                      " host:1"sv,
+                                      "ho st:1"sv,
+                                      "host :1"sv,
+                                      "a:b:1"sv,
+                                      "ho\nst:1"sv,
+                                      "ho\0st:1"sv,
+                                      "host:1\0"sv,
+                                      "\xff:1"sv}) {
+    EXPECT_FALSE(SplitHostPort(text).has_value()) << text;
+  }
+  EXPECT_FALSE(SplitHostPort(StrCat(std::string(254, 'a'), ":1")).has_value());
 }
 
 // ---- config ----

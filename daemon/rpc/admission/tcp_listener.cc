@@ -12,8 +12,10 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "daemon/base/host_port.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -72,21 +74,18 @@ struct FreeAddresses {
 };
 
 absl::StatusOr<Address> Resolve(std::string_view host_and_port) {
-  const size_t colon = host_and_port.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) {
+  const std::optional<HostPort> parts = SplitHostPort(host_and_port);
+  if (!parts.has_value()) {
     return absl::InvalidArgumentError(
         StrCat("'", ForDisplay(host_and_port, 120), "' is not a HOST:PORT to listen on"));
   }
-  std::string host(host_and_port.substr(0, colon));
-  const std::string port(host_and_port.substr(colon + 1));
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
+  const std::string host(parts->host);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(host == "*" ? nullptr : host.c_str(), port.c_str(), &hints, &found);
+  const int error = getaddrinfo(host == "*" ? nullptr : host.c_str(), StrCat(parts->port).c_str(),
+                                &hints, &found);
   const std::unique_ptr<addrinfo, FreeAddresses> list(error == 0 ? found : nullptr);
   if (error != 0 || list == nullptr) {
     return absl::InvalidArgumentError(
