@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -122,6 +123,30 @@ TEST_F(TraceServerTest, ASilentConnectionIsClosed) {
   char byte = 0;
   EXPECT_EQ(read(idle.get(), &byte, 1), 0);  // Waits for the end.
   EXPECT_FALSE(WasServed());
+}
+
+// As over a slow link. The file is larger than all buffers between the server and its reader.
+TEST_F(TraceServerTest, AReaderOfTheFileMayPauseAndOneThatGoesAwayEndsNothing) {
+  constexpr size_t kBytes = size_t{64} << 20;
+  std::filesystem::resize_file(folder_ / "t.pftrace", kBytes);
+  auto server = TraceServer::Start(folder_ / "t.pftrace", "x", 0);
+  ASSERT_THAT(server, IsOk());
+  const auto ask = [&server] {
+    UniqueFd reader = ConnectTo(static_cast<uint16_t>((*server)->port()));
+    Send(reader.get(),
+         StrCat("GET ", (*server)->url_path(), " HTTP/1.1\r\nHost: 127.0.0.1:9001\r\n\r\n"));
+    char byte = 0;
+    EXPECT_EQ(read(reader.get(), &byte, 1), 1);
+    return reader;
+  };
+  ask();
+  const UniqueFd slow = ask();
+  absl::SleepFor(HttpServer::kRequestTime + absl::Milliseconds(500));
+  EXPECT_FALSE((*server)->WaitUntilServed(absl::ZeroDuration()));
+  const std::string rest = ReadAll(slow.get());
+  EXPECT_EQ(rest.size() - rest.find("\r\n\r\n") - 4, kBytes);
+  EXPECT_TRUE((*server)->WaitUntilServed(absl::Seconds(60)));
+  EXPECT_TRUE((*server)->served());
 }
 
 TEST_F(TraceServerTest, StopEndsTheWait) {
