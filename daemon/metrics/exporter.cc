@@ -36,7 +36,8 @@ absl::StatusOr<std::unique_ptr<Exporter>> Exporter::Start(Options options, Clock
   };
   auto server = HttpServer::Start(exporter->options_.listen, answer,
                                   {.watchdog = exporter->options_.watchdog});
-  if (!server.ok() && !absl::IsInvalidArgument(server.status())) {
+  if (!server.ok() && !absl::IsInvalidArgument(server.status()) &&
+      !absl::IsInternal(server.status())) {
     return absl::FailedPreconditionError(
         StrCat(FromAbsl(server.status().message()), "; choose another metrics-listen"));
   }

@@ -58,7 +58,7 @@ class Exporter {
   };
 
   // Serves /healthz from when it returns. INVALID_ARGUMENT: not an address. FAILED_PRECONDITION: it
-  // cannot be listened on, saying why.
+  // cannot be listened on, saying why. INTERNAL: no web server can be started.
   static absl::StatusOr<std::unique_ptr<Exporter>> Start(Options options, Clock& clock);
   ~Exporter();
 
