@@ -91,6 +91,7 @@ bool Caller::May(Verb verb, const Ownership& owner) const {
   if (!(rules != nullptr ? *rules : *OwnerAndRootRules()).Allows(principal, verb, owner)) {
     return false;
   }
+  // Acting on what belongs to others needs an audit entry, so that there must be room for one.
   const bool is_own = principal.IsLocal() && owner.uid == principal.uid;
   return others == nullptr || verb == Verb::kList || is_own || others->MayProceed();
 }

@@ -137,6 +137,8 @@ void CaptureManager::Actor::FireGroup(const std::string& group_id) {
       fastest = std::max(fastest, target->steps_per_second);
     }
   }
+  // As many steps as the fastest member makes in that time, so that all of them hear of the start
+  // before it.
   const double lead = std::ceil(absl::ToDoubleSeconds(options_.group_lead) * fastest);
   const int64_t common_step = furthest_step + 1 + std::max<int64_t>(1, static_cast<int64_t>(lead));
   for (LiveCapture* live : members) {
@@ -190,6 +192,7 @@ void CaptureManager::Actor::Progressed(const std::string& id, const Progress& pr
         live->window_deadline = clock_.Monotonic() + record.spec.duration;
         Rearm();
       }
+      // The caller is needed no longer: a window that has begun has an end of its own.
       live->lease_end = absl::InfiniteDuration();
       SetState(*live, CaptureState::kRecording);
       break;
@@ -316,6 +319,7 @@ void CaptureManager::Actor::Store(LiveCapture& live, int64_t start_ns) {
   CaptureRecord record = live.record;
   Conclude(live.cause, record);
   record.end_time = clock_.Now();
+  // `live_` keeps the sink until Stored().
   store_queue_.Post([this, sink = live.sink.get(), record = std::move(record), start_ns]() mutable {
     const absl::Status status = sink->Finish(record, start_ns);
     const std::string id = record.id;
@@ -391,6 +395,7 @@ void CaptureManager::Actor::Rearm() {
 
 void CaptureManager::Actor::OnTimer() {
   const absl::Duration now = clock_.Monotonic();
+  // By ID, because what is done for one capture may end others, and changes live_.
   std::vector<std::string> ids;
   for (const auto& [id, live] : live_) ids.push_back(id);
   for (const std::string& id : ids) {

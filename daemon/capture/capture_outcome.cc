@@ -63,6 +63,8 @@ absl::StatusOr<FirePlan> PlanFor(const CaptureSpec& spec) {
   plan.wait_steps = spec.wait_steps;
   plan.repeat = spec.repeat;
   if (spec.start_step < 0) return plan;
+  // Too near to the first step for all of it: the warm-up gets what there is, and the wait the
+  // rest.
   if (spec.start_step < spec.warmup_steps + spec.wait_steps) {
     if (spec.repeat > 1) {
       return absl::InvalidArgumentError(

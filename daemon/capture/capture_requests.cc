@@ -181,6 +181,7 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
   const quota::Principal holder = QuotaPrincipalOf(caller.principal);
   const int64_t count = std::ssize(numbers);
   if (schedule == nullptr) RETURN_IF_ERROR(CountRequest(holder, count));
+  // What is refused below gives them back.
   std::vector<quota::Reservation> places;
   for (int64_t i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(places.emplace_back(), ReservePlace(holder));
@@ -407,6 +408,7 @@ absl::StatusOr<CaptureRecord> CaptureManager::Actor::Get(const Caller& caller,
     RETURN_IF_ERROR(stored.status());
     record = *std::move(stored);
   }
+  // As if it did not exist, because the caller must not learn of it.
   if (!caller.May(Verb::kList, OwnerOf(record))) return NoSuchCapture(id);
   return record;
 }

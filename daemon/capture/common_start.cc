@@ -26,6 +26,7 @@ int64_t StepAt(const RecentSteps& recent, absl::Duration ago) {
     began_ns += std::max<int64_t>(0, earlier->duration_ns);
     if (ago_ns <= began_ns) return step;
   }
+  // Before the oldest step that is known, each is taken to last the median.
   const int64_t median_ns = MedianStepNs(recent);
   if (median_ns <= 0) return step;
   return std::max<int64_t>(0, step - (ago_ns - began_ns + median_ns - 1) / median_ns);
@@ -61,6 +62,7 @@ int64_t FirstCommonStep(const CommonStart& start, const CaptureSpec& spec, int64
                         int64_t median_step_ns) {
   const auto [grid, lead] = Fitted(start, spec, median_step_ns);
   const int64_t earliest = std::max<int64_t>(0, step) + 1 + lead + spec.warmup_steps;
+  // The offset may be the larger one; `%` has the sign of the difference.
   const int64_t behind = ((earliest - start.offset) % grid + grid) % grid;
   return behind == 0 ? earliest : earliest + grid - behind;
 }

@@ -100,6 +100,7 @@ class Inflater {
   }
 
  private:
+  // The largest window, and 16 for a gzip header in place of zlib's.
   static constexpr int kGzipWindowBits = 15 + 16;
   z_stream stream_ = {};
   bool ready_ = false;

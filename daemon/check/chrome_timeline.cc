@@ -143,6 +143,7 @@ void ChromeTimeline::JudgeArrowEnds(Row& row) const {
 }
 
 void ChromeTimeline::JudgeFlows() {
+  // Of ends at one time, the last step of an arrow (phase f) comes after the others.
   std::sort(flows_.begin(), flows_.end(), [](const FlowEnd& a, const FlowEnd& b) {
     return std::tuple(a.key, a.time_ns, a.phase == 'f', a.event) <
            std::tuple(b.key, b.time_ns, b.phase == 'f', b.event);

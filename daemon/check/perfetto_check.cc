@@ -215,6 +215,7 @@ class PerfettoChecker {
     if (interned_ >= kMostInterned) return true;
     ++interned_;
     const size_t hash = std::hash<std::string_view>()(name);
+    // A sequence may give an ID again with the same name. Only another name is a breach.
     const auto [at, is_new] = table.emplace(iid, hash);
     if (!is_new && at->second != hash) {
       log_.Add(Rule::kInterning, "packet ", packet.number, " gives the id ", iid,

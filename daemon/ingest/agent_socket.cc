@@ -42,6 +42,7 @@ absl::Status MakeDirectories(const std::filesystem::path& directory) {
   return absl::OkStatus();
 }
 
+// The file of a socket outlives a daemon that was killed. Only connect() shows whether one listens.
 absl::StatusOr<bool> SomebodyAnswers(const sockaddr_un& address) {
   ASSIGN_OR_RETURN(const UniqueFd probe, NewSocket());
   const int result =
@@ -93,6 +94,7 @@ absl::StatusOr<AgentSocket> AgentSocket::Listen(const std::filesystem::path& soc
   RETURN_IF_ERROR(Bind(fd.get(), address));
   AgentSocket agent(std::move(fd));
   struct stat file;
+  // Processes of all users may be targets. The kernel says whose each one is (IdentifyPeer()).
   if (chmod(path.c_str(), 0666) != 0 || stat(path.c_str(), &file) != 0) {
     return FromErrno(StrCat("chmod ", path.string()), errno);
   }
@@ -122,6 +124,7 @@ absl::StatusOr<AgentSocket> AgentSocket::Inherit(UniqueFd fd) {
 AgentSocket::~AgentSocket() {
   struct stat file;
   if (!fd_.valid() || path_.empty()) return;
+  // Another daemon may have bound the path meanwhile. Its file stays.
   if (stat(path_.c_str(), &file) == 0 && file.st_ino == inode_) unlink(path_.c_str());
 }
 

@@ -32,6 +32,7 @@ void SortByThread(std::vector<CaptureMemory::ChunkTag>& tags) {
 }
 
 RecordingPhase PhaseOf(uint32_t untrusted, RecordingPhase last) {
+  // Both are final, whatever a hostile target writes later.
   if (last == RecordingPhase::kEnded || last == RecordingPhase::kMissed) return last;
   switch (static_cast<wire::Phase>(untrusted)) {
     // A target that has not seen FIRE yet still shows these.
@@ -239,6 +240,8 @@ void CaptureSession::CutOff() {
 
 absl::Duration CaptureSession::Poll(absl::Duration now) {
   if (state_ == State::kArming && target_is_armed_) BecomeArmed();
+  // In kStopping the target still writes, above all what its GPU had left to do, and needs free
+  // chunks for that.
   if (state_ == State::kFired || state_ == State::kStopping) {
     CopyFullChunks();
     ReportProgress(now);
@@ -275,6 +278,7 @@ void CaptureSession::CopyFullChunks() {
       found_.push_back(memory_->ReadTag(i));
     }
   }
+  // Chunks lie in no order in the memory. The sequencer holds back what comes too early.
   SortByThread(found_);
   size_t copied = 0;
   while (copied < std::min(found_.size(), kMaxChunksPerVisit) &&
@@ -289,6 +293,7 @@ bool CaptureSession::CopyChunk(uint32_t index, bool give_back) {
   ChunkCopy* copy = worker_.queue().Take();
   if (copy == nullptr) return false;
   memory_->CopyChunk(index, *copy);
+  // After the copy, so that no honest event in it is later: the decoder refuses those that are.
   copy->copy_ticks = clock_.Now();
   worker_.queue().Push(copy);
   if (give_back && !memory_->PushFree(index)) unpushed_.push_back(index);

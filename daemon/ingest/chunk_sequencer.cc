@@ -13,6 +13,7 @@ ChunkSequencer::ChunkSequencer(size_t max_held, Take decode, Take reject)
 
 void ChunkSequencer::Accept(ChunkCopy* copy) {
   const auto known = orders_.find(copy->thread_serial);
+  // Each serial takes memory here, and a hostile target may use a new one in every chunk.
   if (known == orders_.end() && orders_.size() >= EventDecoder::kMaxThreads) return reject_(copy);
   Order& order = known != orders_.end() ? known->second : orders_[copy->thread_serial];
   if (copy->sequence < order.next) return reject_(copy);
@@ -51,6 +52,7 @@ void ChunkSequencer::Finish() {
   for (const auto& [serial, order] : orders_) {
     if (!order.held.empty()) serials.push_back(serial);
   }
+  // A hash map has another order in every process. The file of a capture should not depend on it.
   std::sort(serials.begin(), serials.end());
   for (const uint32_t serial : serials) {
     Order& order = orders_[serial];

@@ -39,6 +39,8 @@ DecodeWorker::DecodeWorker(CaptureMemory& memory, TickClock& clock, CaptureSink&
       has_first_chunks_(memory.has_first_chunks()),
       wake_(std::move(wake)),
       done_(std::move(done)),
+      // A quarter of the buffers at most is held back. If it were all of them, the missing chunk
+      // could never be copied.
       sequencer_(
           queue_.capacity() / 4, [this](ChunkCopy* copy) { Decode(copy); },
           [this](ChunkCopy* copy) { Reject(copy); }),

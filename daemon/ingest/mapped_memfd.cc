@@ -89,6 +89,7 @@ void MappedMemfd::Populate(uint64_t from, uint64_t to) {
 }
 
 void MappedMemfd::Free() {
+  // The seals forbid a change of size, which a hole is not.
   fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
             static_cast<off_t>(size_bytes_));
 }

@@ -23,6 +23,8 @@ constexpr double kStaleNs = 10 * kNsInSecond;
 // The mark of `step`, unless it is being written or is another step's by now.
 std::optional<uint64_t> ReadTicks(const wire::StatusStep& slot, int64_t step) {
   const auto wanted = static_cast<uint64_t>(step) + 1;
+  // The target may overwrite the slot at any time. The number is read before and after the ticks:
+  // if it is the same, they belong together.
   if (slot.step_plus_1.load(std::memory_order_acquire) != wanted) return std::nullopt;
   const uint64_t ticks = slot.ticks.load(std::memory_order_acquire);
   if (slot.step_plus_1.load(std::memory_order_acquire) != wanted) return std::nullopt;

@@ -298,6 +298,7 @@ void TargetServer::CutOffSessions() {
       session.Poll(clock_.Monotonic());
       absl::SleepFor(kCutOffPoll);
     }
+    // Waits for the worker, which stores what was copied and reports it.
     sessions_.erase(sessions_.begin());
   }
 }

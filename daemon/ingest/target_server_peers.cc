@@ -23,6 +23,7 @@ namespace {
 
 using wire::FrameType;
 
+// One flood must not keep the other sources waiting. epoll reports again what is left.
 constexpr int kMaxAcceptsPerVisit = 64;
 constexpr int kMaxFramesPerVisit = 16;
 constexpr absl::Duration kAcceptPause = absl::Seconds(1);
@@ -495,6 +496,7 @@ void TargetServer::Drop(Peer& peer, bool library_gone) {
             StrCat("target=", target, " pid=", dropped->connection.peer().pid,
                    library_gone ? " left" : " ended"));
   registry_.Remove(target);
+  // Collected first, because AbandonArming() changes sessions_.
   std::vector<CaptureSession*> arming;
   for (const auto& [id, session] : sessions_) {
     if (session->target() != target) continue;

@@ -182,6 +182,7 @@ absl::StatusOr<Reservation> Ledger::Reserve(const Principal& who, Resource resou
     return Refuse(who, resource, amount, AmountOf::kRequest, standing, now);
   }
   Add(EntryOf(who, resource), resource, amount, now);
+  // Use that fades is not given back.
   if (InfoOf(resource).window != absl::ZeroDuration()) return Reservation();
   return Reservation(*this, who, resource, amount);
 }

@@ -128,6 +128,7 @@ std::vector<ChosenTarget> ChooseTargets(const ScheduleSpec& spec, std::string_vi
 }
 
 int64_t NumberOf(const ScheduleSpec& spec, std::string_view schedule_id, absl::Time window) {
+  // Counted from the epoch, so that all nodes give a window the same number.
   if (spec.cron.empty()) return absl::ToUnixNanos(window) / absl::ToInt64Nanoseconds(spec.every);
   const uint64_t number = StableHashOf("number", schedule_id, window, "").Below(kMaxStepGrid);
   return static_cast<int64_t>(number);

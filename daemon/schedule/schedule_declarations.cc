@@ -102,6 +102,7 @@ absl::StatusOr<AppliedDeclaration> ScheduleRunner::Actor::Apply(
   RETURN_IF_ERROR(CheckMaySchedule(caller));
   ASSIGN_OR_RETURN(const std::optional<ScheduleRecord> there, FindDeclared(declaration.id));
   if (there.has_value()) {
+    // First, because the errors below name the version that is here.
     RETURN_IF_ERROR(CheckMayReplace(caller, *there));
     if (there->version > declaration.version) return Stale(*there, declaration);
     if (there->version == declaration.version) {

@@ -42,6 +42,7 @@ int64_t NodeBytes(const ScheduleSpec& spec) {
 // A remote creator owns no uid; what it made is its own all the same.
 bool May(const Caller& caller, Verb verb, const ScheduleRecord& record) {
   if (caller.May(verb, OwnerOf(record))) return true;
+  // Callers without a name would all own what one of them made.
   return !caller.principal.IsLocal() && caller.MayAny(verb) &&
          PrincipalName(caller.principal) != PrincipalName({}) &&
          PrincipalName(caller.principal) == PrincipalName(record.creator);
@@ -196,6 +197,7 @@ absl::StatusOr<std::vector<ScheduleView>> ScheduleRunner::Actor::List(const Call
                                                                       bool include_deleted,
                                                                       int64_t limit,
                                                                       std::string_view after_id) {
+  // Up to `limit` of each kind, because either one may fill the page alone.
   std::vector<ScheduleRecord> records;
   for (auto at = schedules_.upper_bound(after_id); at != schedules_.end(); ++at) {
     if (std::ssize(records) == limit) break;

@@ -271,6 +271,8 @@ ScheduleWindow ScheduleRunner::Actor::SampleTarget(LiveSchedule& live, const Win
               StrCat("captures slowed it by more than ", spec.max_slowdown * 100, " %; ", rest));
     return row;
   }
+  // A capture that took d is followed by the next one d / share after its begin. So captures take
+  // at most that share of the time.
   if (spec.budget.time_share > 0 &&
       now < sampled.last_start + sampled.last_busy / spec.budget.time_share) {
     const bool runs = sampled.last_busy == absl::InfiniteDuration();
@@ -326,6 +328,7 @@ ScheduleWindow ScheduleRunner::Actor::Capture(LiveSchedule& live, const WindowTi
     // run.
     row.bytes = max_bytes;
     SetDetail(row, WindowOutcome::kCaptured, "");
+    // In time, however fast it ends: Ended() is posted to this thread.
     running_.insert_or_assign(record->id, row);
     if (live.record.spec.pin) {
       const absl::Status pinned = store_.PinCapture(record->id);

@@ -30,6 +30,7 @@ WindowTimes::WindowTimes(std::string_view id, const ScheduleSpec& spec)
 }
 
 WindowTime WindowTimes::At(absl::Time nominal) const {
+  // A hash of the window and not of the node: all nodes are late by the same time.
   const auto jitter_ms = static_cast<uint64_t>(absl::ToInt64Milliseconds(jitter_));
   const uint64_t later_ms =
       StableHash().Add("jitter").Add(id_).Add(absl::ToUnixNanos(nominal)).Below(jitter_ms + 1);
@@ -41,6 +42,8 @@ std::optional<WindowTime> WindowTimes::After(absl::Time nominal) const {
   if (cron_.has_value()) {
     next = cron_->Next(nominal);
   } else if (every_ > absl::ZeroDuration()) {
+    // From the epoch and not from the creation, so that nodes that got the schedule at different
+    // times agree.
     const absl::Time first = absl::UnixEpoch() + phase_;
     next = nominal < first ? first : first + (absl::Floor(nominal - first, every_) + every_);
   }

@@ -61,6 +61,8 @@ uint32_t FilterDigest(const CaptureFilter& filter) {
   return Crc32(0, text);
 }
 
+// The last ID and not an offset: captures that come or go between two pages are neither repeated
+// nor skipped.
 std::string PageToken(std::string_view last_id, const CaptureFilter& filter) {
   // The checksum is not a secret. It catches a client that changes the filter between pages, which
   // would otherwise skip rows in silence.
@@ -184,6 +186,8 @@ absl::Status CaptureStore::Settle() {
         Evict({.bytes = shortage.over_cap_bytes, .by_operator = true}, kOverCap).status());
   }
   absl::MutexLock lock(&mu_);
+  // At a start, every holding counts as changed: this charges each principal for what it holds
+  // already.
   const LedgerUpdate update(*this);
   ASSIGN_OR_RETURN(captures_forbidden_, catalog_->GetSwitch(kCapturesForbidden));
   if (!reserve_.Fill()) LogWarning("the disk is full: the catalog has no reserve");
@@ -266,6 +270,7 @@ void CaptureStore::KeepFile(SealedCapture& sealed, bool is_urgent) {
     }
     UnpinBeyondLimit(sealed.record);
   }
+  // Expired captures go first. What they free need not be taken from others.
   ApplyRetention();
   TrimToCap(HolderOf(sealed.record));
   {
@@ -604,6 +609,8 @@ absl::StatusOr<CaptureRecord> CaptureStore::ResolvePrefix(
   std::vector<CaptureRecord> found;
   std::string before;
   do {
+    // Pages bound the memory, because `is_meant` may refuse most rows. The lock is not held while
+    // it is called.
     std::vector<CaptureRecord> rows;
     {
       absl::MutexLock lock(&mu_);

@@ -52,6 +52,7 @@ absl::StatusOr<std::unique_ptr<IncomingCapture>> CaptureStore::BeginImport(int64
                                  most, ": use the file itself, it works in every command")),
                       "TOO_LARGE");
   }
+  // Held until Create() counts the promise, or two imports could be promised the same space.
   absl::MutexLock lock(&import_mu_);
   ASSIGN_OR_RETURN(const DiskSpace disk, options_.measure_disk(options_.data_dir));
   // Nothing is evicted for what may turn out to be no capture.

@@ -21,6 +21,7 @@ constexpr int64_t kBatch = 100;
 constexpr int64_t kRecordsPerRound = 1000;
 // How many stored captures pass between two rounds.
 constexpr int64_t kCapturesPerRound = 16;
+// Pages that are freed at once, while the catalog's mutex is held: 1 MiB.
 constexpr int64_t kVacuumPages = 256;
 // The catalog's part of the cap.
 constexpr int64_t kCatalogShare = 4;

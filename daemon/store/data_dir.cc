@@ -109,6 +109,7 @@ absl::Status MakePrivate(int folder, const std::filesystem::path& path, const st
 // or be empty: the folder of anything else keeps its mode and gets no file.
 absl::StatusOr<UniqueFd> OpenDataDir(const std::filesystem::path& path) {
   std::error_code error;
+  // Only the last folder is made private: those above it may belong to the system.
   std::filesystem::create_directories(path.parent_path(), error);
   // create_directories() would follow a symbolic link in the last component and use the umask.
   // mkdir() does neither, and OpenFolder() refuses a link that was there.

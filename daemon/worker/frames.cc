@@ -202,6 +202,7 @@ absl::StatusOr<std::optional<Frame>> FrameReader::Next(absl::Duration timeout) {
     }
     const absl::Duration left = until - absl::Now();
     if (left <= absl::ZeroDuration()) return std::nullopt;
+    // Rounded up, or the last millisecond would be spent in a busy loop.
     pollfd readable = {.fd = socket_, .events = POLLIN, .revents = 0};
     poll(&readable, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
   }

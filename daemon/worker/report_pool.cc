@@ -207,6 +207,8 @@ void ReportPool::EndJob(int index, const ReportTurn& turn) {
 void ReportPool::LaneLoop(int index) {
   pthread_setname_np(pthread_self(), options_.thread_name);
   if (options_.yields_to_training) YieldToTraining();
+  // The watchdog's wake-up only takes the mutex: when it is released, AwaitJob() looks at its
+  // condition again.
   WatchedThread watched(options_.watchdog, options_.thread_name, Watchdog::Work::kDisk,
                         [this] { absl::MutexLock lock(&mu_); });
   const std::unique_ptr<ReportProcess> process = make_process_();

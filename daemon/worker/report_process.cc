@@ -146,6 +146,7 @@ absl::Status SpawnedProcess::Spawn(int socket) {
   SpawnSetup setup;
   posix_spawn_file_actions_addopen(&setup.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&setup.actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  // The copy stays open in the program: dup2() clears close-on-exec.
   posix_spawn_file_actions_adddup2(&setup.actions, socket, kSocketFd);
   // profd blocks some signals in all its threads.
   sigset_t signals;

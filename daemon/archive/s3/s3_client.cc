@@ -289,6 +289,7 @@ absl::StatusOr<std::string> S3Client::Get(std::string_view key, int64_t offset, 
     return absl::InternalError("a range of an object that cannot be read");
   }
   Call call{.key = key, .range = StrCat(offset, "-", offset + bytes - 1)};
+  // An error's text may be longer than a short range.
   call.max_answer_bytes = std::max(static_cast<size_t>(bytes), kMaxErrorBytes);
   ASSIGN_OR_RETURN(call.sha256, Sha256Of(std::string_view()));
   absl::StatusOr<HttpAnswer> answer = Send(call);

@@ -28,6 +28,7 @@ bool IsUsableKey(std::string_view key) {
   while (!key.empty()) {
     const size_t slash = key.find('/');
     const std::string_view part = key.substr(0, slash);
+    // libcurl resolves "." and ".." in a URL, so that the request would be for another key.
     if (part.empty() || part == "." || part == "..") return false;
     if (slash == std::string_view::npos) return true;
     key.remove_prefix(slash + 1);

@@ -89,6 +89,7 @@ void ThreadRows::SetName(uint32_t index, std::string name) {
 uint32_t ThreadRows::Announce(uint32_t index) {
   Row& row = rows_[index];
   if (row.announced) return row.row.index;
+  // Numbered when first announced, so that threads without rows leave no gap in the file.
   if (row.row.index == kNoIndex) row.row.index = announced_count_++;
   sink_.Do([&row](CaptureSink& sink) { return sink.AddThread(row.row); });
   row.announced = true;

@@ -339,6 +339,7 @@ GpuDecoder::Placed GpuDecoder::PlaceOf(const Span& span) const {
   for (const WindowTicks& window : context_.windows) {
     if (window.start == 0) break;  // It has not begun, nor have those after it.
     if (span.start >= window.start) placed.place = Place::kAfter;
+    // Work of no length at the start of a window is in it.
     const bool reaches_it = span.end > window.start || span.start >= window.start;
     if (reaches_it && (window.end == 0 || span.start < window.end)) {
       return {.place = Place::kInside, .window = window};

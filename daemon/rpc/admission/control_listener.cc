@@ -97,6 +97,7 @@ absl::StatusOr<UniqueFd> ListenAt(const std::filesystem::path& folder) {
 
   UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener.valid()) return Errno("socket for", path);
+  // A daemon that died between bind() and rename() left it.
   if (unlink(new_path.c_str()) != 0 && errno != ENOENT) return Errno("remove", new_path);
   if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&new_address), sizeof new_address) !=
       0) {

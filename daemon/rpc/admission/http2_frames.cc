@@ -126,6 +126,7 @@ void FrameScanner::FollowMessages(std::span<const std::byte> data, bool begins_f
     at += static_cast<int64_t>(taken);
     data = data.subspan(taken);
     begins_frame = false;
+    // The prefix has ended: the rest is the message, whose length is its last four bytes.
     if (is_prefix && message.left == 0) message.left = Number(std::span(message.prefix).last<4>());
     if (message.left == 0) unfinished_.erase(it);
   }

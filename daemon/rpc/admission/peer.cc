@@ -74,6 +74,7 @@ std::string ContainerOf(std::string_view cgroup) {
         begin == 0 || std::string_view("/:-").find(cgroup[begin - 1]) != std::string_view::npos;
     const bool ends =
         after.empty() || after[0] == '/' || after[0] == '\n' || after.starts_with(".scope");
+    // The last one counts: in nested containers it is the innermost.
     if (i - begin == kContainerIdLength && starts && ends) {
       found = cgroup.substr(begin, kContainerIdLength);
     }

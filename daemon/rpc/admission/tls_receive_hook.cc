@@ -98,6 +98,7 @@ Session* NewSession(SSL* ssl) {
 
 // False: gRPC must not have the bytes.
 bool Show(SSL* ssl, std::span<const std::byte> bytes) {
+  // A TLS client in this process reads by the same function, and is no caller.
   if (SSL_is_server(ssl) == 0) return true;
   auto* session = static_cast<Session*>(SSL_get_ex_data(ssl, SessionIndex()));
   if (session == nullptr) session = NewSession(ssl);

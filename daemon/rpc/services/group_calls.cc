@@ -175,6 +175,7 @@ void GroupPrepare::Pump() {
   v1::GroupPreparation message;
   PreparationToProto(*preparation, message);
   ClockToProto(parts_, *message.mutable_clock());
+  // A stream with such a lease stays open: its end says that the caller has gone.
   if (preparation->settled && !request_.has_lease_without_caller()) {
     return stream_.WriteLast(message);
   }

@@ -131,6 +131,7 @@ absl::StatusOr<int64_t> ImportCapture::Check(worker::ReportTurn& turn) {
 
 absl::StatusOr<CaptureRecord> ImportCapture::Keep(worker::ReportTurn& turn) {
   if (incoming_ == nullptr) return absl::InvalidArgumentError("nothing was sent");
+  // Before anything is checked: a caller that lost the answer sends the same file again.
   ASSIGN_OR_RETURN(std::optional<CaptureRecord> earlier, FindEarlier());
   if (earlier.has_value()) return *std::move(earlier);
   if (incoming_->received_bytes() == incoming_->total_bytes()) {

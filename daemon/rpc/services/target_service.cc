@@ -68,6 +68,7 @@ class TargetWatch final : public StreamHandler {
     if (stream_.closing()) {
       return stream_.Finish(absl::UnavailableError("profd is stopping; retry once it is back"));
     }
+    // The list is read anew at each wake-up, so that several changes cost one message.
     const std::vector<TargetInfo> targets = VisibleTargets(targets_, caller_);
     std::vector<std::pair<TargetNumber, TargetState>> seen;
     seen.reserve(targets.size());

@@ -80,6 +80,7 @@ absl::StatusOr<bool> Catalog::AppendAudit(const AuditEntry& entry) {
   if (known.rows >= MaxAuditRowsOf(entry.kind)) {
     full = ring;
   } else if (audit_rows_ >= kMaxAuditRows) {
+    // The principal with most rows gives one, so that it cannot push out those of others.
     full = std::ranges::max_element(*audit_rings_, {}, [](const auto& r) { return r.second.rows; });
   }
   if (full != audit_rings_->end()) RETURN_IF_ERROR(RemoveOldestAudit(full, 1));

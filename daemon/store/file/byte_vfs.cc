@@ -24,6 +24,8 @@ class NamedFiles {
     static NamedFiles& files = *new NamedFiles;  // Databases may be closed late.
     return files;
   }
+  // Names are numbers that are never reused. One that is no longer known finds no file, where an
+  // address as a name would find freed memory.
   int Add(ByteFile& file) {
     absl::MutexLock lock(&mu_);
     files_[++last_] = &file;
@@ -55,6 +57,7 @@ struct OpenByteFile {
 OpenByteFile& Opened(sqlite3_file* file) { return *reinterpret_cast<OpenByteFile*>(file); }
 
 int Close(sqlite3_file* file) {
+  // SQLite allocates the struct as bytes, and frees it as such.
   Opened(file).error.~Status();
   return SQLITE_OK;
 }
@@ -155,6 +158,7 @@ int LastError(sqlite3_vfs*, int, char*) { return 0; }
 }  // namespace
 
 int RegisterByteVfs() {
+  // Since version 2, SQLite asks for the time in milliseconds and never calls xCurrentTime.
   static sqlite3_vfs vfs = {.iVersion = 2,
                             .szOsFile = sizeof(OpenByteFile),
                             .mxPathname = 32,

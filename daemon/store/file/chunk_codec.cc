@@ -79,6 +79,7 @@ absl::StatusOr<ChunkLayout> ChunkLayout::Parse(std::string_view prefix, size_t c
   layout.summary = {
       static_cast<RowKind>(header.kind), header.rows, {header.begin_ns, header.end_ns}};
   layout.column_count = header.column_count;
+  // 32 lengths of 32 bits cannot overflow it.
   size_t offset = sizeof(header) + lengths_bytes;
   for (size_t i = 0; i < header.column_count; ++i) {
     uint32_t length;

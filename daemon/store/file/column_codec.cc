@@ -106,6 +106,8 @@ void JoinPlanes(const uint8_t* planes, size_t size, U addend, U* out) {
   }
 }
 
+// The number of planes is a template argument, so that the compiler unrolls the inner loop.
+// Decode() has checked that there are no more of them than bytes in a U.
 template <typename U>
 void Join(const uint8_t* planes, size_t plane_count, size_t size, U addend, U* out) {
   switch (plane_count) {

@@ -55,6 +55,7 @@ absl::StatusOr<UniqueFd> OpenForReading(const std::filesystem::path& path) {
 absl::Status ReserveNewFile(const std::filesystem::path& path, int64_t bytes) {
   const UniqueFd file(open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
   if (!file.valid()) return FileStatus(path, errno);
+  // Not posix_fallocate(), which writes zeros if the file system cannot reserve.
   int result;
   do {
     // The size stays 0, so that a crash leaves an empty file, which recovery knows to hold nothing.
@@ -142,6 +143,7 @@ absl::StatusOr<SpaceReserve> SpaceReserve::Take(const std::filesystem::path& pat
   SpaceReserve reserve;
   // Set before the space is taken: if that fails, the destructor removes the file.
   reserve.path_ = path;
+  // Unlike fallocate(), this writes zeros where the file system cannot reserve.
   if (const int error = posix_fallocate(file.get(), 0, bytes); error != 0) {
     return FileStatus(path, error);
   }

@@ -157,6 +157,7 @@ absl::Status ForeignDatabase::ReadSchema() {
       columns.push_back({.name = info.Text(kNameColumn),
                          .is_row_number = is_key && IsInteger(info.Bytes(kTypeColumn))});
     }
+    // Of a key of several columns, none is the row's number.
     if (keys != 1) {
       for (Column& column : columns) column.is_row_number = false;
     }

@@ -86,6 +86,7 @@ class Encoder {
   }
 
  private:
+  // dump() throws on text that is not UTF-8, such as a command line of any bytes.
   static Json ToJson(const std::string& text) { return ToValidUtf8(text); }
   static Json ToJson(absl::Duration span) {
     if (span == absl::InfiniteDuration()) return kForever;
@@ -146,6 +147,7 @@ class Decoder {
     return ok_;
   }
   void FromJson(const Json& json, int64_t& value) {
+    // get<int64_t>() would silently wrap a larger unsigned number.
     const bool fits = json.is_number_integer() &&
                       (!json.is_number_unsigned() ||
                        json.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()});

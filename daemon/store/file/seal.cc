@@ -134,6 +134,7 @@ absl::Status WriteSeal(Database& db, const CaptureRecord& record) {
   RETURN_IF_ERROR(transaction.status());
   RETURN_IF_ERROR(SetMetaText(db, kMetaRecord, EncodeRecord(record)));
   RETURN_IF_ERROR(db.Exec("DELETE FROM op_summary"));
+  // The checksum is of what the tables give back, not of what was meant to be written.
   ASSIGN_OR_RETURN(const CaptureContents contents, CaptureContents::Load(db));
   RETURN_IF_ERROR(SetMeta(db, kMetaCrc, contents.crc));
   RETURN_IF_ERROR(SetMeta(db, kMetaSealed, 1));

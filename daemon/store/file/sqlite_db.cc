@@ -52,6 +52,7 @@ absl::StatusCode CodeOf(int code, int error) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
     case SQLITE_FORMAT:
+    // Longer than kMaxValueBytes, which no writer of ours makes.
     case SQLITE_TOOBIG:
       return absl::StatusCode::kDataLoss;
     case SQLITE_BUSY:
@@ -73,6 +74,7 @@ absl::StatusCode CodeOf(int code, int error) {
   }
 }
 
+// In a URI, '?', '#', and '%' have a meaning: a path could set options, or name another file.
 std::string ImmutableUri(const std::filesystem::path& path) {
   static constexpr char kHex[] = "0123456789ABCDEF";
   std::string uri = "file:";
@@ -91,6 +93,8 @@ std::string ImmutableUri(const std::filesystem::path& path) {
   return uri + "?mode=ro&immutable=1";
 }
 
+// What SQLite advises for files from others (sqlite.org/security.html). A schema is code: views,
+// triggers, and expressions in it would run when a table is read.
 void Distrust(sqlite3* db) {
   sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
@@ -227,6 +231,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::
   }
   sqlite3* handle = nullptr;
   const int code = sqlite3_open_v2(name.c_str(), &handle, flags, nullptr);
+  // Made before the check: after an error, too, there may be a handle, which has the message and
+  // must be closed.
   std::unique_ptr<Database> db(new Database(handle, path));
   if (code != SQLITE_OK) return SqliteStatus(handle, code, StrCat("opening ", path.string()));
   sqlite3_busy_timeout(handle, kBusyTimeoutMs);
@@ -266,6 +272,7 @@ Database::Database(sqlite3* db, std::filesystem::path path) : db_(db), path_(std
 
 Database::~Database() {
   cache_.clear();
+  // Unlike sqlite3_close(), this frees a connection with open statements once those are gone.
   sqlite3_close_v2(db_);
 }
 
@@ -331,6 +338,8 @@ absl::Status Database::Checkpoint() {
 }
 
 StatementLease Database::Use(const char* sql) {
+  // By address, which is cheaper than comparing texts. A literal with two addresses is compiled
+  // twice.
   auto it = cache_.find(sql);
   if (it == cache_.end()) it = cache_.emplace(sql, Statement(db_, sql)).first;
   return StatementLease(it->second);

@@ -99,6 +99,8 @@ std::vector<StepRecord> DeriveSteps(std::span<const StepRow> sorted_marks,
   return steps;
 }
 
+// Each run of marks with consecutive numbers becomes a window, from its first mark to its last one,
+// so that it covers complete steps only.
 RecoveredWindows RecoverWindows(std::span<const StepRow> sorted_marks, const TimeSpan& events) {
   RecoveredWindows recovered;
   std::vector<std::pair<size_t, size_t>> runs;  // First and last mark.

@@ -20,6 +20,8 @@ constexpr int64_t kThreadRowBytes = 24;
 constexpr int64_t kInputsOverheadBytes = 24;
 constexpr double kLowestBytesPerRow = 0.25;
 
+// SQLite does not check that text is UTF-8, but programs that read the file do. A blob keeps any
+// bytes.
 absl::Status BindName(Statement& statement, int parameter, std::string_view name) {
   if (IsPrintableUtf8(name)) {
     statement.BindText(parameter, name);
@@ -212,6 +214,8 @@ absl::Status CaptureFileWriter::AppendOfKind(uint32_t thread, std::span<const Ro
   EventTable<Row>& table = buffers.threads[thread];
   const size_t before = CapacityBytes(table);
   table.Append(rows);
+  // Of the capacity, because a table keeps its memory when its rows are written. WriteMerged()
+  // frees it.
   buffered_bytes_ += CapacityBytes(table) - before;
   buffers.rows += static_cast<int64_t>(rows.size());
   return absl::OkStatus();
