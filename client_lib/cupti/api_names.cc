@@ -90,6 +90,8 @@ bool IsOneOf(const char* const (&names)[kCount], const char* name, size_t length
 
 }  // namespace
 
+// CUPTI appends a version to the names of the runtime's functions ("cudaLaunchKernel_v7000"). _ptsz
+// and _ptds name the variants for one default stream per thread.
 size_t ApiNameLength(const char* name) {
   size_t length = strlen(name);
   size_t digits = 0;
@@ -108,6 +110,7 @@ size_t ApiNameLength(const char* name) {
 }
 
 uint8_t LaunchesOf(const char* name) {
+  // It begins as launches do, but runs on the host.
   if (strncmp(name, "cuLaunchHostFunc", 16) == 0) return 0;
   if (StartsWithOneOf(kLaunches, name)) return LaunchTracker::kIsAwaited;
   if (StartsWithOneOf(kCopies, name) || IsDecompression(name)) return LaunchTracker::kMayBeSilent;

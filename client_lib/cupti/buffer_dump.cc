@@ -182,6 +182,8 @@ void BufferDump::KeepResult(RecordDecoder* decoder) {
 
 void BufferDump::Finish() {
   if (memory_ == nullptr) return;
+  // A new file and no link: the path comes from the environment, and may be in a folder that all
+  // users can write to.
   const int file = open(path_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file < 0) {
     Log(LogLevel::kWarning, "PROFD_CUPTI_DUMP: cannot create %s: %s", path_, strerror(errno));

@@ -286,6 +286,8 @@ void* BufferPool::TryRequest(Arena* current, Arena* reserve, size_t* size_bytes)
 }
 
 void BufferPool::Request(uint8_t** buffer, size_t* size_bytes) {
+  // Before the arena is read: either this finds that there is none, or Close() sees this user and
+  // waits.
   users_.fetch_add(1, std::memory_order_seq_cst);
   requests_.fetch_add(1, std::memory_order_relaxed);
   Arena* current = current_.load(std::memory_order_seq_cst);
@@ -404,6 +406,7 @@ bool BufferPool::TakeReturned(Returned* returned) {
 }
 
 void BufferPool::Recycle(const Returned& returned) {
+  // Zeros again: CUPTI relies on it (kAttributeZeroedBuffers), and so does HoldsRecords().
   const uint64_t used = returned.valid_bytes + kZeroBeyondBytes;
   memset(returned.bytes, 0, used < returned.size_bytes ? used : returned.size_bytes);
   returned.arena->free_count.fetch_add(1, std::memory_order_relaxed);

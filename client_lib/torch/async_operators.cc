@@ -17,6 +17,8 @@ constinit std::atomic<uint64_t> g_free{0};
 constinit std::atomic<uint32_t> g_high_water{0};
 
 Place* TakePlace() {
+  // The upper half counts changes. Without it, the exchange could succeed on a head that was taken
+  // and put back meanwhile, with an old `next` (ABA).
   uint64_t head = g_free.load(std::memory_order_acquire);
   while (static_cast<uint32_t>(head) != 0) {
     const uint32_t index = static_cast<uint32_t>(head) - 1;

@@ -174,6 +174,8 @@ void AskForCounts() {
 Task Wait(uint32_t* wanted) {
   g_is_there.store(true, std::memory_order_seq_cst);
   for (;;) {
+    // Read before what it announces. After a later change the futex has another value, and the wait
+    // returns at once.
     const uint32_t news = g_news.load(std::memory_order_seq_cst);
     if (g_has_ended.load(std::memory_order_seq_cst)) {
       pause();
@@ -182,6 +184,7 @@ Task Wait(uint32_t* wanted) {
     const uint32_t asked = g_asked.load(std::memory_order_seq_cst);
     if (asked != g_told) {
       const bool was_idle = StateOf(g_told) == State::kIdle;
+      // Each capture begins from idle, also if this thread never saw the end of the one before.
       if (!was_idle && CaptureOf(asked) != CaptureOf(g_told)) {
         g_told = WordOf(CaptureOf(asked), State::kIdle);
         return Task::kIdle;

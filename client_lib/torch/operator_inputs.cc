@@ -141,6 +141,8 @@ class Writer {
     const uint64_t place = object + static_cast<uint64_t>(layout_.text);
     const auto text = Load<uint64_t>(place);
     if (text == 0) return WriteHead(at, InputKind::kOther);
+    // A string of GCC's ABI before C++11 is a pointer to its text, with the length 24 bytes before
+    // that.
     const auto length = Load<uint64_t>(layout_.has_old_strings ? text - 24 : place + 8);
     if (length > kMostStringBytes) return WriteHead(at, InputKind::kOther);
     const bool is_cut = length > wire::kMaxInputStringBytes;

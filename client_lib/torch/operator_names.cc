@@ -34,6 +34,7 @@ template <typename Word>
 
 // All of a text of less than 8 bytes.
 [[gnu::always_inline]] inline uint64_t ShortText(const char* text, uint32_t length) {
+  // Two loads that may overlap cover 4 to 7 bytes.
   if (PROFD_LIKELY(length >= 4)) {
     return Load<uint32_t>(text) | uint64_t{Load<uint32_t>(text + length - 4)} << 32;
   }
@@ -62,6 +63,7 @@ template <typename Word>
   for (uint32_t at = 0; at + 8 < length; at += 8) {
     if (Load<uint64_t>(a + at) != Load<uint64_t>(b + at)) return false;
   }
+  // The last 8 bytes may overlap those before, so that no rest is compared byte by byte.
   return Load<uint64_t>(a + length - 8) == Load<uint64_t>(b + length - 8);
 }
 
@@ -81,6 +83,7 @@ PROFD_NOINLINE uint32_t MeetName(const char* name, uint32_t length, KnownName* p
 
 uint32_t NameOf(const char* name) {
   const auto length = static_cast<uint32_t>(strnlen(name, kLongest + 1));
+  // Also an empty name: 0 - 1 is the largest number.
   if (PROFD_UNLIKELY(length - 1 >= kLongest)) return MeetName(name, length, nullptr);
   uint32_t place = PlaceOf(name, length);
   for (uint32_t probe = 0; probe < kMostProbes; ++probe) {

@@ -54,6 +54,8 @@ uint32_t PeriodDetector::FindRound() {
     while (matched != 0 && at(i) != at(matched)) matched = scratch_[matched - 1];
     scratch_[i] = at(i) == at(matched) ? matched + 1 : 0;
   }
+  // The longest text first. A text of some length repeats every length - scratch_[length - 1]
+  // places.
   for (uint32_t length = count_; length > count_ / 2; --length) {
     const uint32_t round = length - scratch_[length - 1];
     if (length / round >= kRepeats) return round;

@@ -169,6 +169,8 @@ uint32_t CalibrateRecordFunction(const TorchLibrary& library, RecordFunctionLayo
   Snapshot snapshots[kSentinelCount];
   bool all_seen = true;
   for (size_t i = 0; i < kSentinelCount; ++i) {
+    // Bytes that the constructor leaves alone differ between the snapshots, so that none of them
+    // looks like a field.
     const uint8_t filling = i % 2 == 0 ? 0xa5 : 0x5a;
     all_seen = Fire(library, kSentinels[i], filling, &snapshots[i]) && all_seen;
   }
