@@ -130,6 +130,8 @@ absl::StatusOr<CopyTable> SummarizeCopies(store::CaptureReader& recorded) {
           sum.max_bytes = std::max(sum.max_bytes, batch.bytes[i]);
           if (batch.bytes[i] > 0) {
             const auto known = bandwidths.find(position);
+            // Bandwidths are kept by the position among all rows. Where rows are left out,
+            // positions here are others.
             sum.sized_ns += known == bandwidths.end() || reader.leaves_out_rows()
                                 ? static_cast<double>(batch.duration_ns[i])
                                 : ExactDuration(batch.duration_ns[i], batch.bytes[i], known->second,

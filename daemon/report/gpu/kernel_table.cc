@@ -186,6 +186,8 @@ class KernelSummary {
   void ChooseConfigurations() {
     for (const auto& [configuration, ns] : configurations_) {
       KernelSums& sums = sums_[configuration.kernel];
+      // Of equal ones the smallest: the map has no order, and a report should be the same each
+      // time.
       if (sums.configurations++ == 0 || ns > sums.longest_ns ||
           (ns == sums.longest_ns && configuration < sums.longest)) {
         sums.longest_ns = ns;

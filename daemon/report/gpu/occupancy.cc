@@ -73,6 +73,7 @@ std::optional<Occupancy> EstimateOccupancy(const LaunchShape& launch, const GpuD
     return std::nullopt;
   }
   const int64_t most_warps = device.max_threads_per_sm / device.warp_threads;
+  // A product of three 32-bit numbers does not fit into 64 bits.
   double threads = 1;
   for (const uint32_t side : launch.block) threads *= side;
   if (threads < 1 || threads > static_cast<double>(device.max_threads_per_sm) || most_warps == 0) {

@@ -86,6 +86,7 @@ absl::Status AllocationOrigins::Match(const RangeBatch& batch, OfThread& of, boo
       } else {
         Enclose(instant, of.instants[at], batch.name[i], is_operator);
       }
+      // In a hostile file each range may enclose every instant, which would take quadratic time.
       if (++enclosed_ / kMostAroundOne > instants_.size() + kMostAtOneMoment / kMostAroundOne) {
         return absl::DataLossError(StrCat("the ranges of thread ", batch.thread, " do not nest"));
       }

@@ -233,11 +233,14 @@ class Classifier {
     for (uint32_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
       has_parameters_ |= block.told == MemoryCategory::kParameter;
+      // What a node makes and frees carries no data out of it.
       if (block.made_in != FlowNodes::kNone && block.freed_in != block.made_in) {
         edges_.push_back({block.made_in, i, EdgeKind::kResult});
       }
     }
     GroupEdges();
+    // A node has its data from nodes that started before it, so one pass in each direction is
+    // enough.
     for (const uint32_t node : order) FollowForward(node);
     for (auto node = order.rbegin(); node != order.rend(); ++node) FollowBack(*node);
   }

@@ -112,6 +112,7 @@ class Recorder final : public MemoryObserver {
   void Shift(const std::string& name, Device& device, int64_t bytes) {
     device.levels.Shift(bytes);
     device.steps.Shift(bytes);
+    // Later ones will take the level as it is by then.
     for (size_t i = 0; i < next_failed_; ++i) {
       if (failed_[i].asked.device != name) continue;
       failed_[i].allocated_bytes = Sum(failed_[i].allocated_bytes, bytes);

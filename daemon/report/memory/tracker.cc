@@ -233,6 +233,8 @@ absl::StatusOr<MemoryTrackers> TrackMemory(store::CaptureReader& reader, MemoryO
     AddTo(older_bytes[key], block.bytes);
     tracker_of(key).AddOlder(block);
   }
+  // A pass before that of the events. The level at the start is only known from the first total, or
+  // from frees of blocks that were never allocated.
   ASSIGN_OR_RETURN(const auto bases, FindBases(reader));
   for (const auto& [key, base] : bases) {
     const auto older = older_bytes.find(key);

@@ -45,6 +45,8 @@ void OpDevice::AddBatch(const GpuBatch& batch) {
   }
 }
 
+// In order of their start, so that of each row only the end of its busy time so far is kept. Each
+// piece of work walks up the ranges around its call: n log n to sort, and n times the depth.
 void OpDevice::SumDevice(size_t device, std::vector<Work>& work) {
   std::sort(work.begin(), work.end(),
             [](const Work& a, const Work& b) { return a.start_ns < b.start_ns; });
@@ -59,6 +61,7 @@ void OpDevice::SumDevice(size_t device, std::vector<Work>& work) {
       if (covered.last == &piece) continue;
       covered.last = &piece;
       rows_[at].total_ns += duration_ns;
+      // Devices run at the same time, but their busy times are added.
       if (covered.device != device) covered = {device, piece.start_ns, &piece};
       if (piece.end_ns <= covered.until_ns) continue;
       rows_[at].busy_ns += static_cast<uint64_t>(piece.end_ns) -

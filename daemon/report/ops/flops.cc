@@ -170,6 +170,7 @@ std::optional<Sizes> OutputSizes(const OpCall& call, const ConvolutionForm& form
         (*stride)[i] < 1) {
       return std::nullopt;
     }
+    // torch's formula: (input + 2 padding - dilation (kernel - 1) - 1) / stride + 1, rounded down.
     const int64_t room = input[i + 2] + 2 * (*padding)[i] - (*dilation)[i] * (kernel - 1) - 1;
     if (room < 0) return std::nullopt;
     output.push_back(room / (*stride)[i] + 1);
@@ -241,7 +242,10 @@ Attention AttentionOf(const OpCall& call, size_t first, size_t heads, size_t len
   return {At(query, 0) * At(query, heads) * At(query, length) * At(key, length), At(query, 3),
           At(value, 3)};
 }
+// Two products: queries with keys (d), and probabilities with values (dv).
 double Forward(const Attention& of) { return 2 * of.scores * (of.size + of.value_size); }
+// Five: the scores again, gradients of queries and of keys (d), of probabilities and of values
+// (dv).
 double Backward(const Attention& of) { return 2 * of.scores * (3 * of.size + 2 * of.value_size); }
 
 double SdpaOf(const OpCall& call) { return Forward(AttentionOf(call, 0, 1, 2)); }

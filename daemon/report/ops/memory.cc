@@ -107,6 +107,9 @@ std::span<const OpMemory::Change> OpMemory::Of(const RangeBatch& batch) {
   return changes_;
 }
 
+// Ranges come in order of their end. So what waits and is not before this range's start is in it:
+// events are its own, and entries of ranges are what is inside of it. One entry for the whole range
+// replaces them all. Each entry is pushed and popped once.
 void OpMemory::EndRange(OfThread& thread, int64_t start_ns, int64_t end_ns, size_t row) {
   while (thread.next < thread.events.size() && thread.events[thread.next].time_ns <= end_ns) {
     thread.waiting.push_back(thread.events[thread.next++]);

@@ -164,6 +164,7 @@ class ModuleSummary {
     const std::span<const HostSlice> slices = slices_.SlicesOf(row);
     std::vector<uint32_t> open;
     int64_t cursor_ns = std::numeric_limits<int64_t>::min();
+    // Up to `until_ns`, the time since the last edge belongs to the innermost open slice alone.
     const auto pass = [&](int64_t until_ns) {
       if (!open.empty() && until_ns > cursor_ns) {
         AddTime(PlaceOf(slices[open.back()]), cursor_ns, until_ns);

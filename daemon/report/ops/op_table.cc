@@ -546,6 +546,7 @@ void SortRows(OpSort sort, std::vector<OpRow>& rows) {
   std::sort(rows.begin(), rows.end(), [sort](const OpRow& a, const OpRow& b) {
     if (ComesBefore(sort, a, b)) return true;
     if (ComesBefore(sort, b, a)) return false;
+    // Rows come out of hash maps, in an order of no meaning.
     return std::tie(a.name, a.step, a.dims, a.types) < std::tie(b.name, b.step, b.dims, b.types);
   });
 }

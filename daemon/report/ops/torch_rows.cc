@@ -53,6 +53,7 @@ void TorchRows::AddDevice(uint32_t row, int64_t start_ns, int64_t end_ns) {
        .self_device_us = duration_us});
 }
 
+// Doubles are summed in torch's order, because the order decides how the sum is rounded.
 void TorchRows::SumUp() {
   const auto is_before = [](const Times& a, const Times& b) {
     return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns > b.end_ns;

@@ -107,6 +107,8 @@ class Tree {
       }
       Node& parent = nodes_[node.parent];
       if (events_[node.parent].name != events_[i].name || parent.child_count != 1) continue;
+      // As torch's _remove_dup_nodes(): the outer event gets the children and the launches of the
+      // inner one in place of its own.
       node.folded_into = node.parent;
       parent.child_count = node.child_count;
       parent.self_device_ns = node.self_device_ns;

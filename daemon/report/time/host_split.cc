@@ -281,6 +281,8 @@ class HostSplitter {
       thread.operators = {};
     }
     SortPieces(pieces_);
+    // Each set has its part and all before it. Their measures differ by the time that only the
+    // later part has, so each instant counts once, for the first part that applies.
     for (const HostPiece& piece : pieces_) {
       for (auto part = static_cast<size_t>(piece.part); part < kHostParts; ++part) {
         upto_[part].Add(piece.start_ns, piece.end_ns);
@@ -338,6 +340,7 @@ class HostSplitter {
     };
     for (const HostPiece& piece : pieces_) {
       if (piece.end_ns <= until_ns) {
+        // It ended before the extent, and may be what the first gap follows.
         if (until_ns == extent_.start_ns) last = piece.name;
         continue;
       }

@@ -34,6 +34,8 @@ struct Around {
 
 Around Look(const RangePaths& paths, uint32_t path, std::span<const std::string> names) {
   Around around;
+  // From the innermost outward. Frameworks call operators in operators, so the outermost is named.
+  // The cause is the most telling one on the way.
   for (; path != RangePaths::kNone; path = paths[path].parent) {
     const uint32_t name = paths[path].name;
     const std::string& text = names[name];
