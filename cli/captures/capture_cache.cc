@@ -42,6 +42,7 @@ bool MakeFolder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder.parent_path(), error);
   if (mkdir(folder.c_str(), S_IRWXU) == 0) return true;
+  // A user who can write to the folder could replace a file between HashIs() and its use.
   struct stat info {};
   return lstat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() &&
          (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
@@ -115,6 +116,7 @@ bool CaptureCache::Has(const CaptureRecord& record) const {
     unlink(path.c_str());
     return false;
   }
+  // Trim() removes what was not used for longest.
   utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
   return true;
 }

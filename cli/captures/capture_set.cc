@@ -110,6 +110,7 @@ class CaptureSet::Impl {
     Place& place = places_.front();
     if (place.source == nullptr) {
       DaemonClient* const daemon = fleets_[place.fleet].connection(place.fleet_member);
+      // The search gave the connection its deadline.
       daemon->LimitCalls(absl::InfiniteFuture());
       place.source = NewDaemonSource(*daemon, members.front().view, progress);
     }
@@ -141,6 +142,8 @@ class CaptureSet::Impl {
   std::vector<absl::Status> Call(std::span<const size_t> chosen,
                                  absl::FunctionRef<absl::Status(size_t, CaptureSource&)> fn) {
     std::vector<absl::Status> statuses(members.size());
+    // Nodes work at the same time. The captures of one node are asked for one after the other, on
+    // its connection.
     std::map<size_t, std::map<size_t, std::vector<size_t>>> of_fleets;  // By fleet and its member.
     for (const size_t i : chosen) {
       if (!members[i].missing.empty()) continue;
@@ -394,6 +397,7 @@ class CaptureSetBuilder {
       set_.group_id = one.group->record.id;
       Learn(*one.group);
     }
+    // A daemon that has two names in the list of nodes answers twice.
     std::set<std::string> taken;
     const auto take = [&](CaptureView& view, size_t member, bool is_group) {
       if (!taken.insert(view.record.id).second) return;

@@ -74,6 +74,8 @@ absl::StatusOr<CaptureSearch> FindCaptures(Invocation& invocation, Fleet& fleet,
                                  const absl::Status& status = answers[i][member].status();
                                  if (IsOutOfReach(status)) return status;
                                }
+                               // The command goes on with this connection, beyond the deadline of
+                               // the search.
                                daemon.LimitCalls(absl::InfiniteFuture());
                                return absl::OkStatus();
                              });

@@ -88,6 +88,7 @@ absl::Status GroupCapture::Run() {
   for (int left = kMaxTries; left > 0; --left) {
     Prepare();
     RETURN_IF_ERROR(CheckQuorum());
+    // After the preparation, which may take a minute: the start is chosen by the steps of now.
     MeasureClocks();
     RETURN_IF_ERROR(ChooseStart());
     Commit();
@@ -185,6 +186,7 @@ void GroupCapture::Prepare() {
                          .spec = request_.spec,
                          .lease = std::min(lease, kMaxGroupLease),
                          .lease_without_caller = kLeaseRest};
+    // Commit() says the step, which is the same for all.
     request.spec.start_step = -1;
     for (const size_t i : members[node])
       request.targets.push_back(result_.members[i].target.number);
@@ -355,6 +357,7 @@ GroupStart GroupCapture::StartOf(size_t node, std::vector<GroupMember> members) 
   GroupStart start{.first_step = result_.first_step, .members = std::move(members)};
   if (!request_.detach) start.lease = kCommitLease;
   if (start_time_ != absl::InfinitePast()) {
+    // As the node's own clock will show it.
     start.time = start_time_ + absl::Nanoseconds(result_.clocks[node].offset_ns);
   }
   return start;

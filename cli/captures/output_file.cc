@@ -196,6 +196,7 @@ absl::Status FetchToFile(DaemonClient& daemon, const CaptureView& view, const st
   if (part->size() > view.record.file_bytes) RETURN_IF_ERROR(part->Restart());
   const bool resumed = part->size() > 0;
   ASSIGN_OR_RETURN(WholeFile whole, Download(daemon, id, *part, on_bytes));
+  // No piece came, because the part has all of the file.
   if (whole.sha256.empty()) whole = {view.record.file_bytes, view.record.file_sha256};
   absl::Status status = Verify(*part, whole);
   if (status.code() == absl::StatusCode::kDataLoss && resumed) {

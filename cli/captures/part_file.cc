@@ -31,6 +31,8 @@ std::string_view WhyNotOurs(const struct stat& info) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PartFile>> PartFile::Open(std::string path) {
+  // First as a new file, which is ours in any case. One that is there is opened without following a
+  // link or waiting for a FIFO's writer, and then looked at.
   constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   UniqueFd fd(open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0600));
   const bool is_new = fd.valid();

@@ -79,6 +79,7 @@ class CsvWriter {
       out_.Append(i == 0 ? "" : ",");
       out_.Append(kColumnNames[i]);
     }
+    // CSV's end of a line (RFC 4180).
     out_.Append("\r\n");
     for (const StepRecord& step : reader_.steps()) WriteStep(step);
     RETURN_IF_ERROR(WriteCpu());

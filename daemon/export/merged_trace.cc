@@ -50,6 +50,7 @@ class MergedWriter {
   }
 
   absl::Status WriteChrome() {
+    // A pass over all captures before the first event, because they count from the same moment.
     int64_t base_unix_ns = std::numeric_limits<int64_t>::max();
     for (size_t i = 0; i < readers_.size(); ++i) {
       ASSIGN_OR_RETURN(const int64_t earliest_ns, EarliestTime(*readers_[i]));

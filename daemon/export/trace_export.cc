@@ -25,6 +25,7 @@ constexpr std::array<std::pair<TraceFormat, std::string_view>, 8> kNames = {{
     {TraceFormat::kHtml, "html"},
 }};
 
+// The first that ends a path counts, so ".speedscope.json" stands before ".json".
 // The first of a format is the one we give.
 constexpr std::array<std::pair<TraceFormat, std::string_view>, 9> kSuffixes = {{
     {TraceFormat::kSpeedscope, ".speedscope.json"},

@@ -53,6 +53,7 @@ void ChromeLabels::WriteNumber(std::string_view name, int64_t pid, int64_t tid,
 
 void ChromeLabels::Write(std::string_view name, int64_t pid, int64_t tid, std::string_view key,
                          std::string_view json) {
+  // Labels of an imported trace stay as they are.
   if (rows_.contains(RowKey(name, StrCat(pid), StrCat(tid)))) return;
   Append(StrCat("{\"ph\":\"M\",\"name\":\"", name, "\",\"pid\":", pid, ",\"tid\":", tid,
                 ",\"args\":{\"", key, "\":", json, "}}"));

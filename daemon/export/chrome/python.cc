@@ -60,6 +60,7 @@ void ChromePython::ReadFrames(store::CaptureReader& reader, const StackTable& st
       text.insert(0, EscapedFrame(std::string(source)) + ";");
     }
     frames_[stack] = {.text = std::move(text), .caller = row.caller};
+    // A caller's number is lower, so its bytes are known.
     bytes[stack] = bytes[row.caller] + frames_[stack].text.size();
     if (bytes[stack] > kMostCallStackBytes) ++cut_stack_count_;
   }

@@ -175,6 +175,8 @@ void PerfettoGpu::WriteTracks() {
 
 // ---- slices ----
 
+// Slices of a track nest, and their ends are written in the order of time: those that end before
+// the next one begins come first.
 void PerfettoGpu::CloseUntil(int64_t time_ns, uint32_t track) {
   std::vector<int64_t>& open = open_[track];
   while (!open.empty() && open.back() <= time_ns) {
@@ -221,6 +223,8 @@ void PerfettoGpu::Begin(const Slice& slice, uint64_t category, std::string_view 
 void PerfettoGpu::AddFlowEnd(uint32_t correlation, int64_t start_ns, ProtoMessage& event) {
   const GpuLinks::Cause cause = plan_.links().CauseOf(correlation, start_ns);
   if (!cause.flow_from.has_value()) return;
+  // A flow of Perfetto ends once, and a call may launch several pieces of work. So each has a flow
+  // of its own, by its number among those of the call (see DescribeCall()).
   uint32_t& ends = flow_ends_[*cause.flow_from];
   if (ends < kMostFlowsPerCall) {
     event.Fixed64(event::kTerminatingFlowIds, packets_.FlowId(correlation, ends));

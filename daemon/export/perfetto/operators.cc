@@ -71,6 +71,7 @@ bool PerfettoOperators::Describe(const PlannedOperator& op, uint32_t thread, Pro
 // Returns whether the text is new to the thread's sequence.
 bool PerfettoOperators::AddText(Text kind, uint32_t index, std::string_view text, uint32_t thread,
                                 ProtoMessage& event, ProtoMessage& interned_data) {
+  // All kinds of texts share one table of the sequence.
   const uint64_t iid = uint64_t{index} << 3 | kind;
   argument_.Clear();
   argument_.Varint(annotation::kNameIid, kind).Varint(annotation::kStringValueIid, iid);

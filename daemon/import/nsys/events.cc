@@ -111,6 +111,7 @@ absl::StatusOr<uint32_t> NsysEvents::NameOf(std::optional<int64_t> text_id) {
   ASSIGN_OR_RETURN(const std::optional<std::string> text, source_.TextOf(*text_id));
   ASSIGN_OR_RETURN(const uint32_t name,
                    builder_.NameId(text.has_value() ? std::string_view(*text) : kUnnamed));
+  // Beyond the limit, a text is only looked up each time.
   if (names_.size() < NameTable::kMaxIds) names_.emplace(*text_id, name);
   return name;
 }

@@ -38,6 +38,7 @@ absl::Status WriteAll(int fd, const char* at, size_t bytes) {
 
 absl::StatusOr<UniqueFd> Inflate(TraceFile& file, const ImportOptions& options,
                                  int64_t max_inflated_bytes) {
+  // SQLite needs a file that it can seek in. Without a name, it is gone however this process ends.
   std::string name = (options.directory / ".database-XXXXXX").string();
   UniqueFd fd(mkostemp(name.data(), O_CLOEXEC));
   if (!fd.valid() || unlink(name.c_str()) != 0) return CannotInflate(errno);
