@@ -41,7 +41,9 @@ std::vector<MemorySample> HighestPerColumn(const std::vector<MemorySample>& samp
   for (size_t column = 0; column < columns; ++column) {
     const double edge = static_cast<double>(begin) +
                         span * static_cast<double>(column + 1) / static_cast<double>(columns);
+    // The last column takes all that is left, also what rounding puts at its edge.
     const bool last = column + 1 == columns;
+    // A column without a sample shows the level that still holds.
     MemorySample most = holding;
     while (next < samples.size() && (last || static_cast<double>(samples[next].time_ns) < edge)) {
       holding = samples[next++];

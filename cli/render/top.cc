@@ -42,6 +42,7 @@ void TopView::Add(const TopLook& look) {
   std::map<Key, Track> tracks;  // Those that are gone are forgotten.
   for (const NodeTargets& node : look.nodes) {
     for (const TargetInfo& target : node.targets) {
+      // With the start of the process, because the system reuses PIDs.
       const Key key = {node.node, target.pid, target.process_start_ticks};
       Track& track = tracks[key];
       if (const auto known = tracks_.find(key); known != tracks_.end()) {

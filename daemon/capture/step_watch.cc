@@ -26,6 +26,7 @@ void StepWatch::Observe(const RecentSteps& recent) {
     times_ns_.clear();
   }
   for (const StepTime& step : recent.steps) {
+    // Steps after the recording are kept in any case, or there would be none to compare with.
     if (times_ns_.size() < kMostWatchedSteps || step.step >= drained_step_) {
       times_ns_[step.step] = step.duration_ns;
     }

@@ -443,6 +443,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
                               facts.has_gpu() ? &facts.gaps.explained : nullptr, thresholds));
   ASSIGN_OR_RETURN(facts.slowest,
                    ExplainSlowestStep(reader, facts.scope, facts.time, facts.host.outliers));
+  // Without a GPU nothing hides a wait for data.
   if (!facts.has_gpu()) AddLoaderWaits(sources, IntervalSet(), facts.gaps);
   RETURN_IF_ERROR(FindWaitingSteps(reader, thresholds, facts));
   if (!facts.has_gpu()) {

@@ -42,6 +42,7 @@ class GapSweep {
     for (const Activity& activity : sources_.work.activities()) {
       if (sources_.work.DeviceOf(activity) != sources_.device_position) continue;
       if (busy_.empty()) {
+        // The scope may begin before the first work, and end after the last.
         AddEdge(std::numeric_limits<int64_t>::min(), activity.start_ns);
       } else if (activity.start_ns > until_ns) {
         AddGap(until_ns, activity);

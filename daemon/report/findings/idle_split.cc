@@ -80,6 +80,8 @@ void IdleSplit::FinishHostTimes() {
     return std::tie(a.start_ns, a.end_ns) < std::tie(b.start_ns, b.end_ns);
   });
   for (const HostTime& time : times_) {
+    // Each set has the times of all causes up to its own, so PartsOf() counts an instant once: for
+    // the first cause that applies.
     for (auto cause = static_cast<size_t>(time.cause); cause < kHostCauses; ++cause) {
       upto_[cause].Add(time.start_ns, time.end_ns);
     }

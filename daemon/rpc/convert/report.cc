@@ -35,6 +35,7 @@ struct CellsToProto {
   void operator()(const std::vector<int64_t>& ints) const {
     message.mutable_int_deltas()->Reserve(static_cast<int>(ints.size()));
     uint64_t before = 0;
+    // Neighbors are mostly near each other, and small numbers are short on the wire.
     for (const int64_t value : ints) {
       message.add_int_deltas(static_cast<int64_t>(static_cast<uint64_t>(value) - before));
       before = static_cast<uint64_t>(value);
