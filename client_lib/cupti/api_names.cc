@@ -110,7 +110,7 @@ size_t ApiNameLength(const char* name) {
 }
 
 uint8_t LaunchesOf(const char* name) {
-  // It begins as launches do, but runs on the host.
+  // The name begins as those of launches do, but the work runs on the host.
   if (strncmp(name, "cuLaunchHostFunc", 16) == 0) return 0;
   if (StartsWithOneOf(kLaunches, name)) return LaunchTracker::kIsAwaited;
   if (StartsWithOneOf(kCopies, name) || IsDecompression(name)) return LaunchTracker::kMayBeSilent;

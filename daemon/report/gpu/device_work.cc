@@ -184,8 +184,8 @@ void DeviceIdle::AddTo(IdleRow& row, int64_t begin_ns, int64_t end_ns) const {
     begin_ns = std::min(unknown_.end_ns, end_ns);
   }
   const auto in = [&](const IntervalSet& set) { return set.MeasureIn(begin_ns, end_ns); };
-  // Each is the measure of a union. kernels_ has compute and communication, so what it has more
-  // than compute_ is communication that ran alone, and what busy_ has more than it are copies.
+  // Each is the measure of a union. kernels_ has compute and communication, so `kernels - compute`
+  // is communication that ran alone. busy_ has copies, too, and `busy - kernels` is theirs alone.
   const uint64_t duration = Distance(begin_ns, end_ns) - in(unrecorded_);
   const uint64_t busy = in(busy_);
   const uint64_t compute = in(compute_);

@@ -239,8 +239,7 @@ class Classifier {
       }
     }
     GroupEdges();
-    // A node has its data from nodes that started before it, so one pass in each direction is
-    // enough.
+    // Data comes from nodes that started before, so one pass in each direction follows it.
     for (const uint32_t node : order) FollowForward(node);
     for (auto node = order.rbegin(); node != order.rend(); ++node) FollowBack(*node);
   }

@@ -35,7 +35,6 @@ std::vector<KernelTypeTime> TimesByType(Intervals compute, Intervals communicati
   AddChanges(compute, kCompute, changes);
   AddChanges(communication, kCommunication, changes);
   AddChanges(copies, kCopies, changes);
-  // Intervals of one kind do not overlap. So between two changes a bit is set once or not at all.
   MergeRuns(changes, [](const Change& a, const Change& b) { return a.time_ns < b.time_ns; });
   std::array<uint64_t, 8> total_ns{};
   int running = 0;
