@@ -135,7 +135,6 @@ ChromeTime ParseChromeTime(std::string_view token) {
     return time;
   }
   if (std::abs(*micros) >= kEndOfMicros) return time;
-  // From the digits and not by a double, which would round the nanoseconds of a late time.
   int64_t nanos = 0;
   for (size_t i = 0; i < 3; ++i) {
     nanos = nanos * 10 + (i < fraction.size() ? fraction[i] - '0' : 0);

@@ -197,7 +197,6 @@ absl::StatusOr<std::vector<ScheduleView>> ScheduleRunner::Actor::List(const Call
                                                                       bool include_deleted,
                                                                       int64_t limit,
                                                                       std::string_view after_id) {
-  // Up to `limit` of each kind, because either one may fill the page alone.
   std::vector<ScheduleRecord> records;
   for (auto at = schedules_.upper_bound(after_id); at != schedules_.end(); ++at) {
     if (std::ssize(records) == limit) break;
