@@ -169,9 +169,8 @@ class ChromeChecker {
       case 'X':
         return CheckSlice();
       case 'B':
-        return timeline_.AddBegin(event_);
       case 'E':
-        return timeline_.AddEnd(event_);
+        return timeline_.AddHalf(event_);
       case 's':
       case 't':
       case 'f':
@@ -334,8 +333,9 @@ class ChromeChecker {
                    StrCat(count, " slices of the category \"", category, "\""));
     }
     if (!timeline_.whole()) {
-      report_.unchecked.push_back(StrCat("nesting, arrows and launches of what follows the first ",
-                                         kMostCheckBytes >> 20, " MiB of such facts"));
+      report_.unchecked.push_back(StrCat(
+          "arrows, launches, pairs of B and E, and a part of the nesting: they take more than ",
+          kMostCheckBytes >> 20, " MiB"));
     }
     if (timeline_.has_several_callers() && work_ > 0) {
       report_.unchecked.push_back(

@@ -134,7 +134,8 @@ ChromeTime ParseChromeTime(std::string_view token) {
     time.ns = std::llround(value * 1000);
     return time;
   }
-  if (std::abs(*micros) >= kEndOfMicros) return time;
+  // Not std::abs(), which has no result for the smallest number.
+  if (*micros <= -kEndOfMicros || *micros >= kEndOfMicros) return time;
   int64_t nanos = 0;
   for (size_t i = 0; i < 3; ++i) {
     nanos = nanos * 10 + (i < fraction.size() ? fraction[i] - '0' : 0);

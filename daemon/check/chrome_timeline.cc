@@ -33,7 +33,7 @@ uint64_t FlowKey(const ChromeEvent& event) {
 }  // namespace
 
 bool ChromeTimeline::Take(size_t bytes) {
-  whole_ = whole_ && taken_bytes_ + bytes <= kMostCheckBytes;
+  whole_ = whole_ && taken_bytes_ + bytes <= max_bytes_;
   if (whole_) taken_bytes_ += bytes;
   return whole_;
 }
@@ -45,7 +45,8 @@ ChromeTimeline::Row& ChromeTimeline::RowOf(const ChromeEvent& event) {
   // Where rows alone are too many, the rest shares one.
   if (!rows_.empty() && !Take(kRowBytes)) return rows_.front();
   row_of_.emplace(place, rows_.size());
-  rows_.push_back({.pid = place.first, .tid = place.second, .slices = {}, .flows = {}});
+  rows_.push_back(
+      {.pid = place.first, .tid = place.second, .slices = {}, .flows = {}, .halves = {}});
   return rows_.back();
 }
 
@@ -65,6 +66,11 @@ void ChromeTimeline::AddSlice(const ChromeEvent& event) {
   if (!Take(sizeof(Slice))) return;
   row.slices.push_back({event.time.ns, event.time.ns + std::max<int64_t>(event.duration.ns, 0),
                         event.number, NameOf(event.name)});
+}
+
+void ChromeTimeline::AddHalf(const ChromeEvent& event) {
+  Row& row = RowOf(event);
+  if (Take(sizeof(Half))) row.halves.push_back({event.time.ns, event.phase == 'E'});
 }
 
 void ChromeTimeline::AddFlow(const ChromeEvent& event) {
@@ -92,12 +98,19 @@ void ChromeTimeline::AddCall(const ChromeEvent& event) {
 void ChromeTimeline::AddWork(const ChromeEvent& event) { Correlate(event, true); }
 
 void ChromeTimeline::Judge() {
-  for (Row& row : rows_) JudgeRow(row);
+  for (Row& row : rows_) JudgeNesting(row);
+  // Else the slice of an arrow's end, its other end, the call of a work, or the E of a B may be
+  // among what was left out.
+  if (!whole_) return;
+  for (Row& row : rows_) {
+    JudgeHalves(row);
+    JudgeArrowEnds(row);
+  }
   JudgeFlows();
   if (!has_several_callers()) JudgeLaunches();
 }
 
-void ChromeTimeline::JudgeRow(Row& row) {
+void ChromeTimeline::JudgeNesting(Row& row) {
   // By start, the longer one first, so that an outer slice comes before those that begin with it.
   // Then one stack finds all that do not nest, in O(n log n).
   std::sort(row.slices.begin(), row.slices.end(), [](const Slice& a, const Slice& b) {
@@ -115,27 +128,43 @@ void ChromeTimeline::JudgeRow(Row& row) {
     }
     open.push_back(&slice);
   }
-  if (row.begun != 0) {
-    log_.AddMany(Rule::kBeginEnd, std::abs(row.begun),
-                 StrCat("row ", row.tid, " of process ", row.pid, " has ", std::abs(row.begun),
-                        " more ", row.begun > 0 ? "B than E" : "E than B"));
+}
+
+void ChromeTimeline::JudgeHalves(Row& row) {
+  const auto ends = std::ranges::count(row.halves, true, &Half::is_end);
+  const int64_t unpaired = std::ssize(row.halves) - 2 * ends;
+  if (unpaired != 0) {
+    log_.AddMany(Rule::kBeginEnd, std::abs(unpaired),
+                 StrCat("row ", row.tid, " of process ", row.pid, " has ", std::abs(unpaired),
+                        " more ", unpaired > 0 ? "B than E" : "E than B"));
   }
-  JudgeArrowEnds(row);
 }
 
 // By sweeping over the slices, which are sorted.
 void ChromeTimeline::JudgeArrowEnds(Row& row) const {
-  // Of B and E events only their number is kept, not where they are, so with an unpaired one the
-  // row cannot be judged.
-  if (row.begun != 0 || row.flows.empty()) return;
+  if (row.flows.empty()) return;
   std::sort(row.flows.begin(), row.flows.end());
-  size_t next = 0;
+  // Of events at one time, a begin comes first: an arrow may end where its slice does.
+  std::ranges::sort(row.halves, {},
+                    [](const Half& half) { return std::tuple(half.time_ns, half.is_end); });
+  int64_t depth = 0;
+  for (const Half& half : row.halves) {
+    depth += half.is_end ? -1 : 1;
+    if (depth < 0) return;  // Which slice it ends is unknown.
+  }
+  if (depth != 0) return;
+  auto slice = row.slices.cbegin();
+  auto half = row.halves.cbegin();
   int64_t covered_until_ns = std::numeric_limits<int64_t>::min();
   for (const auto& [time_ns, event] : row.flows) {
-    for (; next < row.slices.size() && row.slices[next].start_ns <= time_ns; ++next) {
-      covered_until_ns = std::max(covered_until_ns, row.slices[next].end_ns);
+    for (; slice != row.slices.cend() && slice->start_ns <= time_ns; ++slice) {
+      covered_until_ns = std::max(covered_until_ns, slice->end_ns);
     }
-    if (covered_until_ns < time_ns) {
+    for (; half != row.halves.cend() && half->time_ns <= time_ns; ++half) {
+      depth += half->is_end ? -1 : 1;
+      if (depth == 0) covered_until_ns = std::max(covered_until_ns, half->time_ns);
+    }
+    if (depth == 0 && covered_until_ns < time_ns) {
       log_.Add(Rule::kFlowNowhere, "the arrow's end that is event ", event,
                " is in no slice of row ", row.tid, " of process ", row.pid);
     }

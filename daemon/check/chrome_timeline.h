@@ -24,11 +24,12 @@ namespace profd::check {
 
 class ChromeTimeline {
  public:
-  explicit ChromeTimeline(FindingLog& log) : log_(log) {}
+  explicit ChromeTimeline(FindingLog& log, size_t max_bytes = kMostCheckBytes)
+      : log_(log), max_bytes_(max_bytes) {}
 
   void AddSlice(const ChromeEvent& event);
-  void AddBegin(const ChromeEvent& event) { ++RowOf(event).begun; }
-  void AddEnd(const ChromeEvent& event) { --RowOf(event).begun; }
+  // Of the phase B or E.
+  void AddHalf(const ChromeEvent& event);
   // One of the phases s, t and f, with an id.
   void AddFlow(const ChromeEvent& event);
   void AddCall(const ChromeEvent& event);
@@ -48,12 +49,16 @@ class ChromeTimeline {
     int64_t event;
     uint32_t name;
   };
+  struct Half {  // One event of a slice that has two.
+    int64_t time_ns;
+    bool is_end;
+  };
   struct Row {
     int64_t pid = 0;
     int64_t tid = 0;
     std::deque<Slice> slices;
     std::deque<std::pair<int64_t, int64_t>> flows;  // Ends that need a slice: time, event.
-    int64_t begun = 0;                              // B less E.
+    std::deque<Half> halves;
   };
   struct FlowEnd {
     uint64_t key;  // Of id, category and name.
@@ -71,7 +76,8 @@ class ChromeTimeline {
   uint32_t NameOf(std::string_view name);
   bool Take(size_t bytes);
   void Correlate(const ChromeEvent& event, bool is_work);
-  void JudgeRow(Row& row);
+  void JudgeNesting(Row& row);
+  void JudgeHalves(Row& row);
   void JudgeArrowEnds(Row& row) const;
   void JudgeFlows();
   void JudgeFlow(const std::deque<FlowEnd>::const_iterator& first,
@@ -88,6 +94,7 @@ class ChromeTimeline {
   std::deque<FlowEnd> flows_;
   std::deque<Correlated> correlated_;
   absl::flat_hash_set<int64_t> callers_;
+  const size_t max_bytes_;
   size_t taken_bytes_ = 0;
   bool whole_ = true;
 };

@@ -22,6 +22,7 @@ namespace {
 constexpr size_t kMostPacketBytes = size_t{64} << 20;
 constexpr size_t kMostInterned = 4'000'000;
 constexpr size_t kMostTracks = 1'000'000;
+constexpr size_t kMostSequences = 100'000;
 constexpr uint64_t kFirstSequenceClock = 64;
 constexpr uint64_t kLastSequenceClock = 127;
 
@@ -102,6 +103,10 @@ class PerfettoChecker {
       if (packet.has_event) log_.Add(Rule::kPacketSequence, "packet ", packet.number);
       return true;
     }
+    if (sequences_.size() >= kMostSequences && !sequences_.contains(packet.sequence)) {
+      ++left_out_;
+      return true;
+    }
     Sequence& sequence = sequences_[packet.sequence];
     // Whatever the sequence interned and defined before is forgotten, as readers forget it.
     if (packet.flags & kCleared) {
@@ -114,18 +119,26 @@ class PerfettoChecker {
   }
 
   void Judge() {
+    if (left_out_ > 0) {
+      report_.unchecked.push_back(StrCat(left_out_, " packets, of sequences after the first ",
+                                         kMostSequences, ", and so slices, tracks and arrows"));
+      return;
+    }
     for (const auto& [uuid, track] : tracks_) {
       const std::string name = NameOf(uuid, track);
       if (track.depth > 0) {
         log_.AddMany(Rule::kSliceBalance, track.depth,
                      StrCat(track.depth, " slices of ", name, " have no end"));
       }
-      if (track.parent != 0 && !IsDescribed(track.parent)) {
+      if (track.parent != 0 && !IsDescribed(track.parent) && tracks_.size() < kMostTracks) {
         log_.Add(Rule::kTrack, "the parent of ", name, " is not described");
       }
     }
-    flows_.Judge(log_);
-    if (!flows_.whole()) report_.unchecked.push_back("arrows after the first ones: too many");
+    if (flows_.whole()) {
+      flows_.Judge(log_);
+    } else {
+      report_.unchecked.push_back("arrows: there are too many");
+    }
     if (interned_ >= kMostInterned) {
       report_.unchecked.push_back(StrCat("names after the first ", kMostInterned));
     }
@@ -398,7 +411,10 @@ class PerfettoChecker {
     }
     if (event.type != kBegin && event.type != kEnd) return;
     if (track->last_clock == clock && time_ns < track->last_ns) {
-      log_.Add(Rule::kSliceOrder, "packet ", packet.number, " is ", track->last_ns - time_ns,
+      // Unsigned, because hostile times may be further apart than 2^63 ns.
+      const uint64_t early_ns =
+          static_cast<uint64_t>(track->last_ns) - static_cast<uint64_t>(time_ns);
+      log_.Add(Rule::kSliceOrder, "packet ", packet.number, " is ", early_ns,
                " ns before the one before it on ", NameOf(event.track, *track));
     }
     track->last_ns = time_ns;
@@ -419,6 +435,7 @@ class PerfettoChecker {
   FindingLog& log_;
   CheckReport& report_;
   int64_t packets_ = 0;
+  int64_t left_out_ = 0;  // Packets, of too many sequences.
   size_t interned_ = 0;
   absl::flat_hash_map<uint64_t, Sequence> sequences_;
   absl::flat_hash_map<uint64_t, Track> tracks_;

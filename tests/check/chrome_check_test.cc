@@ -8,6 +8,8 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/check/check_rules.h"
+#include "daemon/check/chrome_event.h"
+#include "daemon/check/chrome_timeline.h"
 #include "tests/check/checked.h"
 
 namespace profd::check {
@@ -243,6 +245,63 @@ TEST(ChromeCheckTest, CorrelationsOfSeveralProcessesAreNotCompared) {
   const CheckReport report = Checked(TraceWith(StrCat(GoodEvents(), ",", other)));
   EXPECT_THAT(Broken(report), IsEmpty());
   EXPECT_THAT(report.unchecked, Contains(HasSubstr("several processes")));
+}
+
+std::string Half(std::string_view phase, double ts) {
+  return StrCat(R"({"ph":")", phase, R"(","cat":"cpu_op","name":"a",)", kRow, ",\"ts\":", ts, "}");
+}
+
+TEST(ChromeCheckTest, AnArrowMayEndInASliceOfABeginAndAnEnd) {
+  const std::string halves =
+      StrCat(Half("E", 9), ",", Half("B", 2), ",", Half("E", 5), ",", Half("B", 3));
+  for (const double ts : {2, 4, 5, 7, 9}) {
+    EXPECT_THAT(Broken(Checked(TraceWith(StrCat(Op("x", 40, 1), ",", halves, ",", Arrow("s", ts),
+                                                ",", Arrow("f", 40))))),
+                IsEmpty())
+        << ts;
+  }
+  for (const double ts : {1.5, 9.5}) {
+    EXPECT_THAT(Broken(Checked(TraceWith(StrCat(Op("x", 40, 1), ",", halves, ",", Arrow("s", ts),
+                                                ",", Arrow("f", 40))))),
+                UnorderedElementsAre(Pair("flow-nowhere", 1)))
+        << ts;
+  }
+  // The end without a begin could belong to any slice.
+  EXPECT_THAT(Broken(Checked(TraceWith(StrCat(Op("x", 40, 1), ",", Half("E", 2), ",", Half("B", 3),
+                                              ",", Arrow("s", 20), ",", Arrow("f", 40))))),
+              IsEmpty());
+}
+
+TEST(ChromeCheckTest, TheSmallestNumberIsNoTime) {
+  EXPECT_THAT(
+      Broken(Checked(TraceWith(StrCat(Op("a", 0, 1), R"(,{"ph":"X","cat":"cpu_op","name":"b",)",
+                                      kRow, R"(,"ts":-9223372036854775808,"dur":1})")))),
+      UnorderedElementsAre(Pair("event-time", 1)));
+}
+
+// An arrow's end whose slice and other end were left out is no finding.
+TEST(ChromeCheckTest, WhatNeedsAllFactsIsNotJudgedWithoutSome) {
+  ChromeEvent arrow;
+  arrow.phase = 'f';
+  arrow.binds_enclosing = true;
+  ChromeEvent work;
+  work.correlation = 5;
+  ChromeEvent end;
+  end.phase = 'E';
+  const auto findings = [&](size_t max_bytes) {
+    FindingLog log;
+    ChromeTimeline timeline(log, max_bytes);
+    timeline.AddFlow(arrow);
+    timeline.AddWork(work);
+    timeline.AddHalf(end);
+    timeline.AddSlice(ChromeEvent());
+    timeline.Judge();
+    EXPECT_EQ(timeline.whole(), max_bytes > 4096);
+    return log.count(Rule::kFlowStart) + log.count(Rule::kWorkWithoutLaunch) +
+           log.count(Rule::kBeginEnd);
+  };
+  EXPECT_EQ(findings(1 << 20), 3);
+  EXPECT_EQ(findings(100), 0);
 }
 
 TEST(ChromeCheckTest, WhatIsNoTraceIsRefused) {

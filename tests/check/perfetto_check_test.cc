@@ -12,8 +12,10 @@
 namespace profd::check {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
+using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
 std::string Varint(uint64_t value) {
@@ -116,6 +118,23 @@ TEST(PerfettoCheckTest, IncrementalClocksAreAddedUp) {
   EXPECT_THAT(
       Broken(Checked(Start() + clock + event(50, 1) + event(3, 2) + event(2, 1) + event(0, 2))),
       IsEmpty());
+}
+
+TEST(PerfettoCheckTest, TimesMayBeAnyNumbers) {
+  EXPECT_THAT(Broken(Checked(Start() + Begin(uint64_t{1} << 62) + End(uint64_t{3} << 62))),
+              UnorderedElementsAre(Pair("slice-order", 1)));
+}
+
+TEST(PerfettoCheckTest, SequencesBeyondTheFirstAreLeftOutAndNotJudged) {
+  constexpr uint64_t kSequences = 100'000;
+  std::string bytes = Start() + Begin(1);
+  for (uint64_t sequence = 2; sequence <= kSequences; ++sequence) bytes += Packet("", sequence);
+  EXPECT_THAT(Broken(Checked(bytes)), UnorderedElementsAre(Pair("slice-balance", 1)));
+  const std::string end =
+      Packet(Number(8, 2) + Bytes(11, Number(9, 2) + Number(11, 5)), kSequences + 1);
+  const CheckReport report = Checked(bytes + end + end);
+  EXPECT_THAT(Broken(report), IsEmpty());
+  EXPECT_THAT(report.unchecked, ElementsAre(StartsWith("2 packets")));
 }
 
 TEST(PerfettoCheckTest, PacketsOfOtherKindsAreTakenAsTheyAre) {
