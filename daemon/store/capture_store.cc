@@ -421,27 +421,41 @@ int64_t CaptureStore::KeptFree(const DiskSpace& disk) const {
   return std::max(disk.total_bytes / 100 * min_free_percent_, 2 * CaptureFileWriter::kReserveBytes);
 }
 
-absl::StatusOr<bool> CaptureStore::Evict(const EvictionRequest& request, std::string_view why) {
-  std::optional<std::vector<std::string>> plan;
+absl::StatusOr<bool> CaptureStore::RemoveUnpinned(std::string_view id, bool evicted) {
   {
     absl::MutexLock lock(&mu_);
-    ASSIGN_OR_RETURN(std::vector<StorageHolder> holders, catalog_->ListHolders());
-    plan = PlanEviction(request, std::move(holders));
+    ASSIGN_OR_RETURN(const bool is_pinned, catalog_->IsPinned(id));
+    if (is_pinned) return false;
+    const LedgerUpdate update(*this);
+    RETURN_IF_ERROR(WriteEssential(
+        [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return catalog_->MarkDeleted(id, evicted); }));
   }
-  if (!plan.has_value()) return false;
-  for (const std::string& id : *plan) {
+  // Without the mutex: removing a large file can take the file system longer than a caller should
+  // wait for the catalog. The order is that of DeleteCapture().
+  RETURN_IF_ERROR(RemoveFile(PathsOf(id).sealed));
+  return true;
+}
+
+absl::StatusOr<bool> CaptureStore::Evict(EvictionRequest request, std::string_view why) {
+  for (bool is_done = false; !is_done;) {
+    std::optional<std::vector<EvictableFile>> plan;
     {
       absl::MutexLock lock(&mu_);
-      const LedgerUpdate update(*this);
-      // One row at a time, and the mutex is free during the unlink: removing a large file can take
-      // the file system longer than a caller should wait for the catalog. The order is that of
-      // DeleteCapture().
-      RETURN_IF_ERROR(WriteEssential([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-        return catalog_->MarkDeleted(id, /*evicted=*/true);
-      }));
+      ASSIGN_OR_RETURN(std::vector<StorageHolder> holders, catalog_->ListHolders());
+      plan = PlanEviction(request, std::move(holders));
     }
-    RETURN_IF_ERROR(RemoveFile(PathsOf(id).sealed));
-    LogInfo(StrCat("capture=", id, " events removed to make room: ", why));
+    if (!plan.has_value()) return false;
+    is_done = true;
+    for (const EvictableFile& file : *plan) {
+      ReportProgress();
+      ASSIGN_OR_RETURN(const bool is_removed, RemoveUnpinned(file.id, /*evicted=*/true));
+      if (is_removed) {
+        request.bytes -= file.bytes;
+        LogInfo(StrCat("capture=", file.id, " events removed to make room: ", why));
+      } else {
+        is_done = false;  // Others are planned for what it does not give.
+      }
+    }
   }
   return true;
 }

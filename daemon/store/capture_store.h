@@ -275,9 +275,9 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::StatusOr<Shortage> MeasureShortage(bool with_disk);
   // Returns the bytes of files that are being written, received, or recovered.
   absl::StatusOr<int64_t> UnfinishedBytes() const;
-  // Removes the files that PlanEviction() names. Returns false, without removing anything, if they
-  // are not enough.
-  absl::StatusOr<bool> Evict(const EvictionRequest& request, std::string_view why);
+  // Removes the files that PlanEviction() names, and plans again if one was pinned meanwhile.
+  // Returns false if they are not enough; then only files of an earlier plan are removed.
+  absl::StatusOr<bool> Evict(EvictionRequest request, std::string_view why);
   void TrimToCap(std::string_view principal);
   // ---- capture_store_retention.cc ----
   // Removes expired records, and those beyond the catalog's part of the cap: a bounded number, now
@@ -287,7 +287,11 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::Status ShrinkCatalog();
   bool IsCatalogOverShare();
   absl::Status RemoveSome(std::string_view why, absl::StatusOr<std::vector<StoredRecord>> found);
-  absl::Status RemoveRecords(const std::vector<StoredRecord>& records);
+  // Removes the events of a finished capture. False: it is pinned, maybe only since the caller
+  // chose it. `evicted`: to make room.
+  absl::StatusOr<bool> RemoveUnpinned(std::string_view id, bool evicted);
+  // Returns those that are removed: all but what was pinned since the caller chose them.
+  absl::StatusOr<std::vector<StoredRecord>> RemoveRecords(std::vector<StoredRecord> records);
   absl::Status NoRoomFor(std::string_view principal, const Shortage& shortage);
   // Runs `write`. If the disk is full, it runs once more with the catalog's reserve freed.
   absl::Status WriteEssential(absl::FunctionRef<absl::Status()> write)

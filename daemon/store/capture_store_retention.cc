@@ -1,6 +1,7 @@
 // CaptureStore: records that are removed for good, because they are old, too many, or too large.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/log.h"
@@ -50,41 +51,54 @@ absl::StatusOr<PurgeResult> CaptureStore::PurgeCaptures(
     for (const CaptureRecord& record : records) {
       if (!IsTerminal(record.state) || pinned.contains(record.id) || !is_meant(record)) continue;
       batch.push_back({.id = record.id, .group_id = record.group_id, .bytes = record.file_bytes});
-      ++result.capture_count;
-      result.file_bytes += record.file_bytes;
     }
-    if (!dry_run) RETURN_IF_ERROR(RemoveRecords(batch));
+    if (!dry_run) {
+      ASSIGN_OR_RETURN(batch, RemoveRecords(std::move(batch)));
+    }
+    result.capture_count += std::ssize(batch);
+    for (const StoredRecord& removed : batch) result.file_bytes += removed.bytes;
     if (std::ssize(records) < kBatch) return result;
     before_id = records.back().id;
   }
 }
 
-absl::Status CaptureStore::RemoveRecords(const std::vector<StoredRecord>& records) {
-  for (const StoredRecord& record : records) {
+absl::StatusOr<std::vector<StoredRecord>> CaptureStore::RemoveRecords(
+    std::vector<StoredRecord> records) {
+  std::vector<StoredRecord> removed;
+  for (StoredRecord& record : records) {
     ReportProgress();
     // The file goes before the row. In the other order, a crash in between would leave a file
-    // without a row, which the next start adopts as a capture.
-    if (record.bytes > 0) RETURN_IF_ERROR(DeleteCapture(record.id));
+    // without a row, which the next start adopts as a capture. A capture without a file cannot be
+    // pinned.
+    if (record.bytes > 0) {
+      ASSIGN_OR_RETURN(const bool is_removed, RemoveUnpinned(record.id, /*evicted=*/false));
+      if (!is_removed) continue;
+    }
+    removed.push_back(std::move(record));
   }
-  if (records.empty()) return absl::OkStatus();
+  if (removed.empty()) return removed;
   absl::MutexLock lock(&mu_);
   const LedgerUpdate update(*this);
   RETURN_IF_ERROR(WriteEssential(
-      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return catalog_->Remove(records); }));
+      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return catalog_->Remove(removed); }));
   // 256 pages of 4 KiB bound the time under the mutex. What is left free is reused or given back by
   // a later batch.
-  return catalog_->Vacuum(kVacuumPages);
+  RETURN_IF_ERROR(catalog_->Vacuum(kVacuumPages));
+  return removed;
 }
 
 absl::Status CaptureStore::RemoveSome(std::string_view why,
                                       absl::StatusOr<std::vector<StoredRecord>> found) {
   RETURN_IF_ERROR(found.status());
+  int64_t removed_count = 0;
   for (size_t begin = 0; begin < found->size(); begin += kBatch) {
     const size_t end = std::min<size_t>(found->size(), begin + kBatch);
-    RETURN_IF_ERROR(RemoveRecords({found->begin() + static_cast<int64_t>(begin),
-                                   found->begin() + static_cast<int64_t>(end)}));
+    ASSIGN_OR_RETURN(const auto removed,
+                     RemoveRecords({found->begin() + static_cast<int64_t>(begin),
+                                    found->begin() + static_cast<int64_t>(end)}));
+    removed_count += std::ssize(removed);
   }
-  if (!found->empty()) LogInfo(StrCat("removed ", found->size(), " records: ", why));
+  if (removed_count > 0) LogInfo(StrCat("removed ", removed_count, " records: ", why));
   return absl::OkStatus();
 }
 

@@ -268,7 +268,8 @@ absl::Status GiveDataDir(const std::filesystem::path& data_dir, uid_t uid, gid_t
     return NoLock(data_dir);
   }
   Giver giver(uid, gid);
-  UniqueFd lock(openat(folder.get(), kLockName, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  const UniqueFd lock(openat(folder.get(), kLockName, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (!lock.valid() && errno != ENOENT) return FileStatus(data_dir / kLockName, errno);
   if (lock.valid()) {
     RETURN_IF_ERROR(TakeLock(lock.get(), data_dir, StoreOwner::kDaemon));
     // The files first, then the lock, then the folder: if this ends halfway, the folder is still

@@ -76,6 +76,10 @@ absl::StatusOr<std::optional<CaptureRecord>> StoreRecovery::Find(const std::stri
 // ---- the rows ----
 
 absl::Status StoreRecovery::EndRows() {
+  {
+    absl::MutexLock lock(&mu_);
+    waiting_.clear();  // Of a call that the full disk ended.
+  }
   RETURN_IF_ERROR(RemoveLeftovers());
   ASSIGN_OR_RETURN(const std::vector<std::string> parts, ListIds(folder_, ".part"));
   for (const std::string& id : parts) RETURN_IF_ERROR(EndRowOfPart(id));
@@ -331,15 +335,18 @@ absl::Status StoreRecovery::Keep(SealedCapture sealed, const CapturePaths& paths
 absl::Status StoreRecovery::SetAside(const std::filesystem::path& file,
                                      const std::optional<CaptureRecord>& known,
                                      const absl::Status& why) {
-  std::filesystem::path aside = file;
-  aside.replace_extension(".damaged");
-  LogError(StrCat(file.string(), " cannot be read and is kept as ", aside.string(),
-                  " for you to remove: ", why.ToString()));
+  std::filesystem::path place = file;
+  place.replace_extension(".damaged");
   std::error_code error;
-  std::filesystem::rename(file, aside, error);
-  if (error) LogWarning(FileStatus(file, error.value()).ToString());
+  std::filesystem::rename(file, place, error);
+  if (error) {
+    LogWarning(FileStatus(place, error.value()).ToString());
+    place = file;
+  }
+  LogError(StrCat(file.string(), " cannot be read and is kept as ", place.string(),
+                  " for you to remove: ", why.ToString()));
   if (!known.has_value()) return absl::OkStatus();
-  return Fail(*known, StrCat("its file was damaged and is kept as ", aside.string(), ": ",
+  return Fail(*known, StrCat("its file was damaged and is kept as ", place.string(), ": ",
                              FromAbsl(why.message())));
 }
 

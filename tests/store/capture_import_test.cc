@@ -72,15 +72,18 @@ class CaptureImportTest : public StoreFixture {
   absl::StatusOr<CaptureRecord> ImportWith(const std::function<void(CaptureRecord&)>& change) {
     return ImportFile(MakeFile(change));
   }
-  // Of a file in which `sql` was run by its maker.
-  absl::StatusOr<CaptureRecord> ImportAfter(const std::string& sql) {
+  // A file in which `sql` was run by its maker.
+  std::filesystem::path MakeFileAfter(const std::string& sql) {
     const std::filesystem::path path = MakeFile();
     sqlite3* db = nullptr;
     EXPECT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
     char* message = nullptr;
     EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, &message), SQLITE_OK) << message;
     sqlite3_close(db);
-    return ImportFile(path);
+    return path;
+  }
+  absl::StatusOr<CaptureRecord> ImportAfter(const std::string& sql) {
+    return ImportFile(MakeFileAfter(sql));
   }
 
   std::vector<std::string> FilesInStore() {
@@ -406,6 +409,21 @@ TEST_F(CaptureImportTest, EndsWhereNobodyWantsItAnyMore) {
               StatusIs(StatusCode::kCancelled));
   EXPECT_THAT(ListIds({}), IsEmpty());
   EXPECT_THAT(FilesInStore(), IsEmpty());
+}
+
+// Also while checksums are compared, which takes longest for a large file.
+TEST_F(CaptureImportTest, NobodyWantingItEndsTheSearchForDamage) {
+  const std::string bytes = Slurp(MakeFileAfter("UPDATE chunks SET data=zeroblob(100)"));
+  auto incoming = store_->BeginImport(static_cast<int64_t>(bytes.size()));
+  ASSERT_THAT(incoming, IsOk());
+  ASSERT_THAT((*incoming)->Append(bytes), IsOk());
+  int asked = 0;
+  const auto once = [&asked] {
+    return ++asked == 1 ? absl::OkStatus() : absl::CancelledError("gone");
+  };
+  EXPECT_THAT(store_->FinishImport(*std::move(incoming), alice_, once),
+              StatusIs(StatusCode::kCancelled));
+  EXPECT_EQ(asked, 2);
 }
 
 TEST_F(CaptureImportTest, WhatADeadDaemonReceivedIsRemoved) {

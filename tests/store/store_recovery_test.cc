@@ -177,6 +177,18 @@ TEST_F(StoreRecoveryTest, AnUnreadablePartIsSetAsideAndItsCaptureFails) {
   Reopen();  // It is not looked at again.
 }
 
+TEST_F(StoreRecoveryTest, AnUnreadablePartThatCannotBeRenamedIsNamedWhereItIs) {
+  const CaptureRecord begun = LeaveUnfinished(1);
+  store_.reset();
+  std::ofstream(File(begun.id, ".part"), std::ios::trunc) << std::string(50'000, 'x');
+  std::filesystem::create_directory(File(begun.id, ".damaged"));
+  Reopen();
+  const CaptureRecord found = Get(begun.id);
+  EXPECT_EQ(found.state, CaptureState::kFailed);
+  EXPECT_THAT(found.error_message, HasSubstr(StrCat("kept as ", File(begun.id, ".part").string())));
+  EXPECT_TRUE(Exists(begun.id, ".part"));
+}
+
 TEST_F(StoreRecoveryTest, AFileWithoutARowIsNoCapture) {
   const CaptureRecord armed = NewRecord(IdOf(1));
   ASSERT_THAT(store_->InsertCapture(armed), IsOk());

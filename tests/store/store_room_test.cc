@@ -4,6 +4,7 @@
 #include <fstream>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "daemon/base/budget.h"
@@ -124,6 +125,22 @@ TEST_F(StoreRoomTest, ACapThatTheOperatorLoweredHoldsFromTheNextStart) {
   max_total_bytes_ = store_->Usage()->max_total_bytes;
   Reopen();
   EXPECT_THAT(Kept(3), ElementsAre(1, 3));
+}
+
+// An eviction plans all files before it removes the first one.
+TEST_F(StoreRoomTest, WhatIsPinnedDuringAnEvictionIsKept) {
+  constexpr int kCaptures = 120;
+  constexpr int kPinned = 85;
+  int64_t file_bytes = 0;
+  for (int i = 1; i <= kCaptures; ++i) file_bytes = StoreOf("uid:0", i).file_bytes;
+  CapAt(-90 * file_bytes);
+  std::jthread evict([this] { store_->MakeRoom("uid:0"); });
+  while (Exists(IdOf(1), ".profd")) std::this_thread::yield();
+  const absl::Status pinned = store_->SetPinned(IdOf(kPinned), true);
+  evict.join();
+  // If it came too late, the caller knows.
+  EXPECT_EQ(Exists(IdOf(kPinned), ".profd"), pinned.ok()) << pinned;
+  EXPECT_FALSE(Exists(IdOf(kPinned - 1), ".profd"));
 }
 
 TEST_F(StoreRoomTest, PinnedCapturesAreNotEvicted) {
@@ -359,6 +376,24 @@ TEST_F(RetentionTest, APurgeRemovesOldCapturesWithAllThatBelongsToThem) {
         "SELECT count(*) FROM capture_labels", "SELECT count(*) FROM capture_groups"}) {
     EXPECT_EQ(Count(sql), 2) << sql;
   }
+}
+
+TEST_F(RetentionTest, WhatIsPinnedDuringAPurgeIsKeptAndNotCounted) {
+  const CaptureRecord old = StoreAt(absl::Hours(48));
+  const CaptureRecord saved = StoreAt(absl::Hours(47));
+  const auto purged =
+      store_->PurgeCaptures(clock_.Now(), /*dry_run=*/false, [&](const CaptureRecord& record) {
+        if (record.id == saved.id) {
+          EXPECT_THAT(store_->SetPinned(saved.id, true), IsOk());
+        }
+        return true;
+      });
+  ASSERT_THAT(purged, IsOk());
+  EXPECT_EQ(purged->capture_count, 1);
+  EXPECT_EQ(purged->file_bytes, old.file_bytes);
+  EXPECT_FALSE(Exists(old.id, ".profd"));
+  EXPECT_TRUE(Exists(saved.id, ".profd"));
+  EXPECT_TRUE(*store_->IsPinned(saved.id));
 }
 
 TEST_F(RetentionTest, RecordsGoByAge) {

@@ -42,11 +42,11 @@ bool GivesFirst(const EvictionRequest& request, const Candidate& a, const Candid
 
 }  // namespace
 
-std::optional<std::vector<std::string>> PlanEviction(const EvictionRequest& request,
-                                                     std::vector<StorageHolder> holders) {
+std::optional<std::vector<EvictableFile>> PlanEviction(const EvictionRequest& request,
+                                                       std::vector<StorageHolder> holders) {
   std::vector<Candidate> candidates;
   for (StorageHolder& holder : holders) candidates.push_back({.holder = std::move(holder)});
-  std::vector<std::string> plan;
+  std::vector<EvictableFile> plan;
   int64_t freed = 0;
   while (freed < request.bytes) {
     // Taken anew for each file: the plan may already have taken from the requester, who may then
@@ -67,7 +67,7 @@ std::optional<std::vector<std::string>> PlanEviction(const EvictionRequest& requ
     const EvictableFile& file = next->holder.files[next->taken++];
     next->holder.file_bytes -= file.bytes;
     freed += file.bytes;
-    plan.push_back(file.id);
+    plan.push_back(file);
   }
   return plan;
 }

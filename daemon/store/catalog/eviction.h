@@ -43,8 +43,8 @@ struct EvictionRequest {
 };
 
 // Returns the captures to remove, in order. nullopt: removing all permitted files is not enough.
-std::optional<std::vector<std::string>> PlanEviction(const EvictionRequest& request,
-                                                     std::vector<StorageHolder> holders);
+std::optional<std::vector<EvictableFile>> PlanEviction(const EvictionRequest& request,
+                                                       std::vector<StorageHolder> holders);
 
 }  // namespace profd::store
 

@@ -116,7 +116,7 @@ absl::StatusOr<int64_t> Check(int descriptor, absl::FunctionRef<absl::Status()> 
   RETURN_IF_ERROR(still_wanted());
   ASSIGN_OR_RETURN(const auto reader, CaptureFileReader::OpenDescriptor(descriptor));
   ASSIGN_OR_RETURN(const int64_t events, CountEvents(reader->contents()));
-  ASSIGN_OR_RETURN(const std::vector<int64_t> damaged, reader->FindDamagedChunks());
+  ASSIGN_OR_RETURN(const std::vector<int64_t> damaged, reader->FindDamagedChunks(still_wanted));
   if (!damaged.empty()) return absl::DataLossError("its chunks have wrong checksums");
   RETURN_IF_ERROR(ReadEveryRow(*reader, still_wanted));
   return events;

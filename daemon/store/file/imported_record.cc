@@ -22,9 +22,7 @@ constexpr size_t kMaxMemberBytes = size_t{64} << 10;  // ImportRecord::members
 constexpr size_t kMaxKinds = 65;                      // ImportRecord's 64, and "(other)".
 constexpr size_t kMaxLabels = 32;
 constexpr size_t kMaxDisplayNameBytes = 128;
-constexpr size_t kMaxWindows = 64;
 constexpr size_t kMaxDevices = 1024;
-constexpr size_t kMaxStreams = 4096;
 constexpr size_t kMaxRemarks = 64;  // Kinds that failed, features that are missing.
 constexpr int64_t kMaxTimeUnitNs = 1'000'000'000;
 // 2116; later, and sums of times might overflow.
@@ -91,7 +89,7 @@ TargetInfo TakeTarget(const TargetInfo& untrusted, const Importer& importer, abs
 absl::Status TakeWindows(const CaptureRecord& untrusted, CaptureRecord& record) {
   if (untrusted.start_unix_ns <= 0) return Refused("says that nothing was recorded");
   if (untrusted.start_unix_ns > kMaxStartUnixNs) return Refused("has an impossible start");
-  if (untrusted.windows.empty() || untrusted.windows.size() > kMaxWindows) {
+  if (untrusted.windows.empty() || untrusted.windows.size() > kMaxImportedWindows) {
     return Refused(StrCat("has ", untrusted.windows.size(), " windows"));
   }
   for (const WindowRecord& window : untrusted.windows) {
@@ -141,7 +139,7 @@ GpuRecord TakeGpu(GpuRecord gpu) {
     device.name = ForDisplay(device.name, kMaxNameBytes);
     device.uuid = ForDisplay(device.uuid, kMaxNameBytes);
   }
-  Keep(gpu.streams, kMaxStreams);
+  Keep(gpu.streams, kMaxImportedStreams);
   Keep(gpu.kind_failures, kMaxRemarks);
   for (GpuKindFailure& failure : gpu.kind_failures) {
     failure.kind = ForDisplay(failure.kind, kMaxNameBytes);

@@ -23,6 +23,10 @@ struct Importer {
   std::string request_id;
 };
 
+// A capture that was imported has no more of each; an importer leaves out or joins the others.
+inline constexpr size_t kMaxImportedWindows = 256;
+inline constexpr size_t kMaxImportedStreams = 4096;
+
 // Returns the record to keep, without the number of covered steps. Its ID and group are still those
 // of the file; the store replaces them if they belong to another capture. INVALID_ARGUMENT: the
 // file was not imported (`imported.source` is empty), did not end well, or has values that no

@@ -231,6 +231,7 @@ absl::Status CaptureFileWriter::MakeRoom(Buffers<Row>& buffers, uint32_t thread,
   if (buffers.threads.size() <= thread) buffers.threads.resize(thread + 1);
   if (buffers.threads[thread].size() + rows <= kMaxChunkRows) return absl::OkStatus();
   RETURN_IF_ERROR(WriteMarks());
+  if constexpr (std::is_same_v<Row, StepRow>) return absl::OkStatus();
   return WriteThread(buffers, thread);
 }
 

@@ -121,6 +121,30 @@ TEST_F(CaptureFileLimitsTest, BusyThreadsGetChunksOfTheirOwnWhateverTheBatches) 
   }
 }
 
+TEST_F(CaptureFileLimitsTest, VeryManyStepMarksAreKept) {
+  const CaptureRecord record = NewRecord(IdOf(1));
+  auto sink = CreateSink(record);
+  ASSERT_THAT(sink->AddThread({0, 42, "main"}), IsOk());
+  constexpr int64_t kMarks = 200'000;
+  std::vector<StepRow> rows;
+  for (int64_t i = 0; i < kMarks; ++i) {
+    rows.push_back({.time_ns = i, .step = i});
+    if (rows.size() < 50'000) continue;
+    ASSERT_THAT(sink->Append(0, rows), IsOk());
+    rows.clear();
+  }
+  Finish(*sink, record);
+  const auto reader =
+      CaptureFileReader::Open(File(record.id, ".profd"), CaptureFileReader::Accept::kSealed);
+  ASSERT_THAT(reader, IsOk());
+  int64_t marks = 0;
+  for (const ChunkEntry& chunk : (*reader)->contents().chunks) {
+    EXPECT_GT(chunk.summary.rows, 0);
+    if (chunk.summary.kind == RowKind::kStepMark) marks += chunk.summary.rows;
+  }
+  EXPECT_EQ(marks, kMarks);
+}
+
 TEST_F(CaptureFileLimitsTest, RowsThatWaitAreWrittenAfterAWhile) {
   const CaptureRecord record = NewRecord(IdOf(1));
   auto sink = CreateSink(record);
