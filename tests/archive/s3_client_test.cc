@@ -92,6 +92,28 @@ TEST_F(S3ClientTest, AFileInPartsIsTheSameObject) {
   EXPECT_THAT(*client_.ListUploads(""), IsEmpty());
 }
 
+TEST_F(S3ClientTest, AnUploadWhoseLastAnswerIsLostIsFinished) {
+  const auto finish = [this](std::string_view key) {
+    const UniqueFd file = FileOf(200'000);
+    const auto id = client_.BeginUpload(key, {});
+    EXPECT_THAT(id, IsOk());
+    EXPECT_THAT(
+        client_.PutPart(key, *id, 1, {.descriptor = file.get(), .offset = 0, .bytes = 200'000}),
+        IsOk());
+    const auto parts = client_.ListParts(key, *id);
+    EXPECT_THAT(parts, IsOk());
+    server_.Fail(R"({"cut_answer": 3, "count": 1, "method": "POST"})");
+    return client_.FinishUpload(key, *id, *parts);
+  };
+  EXPECT_THAT(finish("big"), IsOk());
+  EXPECT_THAT(client_.Get("big", 0, 1 << 20), IsOkAndHolds(content_));
+  EXPECT_THAT(server_.Log(), HasSubstr("404"));
+  // An upload that never was is not finished by an object of another size.
+  ASSERT_THAT(client_.Put("other", "1", {}), IsOk());
+  EXPECT_THAT(client_.FinishUpload("other", "0123456789", {{.number = 1, .bytes = 2, .etag = "e"}}),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
 TEST_F(S3ClientTest, UnfinishedUploadsAreListedAndAborted) {
   const auto mine = client_.BeginUpload("node1/a", {});
   ASSERT_THAT(mine, IsOk());

@@ -411,7 +411,17 @@ absl::Status S3Client::FinishUpload(std::string_view key, std::string_view uploa
   ASSIGN_OR_RETURN(call.sha256, Sha256Of(body));
   absl::Duration pause = options_.first_pause;
   for (int attempt = 1;; ++attempt) {
-    ASSIGN_OR_RETURN(HttpAnswer answer, Send(call));
+    absl::StatusOr<HttpAnswer> sent = Send(call);
+    // An earlier attempt whose answer was lost may have succeeded: then the upload is gone, and the
+    // object is there.
+    if (absl::IsNotFound(sent.status()) && ReasonOf(sent.status()).empty()) {
+      int64_t bytes = 0;
+      for (const UploadedPart& part : parts) bytes += part.bytes;
+      const absl::StatusOr<ObjectInfo> object = Head(key);
+      if (object.ok() && object->bytes == bytes) return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(sent.status());
+    HttpAnswer& answer = *sent;
     // The server answers 200 before it knows whether it succeeds.
     if (ServerErrorIn(answer).code.empty()) return ParseXml(answer.body).status();
     // The error came in an answer with status 200. As one of a busy server it is tried again.
