@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -15,6 +17,7 @@
 #include "daemon/import/trace_category.h"
 #include "daemon/report/index/collective_names.h"
 #include "daemon/report/index/source_kinds.h"
+#include "daemon/store/file/imported_record.h"
 #include "proto/wire/event.h"
 
 namespace profd::importer {
@@ -30,6 +33,7 @@ constexpr uint8_t kOperatorRange = static_cast<uint8_t>(wire::RangeCategory::kOp
 constexpr uint8_t kUserRange = static_cast<uint8_t>(wire::RangeCategory::kUser);
 constexpr uint8_t kPythonRange = static_cast<uint8_t>(wire::RangeCategory::kPython);
 // Autograd's own frame around a node, which says again what the node says.
+constexpr int64_t kLastStep = int64_t{1} << 53;
 constexpr std::string_view kEngineFrame = "autograd::engine::evaluate_function: ";
 
 // The integers in a text, of which long lists leave out some: "[0, 1, ..., 7]".
@@ -100,6 +104,27 @@ RestoredArguments RestoredOfRange(const TraceEvent& event, uint8_t category) {
   if (IsToldCollective(event)) return RestoredArguments::kCollective;
   return event.name.starts_with(kEngineFrame) ? RestoredArguments::kAutogradFrame
                                               : RestoredArguments::kOperator;
+}
+
+// Joins windows over the shortest holes until there are at most `most`.
+void JoinNearest(size_t most, std::vector<std::pair<int64_t, int64_t>>& windows) {
+  if (windows.size() <= most) return;
+  std::vector<size_t> holes;  // The window that each is before.
+  for (size_t i = 1; i < windows.size(); ++i) holes.push_back(i);
+  std::ranges::sort(holes, std::greater(), [&windows](size_t i) {
+    return std::pair(windows[i].first - windows[i - 1].second, i);
+  });
+  holes.resize(most - 1);  // Those that stay.
+  const std::set<size_t> begins(holes.begin(), holes.end());
+  std::vector<std::pair<int64_t, int64_t>> joined = {windows.front()};
+  for (size_t i = 1; i < windows.size(); ++i) {
+    if (begins.contains(i)) {
+      joined.push_back(windows[i]);
+    } else {
+      joined.back().second = windows[i].second;
+    }
+  }
+  windows = std::move(joined);
 }
 
 }  // namespace
@@ -490,6 +515,10 @@ bool CaptureBuilder::AddStep(std::string_view text, const Span& span, uint32_t t
     not_understood_.Count("ProfilerStep with a number beyond 64 bits");
   }
   if (error != std::errc() || end != text.data() + text.size() || index < 0) return false;
+  if (index > kLastStep) {
+    not_understood_.Count("ProfilerStep with a number beyond 2^53");
+    return false;
+  }
   const auto [at, inserted] = steps_.try_emplace(index, Step{span.start_ns, span.end_ns(), thread});
   if (!inserted) {
     not_understood_.Count("ProfilerStep with the number of another");
@@ -666,7 +695,9 @@ absl::Status CaptureBuilder::FinishSteps() {
 void CaptureBuilder::FinishWindows() {
   std::vector<std::pair<int64_t, int64_t>>& windows = contents_.windows;
   windows = coverage_.Windows(contents_.steps, contents_.start_ns, is_continuous_);
-  if (windows.size() < 2 || host_coverage_.empty()) return;
+  if (windows.size() < 2 || host_coverage_.empty()) {
+    return JoinNearest(store::kMaxImportedWindows, windows);
+  }
   std::erase_if(windows, [this](const std::pair<int64_t, int64_t>& window) {
     return !host_coverage_.Touches(window.first, window.second);
   });
@@ -675,6 +706,7 @@ void CaptureBuilder::FinishWindows() {
   }
   contents_.start_ns = windows.front().first;
   contents_.end_ns = windows.back().second;
+  JoinNearest(store::kMaxImportedWindows, windows);
 }
 
 // By calls alone: they need not have the process's number that operators have, as in a container.
@@ -688,6 +720,8 @@ std::set<std::string> CaptureBuilder::RecordedPids() const {
 
 absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   RETURN_IF_ERROR(FinishPaired());
+  // Events without a time, such as those of cudaEventRecord(), are no capture alone.
+  if (!epoch_ns_.has_value() || last_ns_ < first_ns_) contents_.event_count = 0;
   if (contents_.event_count == 0) return std::move(contents_);
   contents_.epoch_ns = *epoch_ns_;
   contents_.start_ns = std::min(first_ns_, last_ns_);
@@ -709,6 +743,11 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   contents_.stack_count = stacks_.stack_count();
   contents_.cut_stack_count = stacks_.cut_count();
   for (const auto& [device, context, stream] : streams_) {
+    if (contents_.streams.size() == store::kMaxImportedStreams) {
+      not_understood_.Count("GPU stream beyond the first 4,096, which is not in the list",
+                            static_cast<int64_t>(streams_.size() - contents_.streams.size()));
+      break;
+    }
     contents_.streams.push_back({.context = context, .stream = stream, .device = device});
   }
   CountMissingIds();

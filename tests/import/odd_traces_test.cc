@@ -11,6 +11,7 @@
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/ranks/collectives.h"
 #include "daemon/report/time/time_report.h"
+#include "daemon/store/file/imported_record.h"
 #include "gmock/gmock.h"
 #include "tests/import/import_fixture.h"
 
@@ -94,6 +95,49 @@ TEST_F(OddTracesTest, NothingIsKnownOfTheTimeBetweenWindows) {
   ASSERT_THAT(findings, IsOk());
   EXPECT_THAT(findings->verdict, AllOf(HasSubstr("4.997 s between the capture's 2 windows"),
                                        HasSubstr("computes for 80%")));
+}
+
+// As torch.profiler.schedule(wait=1, active=1) writes them.
+TEST_F(OddTracesTest, OfVeryManyWindowsTheNearestAreJoined) {
+  constexpr int kSkipping = static_cast<int>(store::kMaxImportedWindows) + 44;
+  for (int step = 0; step < kSkipping; ++step) {
+    const int64_t at = int64_t{3000} * step + (step >= 200 ? step : 0);  // Later holes are longer.
+    Step(2 * step, at);
+    Launch(at + 50, 800);
+  }
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  const std::vector<WindowRecord>& windows = reader->record().windows;
+  ASSERT_THAT(windows, SizeIs(store::kMaxImportedWindows));
+  EXPECT_EQ(reader->record().covered_steps, kSkipping);
+  EXPECT_EQ(windows.front().first_step, 0);
+  EXPECT_EQ(windows.back().end_step, 2 * kSkipping - 1);
+  EXPECT_EQ(windows.back().end_ns - windows.back().start_ns, 1'000'000);
+  for (size_t i = 1; i < windows.size(); ++i) {
+    EXPECT_GT(windows[i].start_ns, windows[i - 1].end_ns);
+    EXPECT_GE(windows[i].first_step, windows[i - 1].end_step);
+  }
+}
+
+TEST_F(OddTracesTest, StepsHaveNumbersThatCanBeCounted) {
+  Step(3, 1000);
+  Launch(1050, 800);
+  Add(R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#9223372036854775807",)"
+      R"("pid":7,"tid":9,"ts":3000,"dur":1000})");
+  Launch(3050, 800);
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->steps(), SizeIs(1));
+  EXPECT_THAT(reader->record().imported.not_understood,
+              Contains(Pair("ProfilerStep with a number beyond 2^53", 1)));
+}
+
+TEST_F(OddTracesTest, EventsWithoutATimeAreNoCapture) {
+  EXPECT_THAT(
+      ImportText(R"({"schemaVersion":1,"traceEvents":[{"ph":"i","s":"t","cat":"cuda_event",)"
+                 R"("name":"cudaEventRecord","pid":0,"tid":7,"ts":5,)"
+                 R"("args":{"stream":7,"correlation":3,"event":5,"context":1}}]})"),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no event")));
 }
 
 TEST_F(OddTracesTest, StreamsOf64BitsHaveTheirOwnNumbersInReports) {
