@@ -121,6 +121,7 @@ CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, Targe
       longest_period_(LongestPeriod(memory_->size_bytes())),
       cpu_watch_(pid),
       period_(longest_period_),
+      is_unpushed_(memory_->layout().chunk_count, false),
       worker_(*memory_, clock, sink, Resolved(gpu_.mode), torch_,
               std::min(options.queue_bytes, memory_->size_bytes()), options.settle, std::move(wake),
               std::move(done), options.watchdog) {
@@ -274,7 +275,7 @@ void CaptureSession::CopyFullChunks() {
   found_.clear();
   const uint32_t chunk_count = memory_->layout().chunk_count;
   for (uint32_t i = 0; i < chunk_count; ++i) {
-    if (memory_->untrusted_state(i) == wire::ChunkState::kFull) {
+    if (memory_->untrusted_state(i) == wire::ChunkState::kFull && !is_unpushed_[i]) {
       found_.push_back(memory_->ReadTag(i));
     }
   }
@@ -296,12 +297,22 @@ bool CaptureSession::CopyChunk(uint32_t index, bool give_back) {
   // After the copy, so that no honest event in it is later: the decoder refuses those that are.
   copy->copy_ticks = clock_.Now();
   worker_.queue().Push(copy);
-  if (give_back && !memory_->PushFree(index)) unpushed_.push_back(index);
+  if (give_back) GiveBack(index);
   return true;
 }
 
+void CaptureSession::GiveBack(uint32_t index) {
+  // After one that failed, the others of this visit would only cost as many tries.
+  if (unpushed_.empty() && memory_->PushFree(index)) return;
+  unpushed_.push_back(index);
+  is_unpushed_[index] = true;
+}
+
 void CaptureSession::RetryPushes() {
-  std::erase_if(unpushed_, [this](uint32_t index) { return memory_->PushFree(index); });
+  while (!unpushed_.empty() && memory_->PushFree(unpushed_.back())) {
+    is_unpushed_[unpushed_.back()] = false;
+    unpushed_.pop_back();
+  }
 }
 
 void CaptureSession::AdaptPeriod(size_t copied, bool more) {
@@ -346,7 +357,14 @@ void CaptureSession::WatchCpu(absl::Duration now) {
 // True: something that the observer hears of at once.
 bool CaptureSession::ReadProgress(Progress& progress) {
   const wire::CaptureMemoryHeader& header = memory_->untrusted_header();
-  progress.phase = PhaseOf(header.phase.load(std::memory_order_acquire), progress.phase);
+  const RecordingPhase phase =
+      PhaseOf(header.phase.load(std::memory_order_acquire), progress.phase);
+  const bool is_final = phase == RecordingPhase::kEnded || phase == RecordingPhase::kMissed;
+  // Each window waits, warms up, and records. A change costs the daemon more than the target, so
+  // that those beyond the plan are not followed.
+  if (phase != progress.phase && (is_final || ++phase_changes_ <= 3 * plan_.repeat)) {
+    progress.phase = phase;
+  }
   const auto windows =
       std::min<int64_t>(header.window_count.load(std::memory_order_relaxed), plan_.repeat);
   // The target counts, so the number is bounded by the plan and never falls.

@@ -97,6 +97,7 @@ class CaptureSession {
   void SendStop();
   void CopyFullChunks();
   bool CopyChunk(uint32_t index, bool give_back);
+  void GiveBack(uint32_t index);
   void RetryPushes();
   void AdaptPeriod(size_t copied, bool more);
   void ReportProgress(absl::Duration now);
@@ -130,10 +131,14 @@ class CaptureSession {
 
   absl::Duration period_ = absl::ZeroDuration();
   std::vector<CaptureMemory::ChunkTag> found_;  // Kept for its room.
-  std::vector<uint32_t> unpushed_;  // Copied, but the free list would not take them yet.
-  size_t final_at_ = 0;             // Of found_, in kDraining.
+  // Copied, but the free list would not take them yet, as a target that keeps changing it can
+  // cause.
+  std::vector<uint32_t> unpushed_;
+  std::vector<bool> is_unpushed_;  // By chunk.
+  size_t final_at_ = 0;            // Of found_, in kDraining.
 
   Progress progress_;
+  int64_t phase_changes_ = 0;
   absl::Duration progress_time_ = -absl::InfiniteDuration();
 
   DecodeWorker worker_;  // Last: its thread uses the memory.

@@ -232,7 +232,10 @@ absl::Duration TargetServer::RunSessions(absl::Duration now) {
     if (connection != nullptr && connection->broken()) broken.push_back(session->target());
   }
   for (const TargetNumber target : broken) {
-    if (Peer* peer = PeerOf(target)) HangUp(*peer);
+    Peer* const peer = PeerOf(target);
+    // One that has been hung up on stays broken until its grace is over.
+    if (peer == nullptr || peer->hung_up) continue;
+    HangUp(*peer);
     wait = absl::ZeroDuration();
   }
   return wait;

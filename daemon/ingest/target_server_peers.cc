@@ -258,7 +258,7 @@ void TargetServer::HandleEnded(Peer& peer) {
     const absl::StatusOr<Frame> frame = peer.connection.Receive(packet_);
     if (!frame.ok() || !Dispatch(peer, *frame)) break;
   }
-  Drop(peer, /*library_gone=*/false);
+  if (Peer* const left = PeerById(id)) Drop(*left, /*library_gone=*/false);
 }
 
 bool TargetServer::Dispatch(Peer& peer, const Frame& frame) {

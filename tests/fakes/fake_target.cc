@@ -70,6 +70,8 @@ void FakeTarget::CloseSocket() {
   socket_.Reset();
 }
 
+void FakeTarget::StopReading() { shutdown(socket_.get(), SHUT_RD); }
+
 void FakeTarget::SendHello(const FakeHello& hello) {
   clock_ = hello.clock;
   std::string body(sizeof(wire::HelloBody), '\0');

@@ -109,6 +109,8 @@ class FakeTarget {
   void IgnoreStop() { answer_stop_ = false; }
   // As exec or a crashed library would: the process lives, the connection does not.
   void CloseSocket();
+  // What the daemon sends from now on fails; it is not notified.
+  void StopReading();
 
   // ---- what it shares ----
   wire::StatusPage& page() { return *page_; }

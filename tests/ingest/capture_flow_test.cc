@@ -673,6 +673,38 @@ TEST_F(CaptureHostileTest, AProtocolErrorInTheMiddleKeepsWhatThereIs) {
   ExpectServes();
 }
 
+// It keeps its place until its grace is over, and the ingest thread sleeps meanwhile.
+TEST_F(CaptureHostileTest, ATargetThatCannotBeWrittenToKeepsNobodyBusy) {
+  options_.hang_up_grace = absl::Hours(1);
+  StartWithTarget();
+  ASSERT_THAT(Arm(number_, "A", sink_), IsOk());
+  observer_.WaitArmed("A");
+  target_->StopReading();
+  server_->Fire("A", kByTime);
+  ExpectServes();  // After FIRE was handled.
+  const int64_t before = server_->counters().wakeups;
+  absl::SleepFor(absl::Milliseconds(300));
+  // A capture that has fired is looked at every few milliseconds.
+  EXPECT_LT(server_->counters().wakeups - before, 300);
+}
+
+// Each change costs the daemon more than the target.
+TEST_F(CaptureHostileTest, APhaseThatChangesMoreOftenThanThePlanHasWindowsIsNotFollowed) {
+  StartRecording();
+  for (int i = 0; i < 200; ++i) {
+    target_->SetPhase(i % 2 == 0 ? wire::Phase::kWaiting : wire::Phase::kRecording);
+    absl::SleepFor(absl::Milliseconds(2));  // The session looks every millisecond or ten.
+  }
+  target_->SetPhase(wire::Phase::kEnded);
+  observer_.WaitPhase("A", RecordingPhase::kEnded);
+  int changes = 0;
+  RecordingPhase last = RecordingPhase::kArmed;
+  for (const Progress& progress : observer_.progress("A")) {
+    changes += progress.phase != std::exchange(last, progress.phase);
+  }
+  EXPECT_LE(changes, 4);
+}
+
 // Targets that are processes of their own.
 class CaptureProcessTest : public TargetServerTest {
  protected:

@@ -495,6 +495,33 @@ TEST_F(EventDecoderHostileTest, MoreThreadsThanThereMayBe) {
   EXPECT_EQ(counts().invalid_count, 5);
 }
 
+// A few bytes each claim a thread and the greatest depth.
+TEST_F(EventDecoderHostileTest, DepthsOfAllThreadsTogetherAreLimited) {
+  constexpr uint32_t kThreads = 2000;
+  constexpr uint32_t kFitting = (1 << 17) / wire::kMaxRangeDepth;
+  for (uint32_t serial = 1; serial <= kThreads; ++serial) {
+    Decode(
+        ChunkBuilder().Head(serial).Range(kStart + 10, kStart + 20, 2, wire::kMaxRangeDepth - 1));
+  }
+  EXPECT_EQ(counts().invalid_count, kThreads - kFitting);
+  EXPECT_EQ(counts().event_count, kFitting);
+  Decode(ChunkBuilder().Head(1).Range(kStart + 30, kStart + 40, 2, wire::kMaxRangeDepth - 1));
+  EXPECT_EQ(counts().event_count, kFitting + 1);
+}
+
+TEST_F(EventDecoderHostileTest, OpenRangesOfAllThreadsTogetherAreLimited) {
+  constexpr uint32_t kThreads = 2000;
+  constexpr uint32_t kFitting = (1 << 17) / wire::kMaxRangeDepth;
+  ChunkBuilder chunk;
+  for (uint32_t i = 0; i < wire::kMaxRangeDepth; ++i) chunk.Open(kStart + 1 + i, 2);
+  for (int round = 0; round < 2; ++round) {  // What a thread has open is replaced.
+    for (uint32_t serial = 1; serial <= kFitting; ++serial) Decode(chunk.Head(serial));
+    EXPECT_EQ(counts().invalid_count, 0);
+  }
+  for (uint32_t serial = kFitting + 1; serial <= kThreads; ++serial) Decode(chunk.Head(serial));
+  EXPECT_EQ(counts().invalid_count, kThreads - kFitting);
+}
+
 TEST_F(EventDecoderTest, WhatTheSinkRefusesIsCountedByItsCause) {
   Decode(ChunkBuilder().Head(1).Instant(kStart + 1, 2));
   sink_.FailWith(absl::OutOfRangeError("cap"));

@@ -74,6 +74,20 @@ wire::StackFrameEvent FrameOf(uint32_t stack_id, uint32_t caller, uint32_t depth
           .depth = depth};
 }
 
+// A few bytes each claim a thread and the greatest depth.
+TEST_F(TorchDecoderTest, DepthsOfAllThreadsTogetherAreLimited) {
+  constexpr uint32_t kThreads = 2000;
+  constexpr uint32_t kFitting = (1 << 17) / wire::kMaxRangeDepth;
+  const OperatorBuilder operation(kStart + 10, wire::kMaxRangeDepth - 1);
+  for (uint32_t serial = 1; serial <= kThreads; ++serial) {
+    ChunkBuilder chunk;
+    chunk.Head(serial);
+    operation.AddTo(chunk);
+    Decode(chunk);
+  }
+  EXPECT_EQ(counts().invalid_count, kThreads - kFitting);
+}
+
 TEST_F(TorchDecoderTest, EqualStacksOfThreadsAreOneAndComeBeforeTheirOperators) {
   OperatorBuilder of_main(kStart + 10, 0);
   of_main.event().stack_id = 2;

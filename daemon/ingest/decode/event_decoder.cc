@@ -112,6 +112,7 @@ bool EventDecoder::EnterChunk(Thread& thread, uint32_t window, bool is_empty) {
   } else if (!is_empty) {
     // The thread moved on and took its stack with it. (Killed while it did so, its new
     // chunk is empty and the stack still stands in the old one.)
+    open_places_ -= thread.open.size();
     thread.open.clear();
   }
   window_ = windows_[window];
@@ -342,6 +343,12 @@ bool EventDecoder::AcceptTime(uint64_t& ticks) {
 bool EventDecoder::AcceptSibling(Thread& thread, uint32_t depth, uint64_t end_ticks,
                                  uint64_t& start_ticks) {
   std::vector<uint64_t>& last_ends = thread.last_end_by_depth;
+  if (depth >= thread.depth_count) {
+    const uint32_t more = depth + 1 - thread.depth_count;
+    if (depth_places_ + more > kMostDepthPlaces) return false;
+    depth_places_ += more;
+    thread.depth_count = depth + 1;
+  }
   if (depth >= last_ends.size()) last_ends.resize(depth + 1, 0);
   uint64_t& last_end = last_ends[depth];
   if (start_ticks < last_end) {
@@ -411,6 +418,12 @@ void EventDecoder::TakeStack(Thread& thread, const std::byte* chunk) {
       last_range_.name_id == innermost.name_id) {
     --depth;
   }
+  const size_t open_places = open_places_ - thread.open.size() + depth;
+  if (open_places > kMostDepthPlaces) {
+    ++counts_.invalid_count;
+    return;
+  }
+  open_places_ = open_places;
   thread.open.resize(depth);
   memcpy(thread.open.data(), stack, depth * sizeof(wire::OpenRange));
 }
@@ -459,6 +472,7 @@ std::vector<uint8_t> EventDecoder::FindUnended(std::span<const wire::OpenRange> 
 
 void EventDecoder::EmitOpen(Thread& thread) {
   const std::vector<wire::OpenRange> open = std::exchange(thread.open, {});
+  open_places_ -= open.size();
   const WindowTicks window = windows_[thread.window];
   if (window.start == 0) return;
   thread_ = &thread;

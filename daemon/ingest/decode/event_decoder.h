@@ -107,6 +107,7 @@ class EventDecoder {
     bool writes_behind = false;  // Of a framework, when the window is over.
     uint64_t last_end_ticks = 0;
     uint64_t last_kept_ticks = 0;
+    uint32_t depth_count = 0;                 // Of last_end_by_depth, at most.
     std::vector<uint64_t> last_end_by_depth;  // Ticks; within `window`.
     std::vector<wire::OpenRange> open;        // On its stack when last seen.
     OpenOperators operators;
@@ -160,6 +161,9 @@ class EventDecoder {
   bool FlushRows(std::vector<Row>& rows);
 
   static constexpr uint32_t kNoName = NameTable::kNoName;
+  // What a target can make the decoder keep does not grow with threads x depths: both can be
+  // claimed by a few bytes. What is beyond is invalid. 1,000 threads of the greatest depth fit.
+  static constexpr size_t kMostDepthPlaces = 1 << 17;
 
   const TickLine line_;
   const NameReader& names_;
@@ -179,6 +183,8 @@ class EventDecoder {
 
   std::vector<std::unique_ptr<Thread>> threads_;  // In the order they came.
   absl::flat_hash_map<uint64_t, Thread*> threads_by_key_;
+  size_t depth_places_ = 0;  // Of all threads: the sum of depth_count,
+  size_t open_places_ = 0;   // and of the sizes of `open`.
 
   // Of the chunk being decoded.
   Thread* thread_ = nullptr;

@@ -76,7 +76,12 @@ bool TorchDecoder::DecodeOperator(const std::byte* record, uint32_t size, uint64
   if (!Load(record, size, event) || event.depth >= wire::kMaxRangeDepth) return false;
   const std::optional<uint32_t> stack = stack_decoder_.Find(open.stacks, event.stack_id);
   if (!stack.has_value()) return false;
-  if (event.depth >= open.by_depth.size()) open.by_depth.resize(event.depth + 1u);
+  if (event.depth >= open.by_depth.size()) {
+    const size_t more = event.depth + 1u - open.by_depth.size();
+    if (open_places_ + more > kMostOpenPlaces) return false;
+    open_places_ += more;
+    open.by_depth.resize(event.depth + 1u);
+  }
   OpenOperators::Operator& begun = open.by_depth[event.depth];
   // If the rest of the record is invalid, the earlier operator of this depth must not be taken for
   // the one whose range comes next.

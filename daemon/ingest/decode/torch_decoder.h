@@ -115,6 +115,10 @@ class TorchDecoder final : private StackSink {
   std::string version_;
   std::vector<TorchMissing> missing_;
   int64_t operator_count_ = 0;
+  // Of by_depth, over all threads. A record of 48 bytes could claim a new thread at the greatest
+  // depth, which is 22 KiB; operators beyond are invalid.
+  static constexpr size_t kMostOpenPlaces = 1 << 17;
+  size_t open_places_ = 0;
   int64_t cut_input_count_ = 0;
   int64_t tensor_use_count_ = 0;
   int64_t note_count_ = 0;
