@@ -4,7 +4,7 @@
 //   resource          limit, for M bytes of memory (memory_limit.h)        at 512 MiB   2 GiB
 //   targets           M / 8 at 64 KiB each, 64 to 1024                           1024    1024
 //   capture memory    M / 4, at most 512 MiB; plus root's reserve             192 MiB 576 MiB
-//   live captures     M / 8 at 4 MiB each, 4 to 64                                 16      64
+//   live captures     M / 8 at 3 MiB each, 4 to 80                                 21      80
 //   capture requests  1200 a minute; 300 a minute of one principal               1200    1200
 //   storage           the setting max-storage
 //   schedules         M / 16 at 128 KiB each, 32 to 256; half for one principal   256     256

@@ -506,6 +506,16 @@ TEST_F(KeptRequestTest, AnAnswerIsChargedToo) {
               Succeeds());
 }
 
+TEST_F(KeptRequestTest, PiecesOfAnExportAreCharged) {
+  const CaptureRecord record = StoreCapture(uid_, kManyRanges);
+  ledger_.SetLimit(kAnswers, {.capacity = 100 << 10});
+  std::string data;
+  const Outcome refused = Export(NameOf(record), v1::ExportTraceRequest::CHROME, &data);
+  EXPECT_THAT(refused, Fails(grpc::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(refused.reason, quota::kQuotaExceeded);
+  AwaitNoUse(kAnswers);
+}
+
 TEST_F(KeptRequestTest, PiecesOfADownloadAreCharged) {
   const CaptureRecord record = StoreCapture(uid_, kManyRanges);
   ledger_.SetLimit(kAnswers, {.capacity = kDownloadPieceBytes + (16 << 10) - 1});

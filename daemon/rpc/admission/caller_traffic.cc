@@ -107,9 +107,16 @@ int64_t CallerTraffic::unfinished_bytes() const {
   return all_unfinished_;
 }
 
-CallerMeter::~CallerMeter() {
-  const absl::MutexLock lock(&mu_);
-  if (unfinished_bytes_ != 0) traffic_->AddUnfinished(caller_, -unfinished_bytes_);
+CallerMeter::~CallerMeter() { End(); }
+
+void CallerMeter::End() {
+  int64_t given_back = 0;
+  {
+    const absl::MutexLock lock(&mu_);
+    has_ended_ = true;
+    given_back = std::exchange(unfinished_bytes_, 0);
+  }
+  if (given_back != 0) traffic_->AddUnfinished(caller_, -given_back);
 }
 
 bool CallerMeter::OnReceived(std::span<const std::byte> bytes) {
@@ -118,6 +125,7 @@ bool CallerMeter::OnReceived(std::span<const std::byte> bytes) {
   int64_t more_unfinished = 0;
   {
     const absl::MutexLock lock(&mu_);
+    if (has_ended_) return true;
     scanner_.Scan(bytes, counts);
     exceeded = Judge(counts, more_unfinished);
   }

@@ -119,6 +119,10 @@ class CallerMeter final : public ReceiveObserver {
   CallerMeter(const CallerMeter&) = delete;
   CallerMeter& operator=(const CallerMeter&) = delete;
 
+  // The connection has ended: what it had of the budget of unfinished messages is given back, and
+  // later bytes are not counted. The observer may stay for longer than the connection.
+  void End();
+
   bool OnReceived(std::span<const std::byte> bytes) override;
   void OnFiles(std::vector<UniqueFd> files) override;
 
@@ -137,6 +141,7 @@ class CallerMeter final : public ReceiveObserver {
   int64_t calls_before_settings_ ABSL_GUARDED_BY(mu_) = 0;
   bool settings_acknowledged_ ABSL_GUARDED_BY(mu_) = false;
   int64_t unfinished_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // As reported to traffic_.
+  bool has_ended_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace profd::rpc

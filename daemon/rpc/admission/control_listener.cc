@@ -187,10 +187,11 @@ void ControlListener::Admit(UniqueFd connection) {
   // looked up by this number.
   const PeerTable::Ticket ticket = peers_.Add(numbered->get(), *peer);
   const int watched_fd = watched.get();
-  watched_[watched_fd] = {.fd = std::move(watched), .ticket = ticket};
+  const auto meter =
+      std::make_shared<CallerMeter>(traffic_, caller, StrCat("control.sock: ", shown), closer_);
+  watched_[watched_fd] = {.fd = std::move(watched), .ticket = ticket, .meter = meter};
   if (!loop_->Watch(watched_fd).ok()) return ConnectionEnded(watched_fd);
-  ObserveReceives(numbered->get(), std::make_shared<CallerMeter>(
-                                       traffic_, caller, StrCat("control.sock: ", shown), closer_));
+  ObserveReceives(numbered->get(), meter);
   on_connection_(*std::move(numbered));
 }
 
@@ -223,6 +224,8 @@ void ControlListener::ConnectionEnded(int watched_fd) {
   loop_->Forget(watched_fd);
   // Takes out what gRPC did not read, so that gRPC's own close() finds an empty queue.
   closer_->CloseConnection(std::move(it->second.fd));
+  // It stays the observer of its number: gRPC may still read, also descriptors.
+  it->second.meter->End();
   watched_.erase(it);
 }
 

@@ -59,6 +59,7 @@ class ControlListener {
   struct Watched {
     UniqueFd fd;
     PeerTable::Ticket ticket;
+    std::shared_ptr<CallerMeter> meter;
   };
 
   ControlListener(std::unique_ptr<AcceptLoop> loop, PeerTable& peers, ProcessReader& processes,

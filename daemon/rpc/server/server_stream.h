@@ -29,7 +29,8 @@ class ServerStream {
   // No message is on its way, and the stream is not finished.
   virtual bool can_write() const = 0;
   // Sends one message, which is copied. Pump() comes again when the next one may go. Without memory
-  // for it (quota answer-memory) the stream ends instead, as if it had been cancelled.
+  // for it (quota answer-memory) nothing is sent and cancelled() is true from now on: Finish() then
+  // ends the stream with that reason, whatever status it is given.
   virtual void Write(const Response& message) = 0;
   // The last message, and OK.
   virtual void WriteLast(const Response& message) = 0;
@@ -83,7 +84,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
 
   void Write(const Response& message) override {
     const size_t bytes = message.ByteSizeLong();
-    if (!MayWrite(bytes)) return;
+    if (!MayWrite(bytes)) return Wake();
     {
       absl::MutexLock lock(&mu_);
       writing_ = true;
@@ -94,7 +95,7 @@ class StreamCall final : public Call, public ServerStream<Response> {
 
   void WriteLast(const Response& message) override {
     const size_t bytes = message.ByteSizeLong();
-    if (!MayWrite(bytes)) return;
+    if (!MayWrite(bytes)) return Finish(absl::OkStatus());
     {
       absl::MutexLock lock(&mu_);
       finished_ = true;
@@ -106,16 +107,18 @@ class StreamCall final : public Call, public ServerStream<Response> {
   }
 
   void Finish(const absl::Status& status) override {
+    absl::Status end;
     {
       absl::MutexLock lock(&mu_);
       if (std::exchange(finished_, true)) return;
-      outcome_ = status;
+      end = no_memory_.ok() ? status : no_memory_;
+      outcome_ = end;
       if (writing_) {  // gRPC takes one thing at a time.
-        finish_later_ = status;
+        finish_later_ = end;
         return;
       }
     }
-    EndWith(status);
+    EndWith(end);
   }
 
   void Abort() override { context_.TryCancel(); }
@@ -161,7 +164,8 @@ class StreamCall final : public Call, public ServerStream<Response> {
     admission_.WakeOnClose(Self(), Waker());
   }
 
-  // False: there is no memory for the message, and the stream ends.
+  // False: there is no memory for the message. Its handler ends the stream, not this: a thread that
+  // the handler uses may still need it.
   bool MayWrite(size_t bytes) {
     {
       absl::MutexLock lock(&mu_);
@@ -169,8 +173,11 @@ class StreamCall final : public Call, public ServerStream<Response> {
     }
     const absl::Status kept = ReserveAnswer(bytes);
     if (kept.ok()) return true;
+    {
+      absl::MutexLock lock(&mu_);
+      no_memory_ = kept;
+    }
     cancelled_->store(true, std::memory_order_release);
-    Finish(kept);
     return false;
   }
 
@@ -268,8 +275,9 @@ class StreamCall final : public Call, public ServerStream<Response> {
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   bool pump_pending_ ABSL_GUARDED_BY(mu_) = false;
   bool pump_again_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status outcome_ ABSL_GUARDED_BY(mu_);  // Once finished.
-  int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;     // Of messages given to gRPC.
+  absl::Status no_memory_ ABSL_GUARDED_BY(mu_);  // Not OK: why a message could not be sent.
+  absl::Status outcome_ ABSL_GUARDED_BY(mu_);    // Once finished.
+  int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;       // Of messages given to gRPC.
   std::optional<absl::Status> finish_later_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -19,6 +19,7 @@ using Filter = v1::ListCapturesRequest::Filter;
 constexpr int kMaxRounds = 16;
 constexpr int kMaxLabels = 32;
 constexpr size_t kMaxTextBytes = 256;
+constexpr int kMaxStates = 32;  // More than there are.
 
 // The part that the store can look for. It does not know the state of a live capture, so asking
 // for any live state asks it for all of them.
@@ -26,6 +27,9 @@ absl::StatusOr<store::CaptureFilter> ForStore(const Filter& filter, const Caller
   store::CaptureFilter out;
   out.owner_uid = VisibleOwner(caller);
   bool any_live = false;
+  if (filter.states_size() > kMaxStates) {
+    return absl::InvalidArgumentError(StrCat("filter.states: at most ", kMaxStates));
+  }
   for (const int state : filter.states()) {
     ASSIGN_OR_RETURN(const CaptureState wanted,
                      StateFromProto(static_cast<v1::Capture::State>(state)));

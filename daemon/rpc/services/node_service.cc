@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "absl/synchronization/mutex.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -163,6 +164,8 @@ class NodeService final : public RpcService {
     }
     std::optional<std::string> forbidden;
     if (!request.allowed()) forbidden = reason;
+    // Of two calls at once, the same one is the last for both.
+    const absl::MutexLock lock(&switch_mu_);
     // In this order: it must work when the disk does not.
     parts_.manager.ForbidCaptures(forbidden);
     const absl::Status saved = parts_.store.ForbidCaptures(forbidden);
@@ -241,6 +244,7 @@ class NodeService final : public RpcService {
   }
 
   const ServiceParts parts_;
+  absl::Mutex switch_mu_;  // While captures are forbidden, or allowed.
   v1::NodeService::AsyncService service_;
 };
 

@@ -288,6 +288,22 @@ TEST_F(CallerMeterTest, MessagesWithoutAnEndEndTheConnectionAndCountUntilThen) {
   EXPECT_EQ(traffic_->unfinished_bytes(), kOthers);
 }
 
+// Its observer stays until the number is used again.
+TEST_F(CallerMeterTest, AnEndedConnectionGivesBackItsMessagesWithoutAnEnd) {
+  const auto meter = std::make_shared<CallerMeter>(traffic_, "a", "a test", closer_);
+  ObserveReceives(grpcs_.get(), meter);
+  Send(kPreface + FrameOf(kSettings, 0) + FrameOf(kSettings, 0, /*flags=*/1) +
+       FrameWith(kData, MessageOf(1 << 30, 4096)));
+  std::string received;
+  ASSERT_GT(Receive(received), 0);
+  EXPECT_GT(traffic_->unfinished_bytes(), 4096);
+  meter->End();
+  EXPECT_EQ(traffic_->unfinished_bytes(), 0);
+  Send(FrameWith(kData, std::string(4000, 'x')));
+  ASSERT_GT(Receive(received), 0);
+  EXPECT_EQ(traffic_->unfinished_bytes(), 0);
+}
+
 TEST_F(CallerMeterTest, ManySmallMessagesWithoutAnEndEndTheConnection) {
   Send(kPreface + FrameOf(kSettings, 0) + FrameOf(kSettings, 0, /*flags=*/1));
   std::string received;
