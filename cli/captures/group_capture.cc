@@ -319,7 +319,17 @@ absl::Status GroupCapture::ChooseStart() {
   }
   if (spec.start_step < 0) {
     result_.first_step = FirstStepFor(paces, spec, lead_, Now());
-    return absl::OkStatus();
+    if (!request_.job.empty() || RunInStep(paces, result_.first_step, lead_)) {
+      return absl::OkStatus();
+    }
+    CallOff();
+    Show("");
+    return WithReason(
+        absl::FailedPreconditionError(StrCat(
+            "these processes do not run in step: one of them would need more than 10 s to get to "
+            "step ",
+            result_.first_step, "; capture them by --job, by --duration, or one at a time")),
+        "NOT_IN_STEP");
   }
   result_.first_step = spec.start_step;
   if (spec.start_step > furthest) return absl::OkStatus();

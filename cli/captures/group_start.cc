@@ -53,6 +53,14 @@ int64_t FirstStepFor(std::span<const MemberPace> members, const CaptureSpec& spe
   return furthest + kSpareSteps + spec.wait_steps + spec.warmup_steps;
 }
 
+bool RunInStep(std::span<const MemberPace> members, int64_t step, absl::Duration lead) {
+  constexpr absl::Duration kLongestCatchUp = absl::Seconds(10);
+  return std::ranges::all_of(members, [&](const MemberPace& member) {
+    const auto left = static_cast<double>(step - member.step);
+    return left * absl::Nanoseconds(member.median_step_ns) <= lead + kLongestCatchUp;
+  });
+}
+
 std::optional<int64_t> WorldSizeOf(std::span<const TargetInfo> targets) {
   int64_t world_size = 0;
   for (const TargetInfo& target : targets) {

@@ -42,6 +42,8 @@ struct MemberPace {
 // for the waiting and warming up that `spec` asks for.
 int64_t FirstStepFor(std::span<const MemberPace> members, const CaptureSpec& spec,
                      absl::Duration lead, absl::Time now);
+// Whether each member reaches `step` within 10 s after the fastest can. Ranks of a job do.
+bool RunInStep(std::span<const MemberPace> members, int64_t step, absl::Duration lead);
 
 // How many members must be prepared: all, so many, or so many per cent of them (rounded up).
 // Without one those that can be are enough.

@@ -670,8 +670,9 @@ Command TraceCommand() {
       .description =
           "Captures whole training steps, or a span of time, of one or more running processes. "
           "Prints what was recorded and where the time went. Several targets form a group: all "
-          "record the same steps, also across nodes (--nodes). A process that did not take part is "
-          "named, and the exit code is 4.\n\nCtrl-C ends the capture and keeps what was recorded; "
+          "record the same steps, also across nodes (--nodes); on one node, those that are more "
+          "than 10 s apart record their own. A process that did not take part is named, and the "
+          "exit code is 4.\n\nCtrl-C ends the capture and keeps what was recorded; "
           "a second Ctrl-C exits at once.\n\nWith -o, the last line on stdout is the path of the "
           "file. With --json, stdout is one object: the finished capture, or {\"group\", "
           "\"captures\", \"missed\"}, or on several nodes {\"id\", \"state\", \"first_step\", "

@@ -1,6 +1,7 @@
 #include "cli/render/group_view.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -118,6 +119,15 @@ std::string RenderGroup(std::span<const CaptureView> views, const Style& style) 
     if (!Missed(view)) continue;
     StrAppend(&text, "pid ", view.record.target.pid, " is ", view.state, ": ",
               ForDisplay(Why(view), 1000), "\n");
+  }
+  std::set<int64_t> first_steps;
+  for (const CaptureView& view : views) {
+    const CaptureRecord& record = view.record;
+    if (record.windows.empty() || CountsOwnSteps(record.spec)) continue;
+    first_steps.insert(record.windows.front().first_step);
+  }
+  if (first_steps.size() > 1) {
+    StrAppend(&text, "These processes do not run in step: each recorded its own next steps.\n");
   }
   return text;
 }

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
@@ -121,6 +124,27 @@ void CaptureManager::Actor::FireWhenReady(LiveCapture& live) {
   FireGroup(live.record.group_id);
 }
 
+// Ranks of a job do. Other processes have no step in common, and one that has just begun would wait
+// for hours for the step of another that has run for days.
+bool CaptureManager::Actor::RunInStep(const std::vector<LiveCapture*>& members,
+                                      int64_t common_step) const {
+  constexpr absl::Duration kLongestCatchUp = absl::Seconds(10);
+  std::set<std::string> jobs;
+  bool can_catch_up = true;
+  bool all_are_ranks = true;
+  for (const LiveCapture* live : members) {
+    jobs.insert(JobOf(live->record.target));
+    all_are_ranks &= RankOf(live->record.target) >= 0;
+    const auto target = targets_.Find(live->target);
+    if (!target.has_value() || target->steps_per_second <= 0) continue;
+    const double steps_left = static_cast<double>(common_step - target->current_step);
+    const absl::Duration left = absl::Seconds(steps_left / target->steps_per_second);
+    can_catch_up &= left <= options_.group_lead + kLongestCatchUp;
+  }
+  const bool is_one_job = all_are_ranks && jobs.size() == 1 && !jobs.begin()->empty();
+  return is_one_job || can_catch_up;
+}
+
 // The second phase: once every member that still can has armed, all start at one step that
 // none of them has reached.
 void CaptureManager::Actor::FireGroup(const std::string& group_id) {
@@ -141,11 +165,14 @@ void CaptureManager::Actor::FireGroup(const std::string& group_id) {
   // before it.
   const double lead = std::ceil(absl::ToDoubleSeconds(options_.group_lead) * fastest);
   const int64_t common_step = furthest_step + 1 + std::max<int64_t>(1, static_cast<int64_t>(lead));
+  const bool in_step = RunInStep(members, common_step);
+  if (!in_step)
+    LogInfo(StrCat("group=", group_id, " runs not in step: each begins at its next one"));
   for (LiveCapture* live : members) {
     const bool by_time = live->record.spec.steps == 0;
     const bool asked = live->plan.base_step >= 0;
     // They count from each member's own first one: there is no step in common.
-    const bool own_steps = CountsOwnSteps(live->record.spec);
+    const bool own_steps = CountsOwnSteps(live->record.spec) || (!in_step && !asked);
     Fire(*live, by_time || asked || own_steps ? live->plan.base_step : common_step);
     if (live != members.back() || by_time || own_steps) continue;
     KeepFirstStep(group_id, live->base_step + live->plan.wait_steps + live->plan.warmup_steps);
@@ -291,10 +318,11 @@ bool CaptureManager::Actor::AwaitSteps(LiveCapture& live, int64_t start_ns) {
 void CaptureManager::Actor::CheckAwaited(LiveCapture& live) {
   const RecentSteps recent = targets_.GetRecentSteps(live.target);
   if (recent.current_step >= 0) live.steps.Observe(recent);
-  // Another capture of the target disturbs the steps that are to come, once it is being armed.
+  // Another capture of the target disturbs the steps that are to come, from when it is being armed
+  // until it has drained.
   const bool disturbed = std::ranges::any_of(live_, [&live](const auto& entry) {
     return entry.second->target == live.target && entry.second.get() != &live &&
-           entry.second->record.state != CaptureState::kPending;
+           !entry.second->drained && entry.second->record.state != CaptureState::kPending;
   });
   const auto missing = static_cast<int64_t>(live.steps.missing_steps());
   const absl::Duration now = clock_.Monotonic();
@@ -352,8 +380,11 @@ void CaptureManager::Actor::Terminate(const std::string& id) {
   record.activity.clear();
   UnsavedCapture unsaved{.record = record};
   if (absl::Status status = Save(unsaved); !status.ok()) {
-    LogError(StrCat("capture=", id, " catalog: ", FromAbsl(status.message()), "; trying again"));
-    unsaved_.insert_or_assign(id, std::move(unsaved));
+    // Without a row there is nothing to update, at any later time.
+    const bool is_final = absl::IsNotFound(status);
+    LogError(StrCat("capture=", id, " catalog: ", FromAbsl(status.message()),
+                    is_final ? "" : "; trying again"));
+    if (!is_final) unsaved_.insert_or_assign(id, std::move(unsaved));
   }
   LogInfo(StrCat("capture=", id, " pid=", record.target.pid, " state=", ToString(record.state),
                  " ended_by=", ToString(record.ended_by), " events=", record.event_count,
@@ -420,8 +451,10 @@ void CaptureManager::Actor::OnTimer() {
     }
   }
   for (auto unsaved = unsaved_.begin(); unsaved != unsaved_.end();) {
-    const bool saved = now >= unsaved->second.next && Save(unsaved->second).ok();
-    unsaved = saved ? unsaved_.erase(unsaved) : std::next(unsaved);
+    const bool is_due = now >= unsaved->second.next;
+    const absl::Status status = is_due ? Save(unsaved->second) : absl::OkStatus();
+    const bool is_settled = is_due && (status.ok() || absl::IsNotFound(status));
+    unsaved = is_settled ? unsaved_.erase(unsaved) : std::next(unsaved);
   }
   Rearm();
 }

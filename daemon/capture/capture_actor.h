@@ -213,10 +213,14 @@ class CaptureManager::Actor {
   void RenewLease(const HeldGroup& group, absl::Duration lease);
   // The caller's stream has ended before the commit.
   void ShortenLease(const HeldGroup& group);
+  // Whether `members` can be expected to be at `common_step` at the same time.
+  bool RunInStep(const std::vector<LiveCapture*>& members, int64_t common_step) const;
   MemberStart StartMember(const HeldGroup::Member& member, const FirePlan& plan,
                           const GroupStart& start);
   LiveCapture* FindLive(std::string_view id);
   const LiveCapture* FindLive(std::string_view id) const;
+  // Live, ended and not saved yet, or stored. NOT_FOUND. Says nothing about who may see it.
+  absl::StatusOr<CaptureRecord> FindRecord(std::string_view id);
   // Tries to write `capture`'s record to the catalog; sets the next try where that fails.
   absl::Status Save(UnsavedCapture& capture);
 

@@ -179,6 +179,12 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
                    StrCat("nothing was recorded within ", absl::FormatDuration(record.spec.timeout),
                           ": ", MissingSteps(record.spec, target)));
       }
+      if (record.spec.start_step > record.current_step) {
+        return set("DEADLINE",
+                   StrCat(target, " did not reach step ", record.spec.start_step, " within ",
+                          absl::FormatDuration(record.spec.timeout), ": it is at step ",
+                          record.current_step, "; ask for a longer --timeout"));
+      }
       return set(
           "DEADLINE",
           StrCat(target, " recorded nothing within ", absl::FormatDuration(record.spec.timeout),

@@ -209,7 +209,15 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
       if (schedule->common_start.has_value()) HoldForCommonStart(*live, *schedule->common_start);
     }
     CaptureRecord record = live->record;
-    const absl::Status started = Begin(std::move(live));
+    absl::Status started = Begin(std::move(live));
+    if (started.ok()) {
+      ASSIGN_OR_RETURN(record, FindRecord(record.id));
+      // It got its target from a schedule's capture, and could not be armed.
+      if (schedule == nullptr && record.state == CaptureState::kFailed) {
+        started =
+            WithReason(absl::FailedPreconditionError(record.error_message), record.error_reason);
+      }
+    }
     if (!started.ok()) {
       // All or none: those already arming are ended as if the caller had cancelled.
       for (const CaptureRecord& other : records) {
@@ -217,7 +225,6 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
       }
       return started;
     }
-    if (const LiveCapture* now = FindLive(record.id)) record = now->record;
     records.push_back(std::move(record));
   }
   store_.MakeRoom(principal);
@@ -395,19 +402,19 @@ LiveCapture* CaptureManager::Actor::FindLive(std::string_view id) {
   return const_cast<LiveCapture*>(std::as_const(*this).FindLive(id));
 }
 
+absl::StatusOr<CaptureRecord> CaptureManager::Actor::FindRecord(std::string_view id) {
+  if (const LiveCapture* live = FindLive(id)) return live->record;
+  if (const auto unsaved = unsaved_.find(id); unsaved != unsaved_.end()) {
+    return unsaved->second.record;
+  }
+  absl::StatusOr<CaptureRecord> stored = store_.GetCapture(id);
+  if (absl::IsNotFound(stored.status())) return NoSuchCapture(id);
+  return stored;
+}
+
 absl::StatusOr<CaptureRecord> CaptureManager::Actor::Get(const Caller& caller,
                                                          std::string_view id) {
-  CaptureRecord record;
-  if (const LiveCapture* live = FindLive(id)) {
-    record = live->record;
-  } else if (const auto unsaved = unsaved_.find(id); unsaved != unsaved_.end()) {
-    record = unsaved->second.record;
-  } else {
-    absl::StatusOr<CaptureRecord> stored = store_.GetCapture(id);
-    if (absl::IsNotFound(stored.status())) return NoSuchCapture(id);
-    RETURN_IF_ERROR(stored.status());
-    record = *std::move(stored);
-  }
+  ASSIGN_OR_RETURN(CaptureRecord record, FindRecord(id));
   // As if it did not exist, because the caller must not learn of it.
   if (!caller.May(Verb::kList, OwnerOf(record))) return NoSuchCapture(id);
   return record;

@@ -178,8 +178,15 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
   for (std::unique_ptr<LiveCapture>& live : admitted) {
     const std::string id = live->record.id;
     absl::Status started = Begin(std::move(live));
-    if (started.ok()) continue;
-    std::ranges::find(group.members, id, &HeldGroup::Member::capture_id)->refused = started;
+    HeldGroup::Member& member =
+        *std::ranges::find(group.members, id, &HeldGroup::Member::capture_id);
+    if (!started.ok()) {
+      member.refused = started;
+    } else if (FindLive(id) == nullptr) {
+      // It got its target from a schedule's capture, and could not be armed. LeaveGroup() does not
+      // know the group yet.
+      ASSIGN_OR_RETURN(member.ended, FindRecord(id));
+    }
   }
   const bool any_started = std::ranges::any_of(
       group.members, [](const HeldGroup::Member& member) { return member.refused.ok(); });
@@ -290,6 +297,7 @@ absl::StatusOr<std::vector<MemberStart>> CaptureManager::Actor::CommitGroup(
     return BadLease(start.lease);
   }
   spec.start_step = start.first_step;
+  RETURN_IF_ERROR(ValidateSpec(spec));
   ASSIGN_OR_RETURN(const FirePlan plan, PlanFor(spec));
 
   group.start = GroupStart{.first_step = start.first_step, .time = start.time};

@@ -19,6 +19,8 @@ void StepWatch::Observe(const RecentSteps& recent) {
     source_ = recent.source;
     armed_step_ = recent.current_step;
   }
+  // A process that has ended shows no steps any more.
+  if (recent.source == StepSource::kNone) return;
   if (recent.source != source_) {
     // A process may get its first steps while a capture waits for them.
     source_changed_ = source_changed_ || source_ != StepSource::kNone;
@@ -52,7 +54,8 @@ void StepWatch::SetWindows(std::span<const WindowRecord> windows, int64_t warmup
 }
 
 void StepWatch::SetDrained(const RecentSteps& recent) {
-  drained_step_ = recent.current_step + 1;
+  // Of a process that has ended there are no steps after it.
+  if (recent.current_step >= 0) drained_step_ = recent.current_step + 1;
   Observe(recent);
 }
 

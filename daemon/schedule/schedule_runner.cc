@@ -19,7 +19,6 @@ namespace profd {
 namespace {
 
 // Deleted schedules that are looked at for one prefix of an id, and for one page of a listing.
-constexpr int64_t kMaxCandidates = 100;
 constexpr int64_t kDeletedPage = 100;
 
 absl::Status NoSuchSchedule(std::string_view id) {
@@ -59,11 +58,22 @@ absl::StatusOr<ScheduleRecord> ScheduleRunner::Actor::Find(const Caller& caller,
     if (!at->first.starts_with(id)) break;
     candidates.push_back(at->second.record);
   }
-  ASSIGN_OR_RETURN(std::vector<ScheduleRecord> deleted,
-                   store_.ListDeletedSchedules(id, "", kMaxCandidates));
-  std::ranges::move(deleted, std::back_inserter(candidates));
-  std::erase_if(candidates,
-                [&](const ScheduleRecord& record) { return !May(caller, Verb::kList, record); });
+  const auto drop_hidden = [&] {
+    std::erase_if(candidates,
+                  [&](const ScheduleRecord& record) { return !May(caller, Verb::kList, record); });
+  };
+  drop_hidden();
+  // Two make it ambiguous, unless one is the whole ID, which comes first. In pages, because any
+  // number may belong to others.
+  std::string after;
+  do {
+    ASSIGN_OR_RETURN(std::vector<ScheduleRecord> deleted,
+                     store_.ListDeletedSchedules(id, after, kDeletedPage));
+    if (deleted.empty()) break;
+    after = deleted.back().id;
+    std::ranges::move(deleted, std::back_inserter(candidates));
+    drop_hidden();
+  } while (candidates.size() < 2);
   for (const ScheduleRecord& record : candidates) {
     if (record.id.size() == id.size()) return record;
   }

@@ -97,6 +97,16 @@ TEST_F(StepsAroundAWindowTest, TheSealDoesNotWaitBesideAnotherCapture) {
   EXPECT_EQ(GetOrDie(id).state, CaptureState::kComplete);
 }
 
+TEST_F(StepsAroundAWindowTest, ACaptureThatHasDrainedDoesNotDisturbTheNext) {
+  const std::string first = Record(1'000'000, 1'000'000);
+  const std::string second = Record(1'000'000, 1'000'000);
+  EXPECT_EQ(GetOrDie(first).state, CaptureState::kStoring);
+  EXPECT_EQ(GetOrDie(second).state, CaptureState::kStoring);
+  targets_.RunSteps(target_, 21, 1'000'000);
+  Advance(absl::Milliseconds(100));
+  EXPECT_EQ(GetOrDie(second).slowdown.after_step_count, 20);
+}
+
 TEST_F(StepsAroundAWindowTest, ACaptureByTimeIsComparedWithTheStepsAroundIt) {
   targets_.RunSteps(target_, 40, 1'000'000);
   CaptureSpec spec;

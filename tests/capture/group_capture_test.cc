@@ -359,6 +359,16 @@ TEST_F(GroupCaptureTest, StepsNeedAStepAndTimesNone) {
   EXPECT_THAT(targets_.fires(), IsEmpty());
 }
 
+TEST_F(GroupCaptureTest, AStepBeyondAllStepsIsRefused) {
+  PrepareBothAndArm();
+  for (const int64_t step : {(int64_t{1} << 53) + 1, std::numeric_limits<int64_t>::max()}) {
+    EXPECT_THAT(manager_.CommitGroup(kAlice, id_, {.first_step = step}),
+                StatusIs(Code::kInvalidArgument, HasSubstr("start_step")));
+  }
+  EXPECT_THAT(targets_.fires(), IsEmpty());
+  EXPECT_THAT(manager_.CommitGroup(kAlice, id_, {.first_step = 110}), IsOk());
+}
+
 TEST_F(GroupCaptureTest, AGroupByTimeStartsWhenTheNodesClockSaysSo) {
   PrepareBothAndArm({.duration = absl::Seconds(1)});
   EXPECT_THAT(manager_.CommitGroup(kAlice, id_, {.first_step = 110}),
@@ -475,6 +485,29 @@ TEST_F(GroupCaptureTest, AScheduleGivesWayToAGroup) {
   targets_.Armed(targets_.LastArm().request.capture_id);
   manager_.DrainForTesting();
   EXPECT_TRUE(heard_.back().members[0].prepared);
+}
+
+// The schedule's is ended at once, because it only waits for its step.
+TEST_F(GroupCaptureTest, AMemberThatGetsItsTargetAndCannotArmIsSettledWithItsReason) {
+  const TargetNumber a = AddTarget(10, 0);
+  targets_.RunSteps(a, 63, 10'000'000'000);
+  const auto scheduled = manager_.CreateScheduled(
+      kAlice, a, {.steps = 5},
+      {.schedule_id = id_,
+       .window_unix_ns = 77,
+       .common_start =
+           CommonStart{
+               .job = "88123", .grid = 16, .lead = 8, .decision = clock_.Now() + absl::Minutes(2)}},
+      [](const CaptureRecord&) {});
+  ASSERT_THAT(scheduled, IsOk());
+  ASSERT_EQ(GetOrDie(scheduled->id).state, CaptureState::kPending);
+  targets_.RefuseNextArm(WithReason(absl::ResourceExhaustedError("cap"), "MEMORY_CAP"));
+  Prepare({a});
+  EXPECT_EQ(GetOrDie(scheduled->id).ended_by, EndedBy::kPreempted);
+  ASSERT_TRUE(heard_.back().settled);
+  EXPECT_FALSE(heard_.back().members[0].prepared);
+  EXPECT_EQ(heard_.back().members[0].error_reason, "MEMORY_CAP");
+  EXPECT_THAT(manager_.Live(), IsEmpty());
 }
 
 TEST_F(GroupCaptureTest, ClosingKeepsHowAllMembersEndedAndOurOwn) {

@@ -432,6 +432,21 @@ TEST_F(NextWindowTest, ARequestEndsTheWindowThatRunsAndTheOneThatWaits) {
   EXPECT_EQ(targets_.LastArm().request.capture_id, asked.id);
 }
 
+// The schedule's captures only wait for their step, so that they end at once.
+TEST_F(ScheduledCaptureTest, WhereAMemberGetsItsTargetAndCannotArmNoneOfTheGroupIs) {
+  const TargetNumber free = targets_.Add(Training(10));
+  const TargetNumber sampled = targets_.Add(Training(11));
+  targets_.RunSteps(sampled, 63, 10'000'000'000);
+  const CaptureRecord waiting = CreateCommonOrDie(sampled, absl::Minutes(2));
+  ASSERT_EQ(GetOrDie(waiting.id).state, CaptureState::kPending);
+  targets_.RefuseNextArm(WithReason(absl::ResourceExhaustedError("cap"), "MEMORY_CAP"));
+  const auto refused = manager_.Create(kAlice, sampled, Steps(5), "");
+  EXPECT_EQ(ReasonOf(refused.status()), "MEMORY_CAP");
+  EXPECT_EQ(GetOrDie(waiting.id).ended_by, EndedBy::kPreempted);
+  EXPECT_THAT(manager_.Live(), IsEmpty());
+  EXPECT_THAT(manager_.Create(kAlice, free, Steps(5), ""), IsOk());
+}
+
 TEST_F(ScheduledCaptureTest, AGroupOfSomebodyElseIsNotJoined) {
   ASSERT_THAT(
       store_.PutGroup({.id = CommonGroupId("S1", 77, "88123", 179), .requested_by = "uid:12345"}),

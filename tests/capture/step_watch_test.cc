@@ -104,6 +104,18 @@ TEST_F(StepWatchTest, StepsBetweenWindowsAreInNone) {
   EXPECT_EQ(watch_.during_ns(), kMs);
 }
 
+TEST_F(StepWatchTest, OfAProcessThatEndsTheStepsUntilThenAreCompared) {
+  watch_.Observe(At(100, kMs));
+  watch_.SetWindows(std::vector<WindowRecord>{{.first_step = 100, .end_step = 110}}, 0);
+  watch_.Observe(At(110, 2 * kMs, 10));
+  watch_.SetDrained(RecentSteps());
+  const SlowdownRecord slowdown = Slowdown();
+  EXPECT_TRUE(slowdown.known) << slowdown.unknown_reason;
+  EXPECT_EQ(slowdown.before_step_count, 63);
+  EXPECT_EQ(slowdown.during_step_count, 10);
+  EXPECT_EQ(slowdown.after_step_count, 0);
+}
+
 TEST_F(StepWatchTest, WithoutStepsItSaysSo) {
   watch_.Observe({});
   EXPECT_THAT(Slowdown().unknown_reason, HasSubstr("has no steps"));

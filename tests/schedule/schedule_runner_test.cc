@@ -510,6 +510,19 @@ TEST_F(ScheduleRunnerTest, AClockThatWasSetBackDoesNotStopASchedule) {
   EXPECT_THAT(captures_.asked, SizeIs(1));
 }
 
+// As on a node without a battery, which begins in 1970 until it hears the time.
+TEST_F(ScheduleRunnerTest, AClockThatWasSetForwardByYearsSkipsWhatNobodyAsksFor) {
+  CreateOrDie(EveryMinute());
+  clock_.Advance(absl::Hours(24 * 365 * 50));
+  runner_->RunTimersForTesting();
+  const std::vector<ScheduleWindow> windows = store_.windows();
+  const int64_t minutes = absl::ToInt64Minutes(kScheduleHistory);
+  // The last one is due now.
+  EXPECT_EQ(windows.size(), ScheduleRunner::kMaxMissedRows + 1);
+  EXPECT_THAT(windows.front().detail,
+              HasSubstr(StrCat("and ", minutes - 1 - ScheduleRunner::kMaxMissedRows, " windows")));
+}
+
 TEST_F(ScheduleRunnerTest, ACaptureThatADeadDaemonLeftIsClosed) {
   AddTarget(10);
   const std::string id = CreateOrDie(EveryMinute());
