@@ -248,8 +248,12 @@ absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const
   return group;
 }
 
-DaemonClient& OwnerOf(const FoundCaptureOf& capture, Invocation& invocation, Fleet* fleet) {
-  return fleet != nullptr ? *fleet->connection(capture.node) : **invocation.Daemon();
+absl::StatusOr<DaemonClient*> OwnerOf(const FoundCaptureOf& capture, Invocation& invocation,
+                                      Fleet* fleet) {
+  if (fleet == nullptr) return invocation.Daemon();
+  if (DaemonClient* const daemon = fleet->connection(capture.node)) return daemon;
+  return absl::UnavailableError(
+      StrCat("node ", fleet->members()[capture.node].node, " cannot be reached any more"));
 }
 
 }  // namespace profd::cli

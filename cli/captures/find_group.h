@@ -57,8 +57,9 @@ std::optional<std::string> WholeGroupId(std::string_view text);
 // that answered has such a group.
 absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const std::string& id);
 
-// The daemon that has one of its captures.
-DaemonClient& OwnerOf(const FoundCaptureOf& capture, Invocation& invocation, Fleet* fleet);
+// The daemon that has one of its captures. Fails if it is the store of a daemon that does not run.
+absl::StatusOr<DaemonClient*> OwnerOf(const FoundCaptureOf& capture, Invocation& invocation,
+                                      Fleet* fleet);
 
 }  // namespace profd::cli
 

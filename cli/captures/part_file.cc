@@ -31,29 +31,41 @@ std::string_view WhyNotOurs(const struct stat& info) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PartFile>> PartFile::Open(std::string path) {
-  // First as a new file, which is ours in any case. One that is there is opened without following a
-  // link or waiting for a FIFO's writer, and then looked at.
-  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-  UniqueFd fd(open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0600));
-  const bool is_new = fd.valid();
-  if (!is_new && errno == EEXIST) fd.Reset(open(path.c_str(), kFlags));
-  if (!fd.valid() && errno == ELOOP) {
-    return absl::FailedPreconditionError(
-        StrCat("'", ForDisplay(path, 400), "' is a symbolic link; remove it"));
+  constexpr int kMostTries = 100;
+  for (int i = 0; i < kMostTries; ++i) {
+    // First as a new file, which is ours in any case. One that is there is opened without following
+    // a link or waiting for a FIFO's writer, and then looked at.
+    constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    UniqueFd fd(open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0600));
+    const bool is_new = fd.valid();
+    if (!is_new && errno == EEXIST) {
+      fd.Reset(open(path.c_str(), kFlags));
+      if (!fd.valid() && errno == ENOENT) continue;  // Published or removed meanwhile.
+    }
+    if (!fd.valid() && errno == ELOOP) {
+      return absl::FailedPreconditionError(
+          StrCat("'", ForDisplay(path, 400), "' is a symbolic link; remove it"));
+    }
+    struct stat info {};
+    if (!fd.valid() || fstat(fd.get(), &info) != 0) {
+      return LocalFailure(store::FileStatus(path, errno));
+    }
+    if (const std::string_view why = is_new ? std::string_view() : WhyNotOurs(info); !why.empty()) {
+      return absl::FailedPreconditionError(
+          StrCat("'", ForDisplay(path, 400), "' ", why, "; remove it"));
+    }
+    if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) break;
+    // Before the lock was taken, another profctl may have written more, or published the file under
+    // its final name, where it must not be changed.
+    struct stat named {};
+    if (fstat(fd.get(), &info) != 0) return LocalFailure(store::FileStatus(path, errno));
+    const bool is_still_there = lstat(path.c_str(), &named) == 0 && named.st_dev == info.st_dev &&
+                                named.st_ino == info.st_ino;
+    if (!is_still_there) continue;
+    return std::unique_ptr<PartFile>(new PartFile(std::move(path), std::move(fd), info.st_size));
   }
-  struct stat info {};
-  if (!fd.valid() || fstat(fd.get(), &info) != 0) {
-    return LocalFailure(store::FileStatus(path, errno));
-  }
-  if (const std::string_view why = is_new ? std::string_view() : WhyNotOurs(info); !why.empty()) {
-    return absl::FailedPreconditionError(
-        StrCat("'", ForDisplay(path, 400), "' ", why, "; remove it"));
-  }
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    return absl::FailedPreconditionError(
-        StrCat("another profctl is writing ", ForDisplay(path, 400), "; wait for it, or stop it"));
-  }
-  return std::unique_ptr<PartFile>(new PartFile(std::move(path), std::move(fd), info.st_size));
+  return absl::FailedPreconditionError(
+      StrCat("another profctl is writing ", ForDisplay(path, 400), "; wait for it, or stop it"));
 }
 
 PartFile::PartFile(std::string path, UniqueFd fd, int64_t size)

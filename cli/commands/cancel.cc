@@ -30,11 +30,13 @@ absl::StatusOr<int> CancelGroup(Invocation& invocation, Fleet* fleet, const Foun
   std::vector<CaptureView> views;
   absl::Status first_failure;
   for (const FoundCaptureOf& capture : group.captures) {
-    (void)OwnerOf(capture, invocation, fleet).AbortGroup(group.record.id);
+    const absl::StatusOr<DaemonClient*> daemon = OwnerOf(capture, invocation, fleet);
+    if (daemon.ok()) (void)(*daemon)->AbortGroup(group.record.id);
   }
   for (const FoundCaptureOf& capture : group.captures) {
+    const absl::StatusOr<DaemonClient*> daemon = OwnerOf(capture, invocation, fleet);
     absl::StatusOr<CaptureView> ended =
-        CancelOne(OwnerOf(capture, invocation, fleet), capture.view.record.id);
+        daemon.ok() ? CancelOne(**daemon, capture.view.record.id) : daemon.status();
     if (!ended.ok()) {
       invocation.Note(DescribeError(ended.status()));
       if (first_failure.ok()) first_failure = ended.status();

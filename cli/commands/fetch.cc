@@ -69,8 +69,8 @@ absl::StatusOr<int> FetchGroup(Invocation& invocation, Interrupts& interrupts, F
       continue;
     }
     const std::string path = WithTag(output, tags[i]);
-    DaemonClient& daemon = OwnerOf(group.captures[i], invocation, fleet);
-    RETURN_IF_ERROR(FetchOne(invocation, interrupts, daemon, views[i], path));
+    ASSIGN_OR_RETURN(DaemonClient* const daemon, OwnerOf(group.captures[i], invocation, fleet));
+    RETURN_IF_ERROR(FetchOne(invocation, interrupts, *daemon, views[i], path));
     if (!invocation.json()) invocation.Print(StrCat(path, "\n"));
     WriteFetchedJson(record, path, json);
   }

@@ -430,7 +430,8 @@ absl::StatusOr<int> RunSchedule(Invocation& invocation) {
       verb != "create" && verb != "list" && verb != "apply" && verb != "diff" && verb != "status";
   if (takes_id != (arguments.size() == 2)) {
     return UsageError(takes_id ? StrCat("profctl schedule ", ForDisplay(verb, 40), " ID")
-                               : StrCat("profctl schedule ", verb, " takes no id"));
+                               : StrCat("profctl schedule ", verb, " takes no argument: '",
+                                        ForDisplay(arguments[1], 80), "'"));
   }
   std::string id;
   if (takes_id) {

@@ -328,10 +328,12 @@ std::string RenderReportHeader(const CaptureView& view, const Style& style) {
 
 namespace {
 
-// What an imported trace has its grade from: mostly that nothing is known of its losses.
-std::optional<QualityCheck> WorstCheckOfImport(const CaptureRecord& record) {
+// What a capture without lost events has its grade from. Of an imported trace, mostly that nothing
+// is known of its losses.
+std::optional<QualityCheck> WorstCheck(const CaptureRecord& record) {
   std::optional<QualityCheck> worst;
-  if (!IsTerminal(record.state) || record.imported.source.empty()) return worst;
+  const bool has_losses = record.imported.source.empty() && TotalDrops(record.drops) > 0;
+  if (!IsTerminal(record.state) || record.start_unix_ns == 0 || has_losses) return worst;
   for (QualityCheck& check : QualityOf(record).checks) {
     if (!check.failed() || (worst.has_value() && check.grade <= worst->grade)) continue;
     worst = std::move(check);
@@ -366,7 +368,7 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
   const CaptureRecord& record = view.record;
   const int64_t lost = view.dropped_event_count;
   std::string headline = StrCat("Quality ", view.quality, ": ");
-  const std::optional<QualityCheck> worst = WorstCheckOfImport(record);
+  const std::optional<QualityCheck> worst = WorstCheck(record);
   if (!IsTerminal(record.state)) {
     StrAppend(&headline, "not ended yet");
   } else if (record.start_unix_ns == 0) {
@@ -375,6 +377,7 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
     StrAppend(&headline,
               worst.has_value() ? worst->sentence : "imported trace: event loss unknown");
   } else if (lost == 0) {
+    if (worst.has_value()) StrAppend(&headline, worst->sentence, "; ");
     StrAppend(&headline, "no events were lost");
   } else {
     StrAppend(&headline, FormatCount(lost), " of ", FormatCount(lost + record.event_count),

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cli/captures/capture_source.h"
+#include "cli/captures/part_file.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -638,6 +639,34 @@ TEST_F(FilesTest, AnOldFileStaysUntilTheNewOneIsWhole) {
   std::ofstream(Path("cut.profd")) << profd_.file_bytes.substr(0, 5000);
   EXPECT_EQ(Offline({"export", Path("cut.profd"), "-o", Path("old.json")}).exit_code, 1);
   EXPECT_EQ(ReadFile(Path("old.json")), "old");
+}
+
+// Between the opening of a part and its lock, another profctl may publish it: then it is no part.
+TEST_F(FilesTest, APublishedFileIsNotTakenForAPart) {
+  constexpr int kFiles = 500;
+  constexpr size_t kBytes = 1000;
+  const auto publish = [this](char letter) {
+    for (int i = 0; i < kFiles;) {
+      const auto part = PartFile::Open(Path("x.part"));
+      if (!part.ok()) {
+        EXPECT_THAT(part, StatusIs(absl::StatusCode::kFailedPrecondition));
+        continue;  // The other one writes it.
+      }
+      EXPECT_EQ((*part)->size(), 0);
+      EXPECT_THAT((*part)->Append(std::string(kBytes, letter)), IsOk());
+      EXPECT_THAT((*part)->Finish(), IsOk());
+      EXPECT_THAT((*part)->Publish(Path(StrCat(std::string(1, letter), i))), IsOk());
+      ++i;
+    }
+  };
+  std::jthread other([&] { publish('b'); });
+  publish('a');
+  other.join();
+  for (const char letter : {'a', 'b'}) {
+    for (int i = 0; i < kFiles; ++i) {
+      EXPECT_EQ(ReadFile(Path(StrCat(std::string(1, letter), i))), std::string(kBytes, letter));
+    }
+  }
 }
 
 }  // namespace
