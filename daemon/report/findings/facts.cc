@@ -360,7 +360,10 @@ CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope) {
     found = std::ranges::max_element(threads, {}, &ThreadCpuRecord::ran_ns);
   }
   facts.watched_ns = cpu.watched_ns;
-  facts.waited_ns = std::min(found->waited_ns, cpu.watched_ns);
+  // The kernel counts a wait when it ends, also what of it was before the window. In the window, a
+  // thread cannot have waited while it ran.
+  facts.waited_ns = std::clamp<int64_t>(found->waited_ns, 0,
+                                        std::max<int64_t>(0, cpu.watched_ns - found->ran_ns));
   facts.may_be_one_burst = MayBeOneBurst(facts.waited_ns, scope.stretches);
   return facts;
 }
@@ -405,7 +408,10 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
   const std::span<const uint16_t> devices = work.devices();
   const auto device = std::find(devices.begin(), devices.end(), facts.time.device);
   const auto position = static_cast<uint32_t>(device - devices.begin());
-  facts.scope = ScopeOfSteps(reader.steps(), thresholds.first_step_ratio);
+  // Our captures discard steps before the window. Another profiler may have begun with its first.
+  const CaptureRecord& record = reader.record();
+  const bool may_warm_up = !record.imported.source.empty() || record.spec.warmup_steps == 0;
+  facts.scope = ScopeOfSteps(reader.steps(), thresholds.first_step_ratio, may_warm_up);
   if (device != devices.end()) {
     LeaveOutEarlierWork(EndOfEarlierWork(facts.scope, work, position), facts.scope);
     LeaveOutQueueFilling(LaunchedWorkOf(facts.scope, work, position), facts.scope);

@@ -69,7 +69,7 @@ absl::StatusOr<OpTimes> OpsOfStep(store::CaptureReader& reader, int64_t step) {
   ASSIGN_OR_RETURN(OpTable table, SummarizeOps(reader, options));
   OpTimes times;
   for (OpRow& row : table.rows) {
-    if (row.name.starts_with("ProfilerStep#")) continue;  // The step itself.
+    if (row.name.starts_with("ProfilerStep")) continue;  // The step itself.
     OpTime& time = times[std::move(row.name)];
     AddTo(time.self_ns, row.self_cpu_ns);
     time.calls += row.calls;

@@ -76,7 +76,7 @@ Uses OperatorsOf(const RankFigures& of) {
       of.ops.rows, [](const OpProfileRow& row) { return IsFrameworkOperator(row.name); });
   Uses uses;
   for (const OpProfileRow& row : of.ops.rows) {
-    if (row.name.starts_with("ProfilerStep#") || row.name.starts_with("enumerate(DataLoader)#") ||
+    if (row.name.starts_with("ProfilerStep") || row.name.starts_with("enumerate(DataLoader)#") ||
         CollectiveOfRange(row.name).has_value() ||
         (has_operators && !IsFrameworkOperator(row.name))) {
       continue;

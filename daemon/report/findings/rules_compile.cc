@@ -84,8 +84,8 @@ RuleResult GraphBreaks(const Facts& facts, const FindingThresholds&) {
   }
   finding.advice =
       "Remove code that Dynamo cannot trace (print, .item(), data-dependent branches, unsupported "
-      "calls). `profctl compile` lists where and why; torch.compile(fullgraph=True) turns breaks "
-      "into errors.";
+      "calls). `profctl compile CAPTURE` lists where and why; torch.compile(fullgraph=True) turns "
+      "breaks into errors.";
   for (const GraphBreakRow& row : compile.graph_breaks) {
     if (finding.evidence.size() == kMostEvidence) break;
     finding.evidence.push_back(CodeEvidence(row.where, row.reason, row.count));
@@ -110,7 +110,8 @@ RuleResult Recompiles(const Facts& facts, const FindingThresholds& thresholds) {
                             PercentText(finding.value), ") in steps that should not compile.");
   finding.advice =
       "Keep shapes and types constant, or mark what changes: torch._dynamo.mark_dynamic, "
-      "torch.compile(dynamic=True). `profctl compile` shows the reason of each recompilation.";
+      "torch.compile(dynamic=True). `profctl compile CAPTURE` shows the reason of each "
+      "recompilation.";
   for (const RecompileRow& row : compile.recompiles) {
     if (finding.evidence.size() == kMostEvidence) break;
     finding.evidence.push_back(CodeEvidence(row.where, row.reason, row.count));

@@ -121,7 +121,7 @@ RuleResult OutOfMemorySeen(const Facts& facts, const FindingThresholds&) {
                                  : std::string(),
       ".");
   finding.advice =
-      "Reduce the memory at the peak (`profctl memory`): smaller batches with gradient "
+      "Reduce the memory at the peak (`profctl memory CAPTURE`): smaller batches with gradient "
       "accumulation, activation checkpointing, lower precision, or sharding.";
   for (const FailedAllocation& failed : facts.memory.out_of_memory) {
     if (finding.evidence.size() == kMostEvidence) break;

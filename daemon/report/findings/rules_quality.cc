@@ -105,7 +105,7 @@ RuleResult QualityTimes(const Facts& facts, const FindingThresholds&) {
 
 RuleResult QualityCoverage(const Facts& facts, const FindingThresholds&) {
   return Judge(facts, "coverage", 0, FindingUnit::kShare,
-               "Repeat the capture; `profctl show` gives the reason for the early end.");
+               "Repeat the capture; `profctl show CAPTURE` gives the reason for the early end.");
 }
 
 RuleResult QualityTruncation(const Facts& facts, const FindingThresholds&) {

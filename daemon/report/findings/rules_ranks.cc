@@ -82,8 +82,8 @@ RuleResult StragglerRank(const Facts& facts, const FindingThresholds& thresholds
   finding.advice =
       StrCat("Find out what ", name, others.empty() ? " does" : " and the others do",
              " more of, or more slowly. Check its share of the data or the model, its GPU's "
-             "clock and temperature, and other load on its host. `profctl stragglers` shows all "
-             "ranks.");
+             "clock and temperature, and other load on its host. `profctl stragglers GROUP` shows "
+             "all ranks.");
   const RankExcess& excess = facts.ranks->excess;
   if (!excess.text.empty() && slowest.member == steps.ranking.front().member) {
     StrAppend(&finding.measured, " ", excess.text);

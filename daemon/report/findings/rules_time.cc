@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "daemon/base/median.h"
@@ -26,8 +27,6 @@ constexpr double kSlowBusGbPerS = 8;
 constexpr double kMuchCpuWait = 0.20;
 // A single slow step that costs less than this share of all steps may be chance.
 constexpr double kChanceShare = 0.05;
-// Programs warm up (caches, autotuning, compilation) in their first steps.
-constexpr int64_t kLastWarmUpStep = 10;
 
 // A result whose value is a share of the steps, compared with its threshold.
 RuleResult ShareOfSteps(const Facts& facts, int64_t ns, double threshold) {
@@ -104,6 +103,19 @@ std::string WhySlow(const SlowStep& slow, const FrameworkSteps& framework) {
   return text + ".";
 }
 
+// " They come every 10 steps.", or nothing. At equal distances, steps do something that the program
+// does so often.
+std::string RhythmOf(std::vector<int64_t> steps) {
+  std::ranges::sort(steps);
+  if (steps.size() < 2) return "";
+  const int64_t distance = steps[1] - steps[0];
+  for (size_t i = 1; i < steps.size(); ++i) {
+    if (distance < 2 || steps[i] - steps[i - 1] != distance) return "";
+  }
+  return steps.size() == 2 ? StrCat(" They are ", distance, " steps apart.")
+                           : StrCat(" They come every ", distance, " steps.");
+}
+
 }  // namespace
 
 RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
@@ -178,9 +190,9 @@ RuleResult CommExposed(const Facts& facts, const FindingThresholds& thresholds) 
                         "lower precision), or a larger batch per GPU."
                       : "Communicate less: gradient accumulation, lower precision, fewer and "
                         "larger collectives, or a larger batch per GPU. Check the link between "
-                        "the ranks (`profctl time` has the bandwidth).",
-             " Part of it may be waiting for a slower rank: `profctl stragglers` separates the "
-             "two.");
+                        "the ranks (`profctl time CAPTURE` has the bandwidth).",
+             " Part of it may be waiting for a slower rank: `profctl stragglers GROUP` separates "
+             "the two.");
   for (const CollectiveSumRow& row : facts.time.collectives) {
     if (finding.evidence.size() == kMostEvidence) break;
     Evidence evidence;
@@ -530,6 +542,8 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
       finding.evidence.begin(), finding.evidence.end(),
       [](const Evidence& a, const Evidence& b) { return a.duration_ns > b.duration_ns; });
   const size_t outlier_count = finding.evidence.size();
+  std::vector<int64_t> slow_steps;
+  for (const Evidence& slow : finding.evidence) slow_steps.push_back(slow.step);
   const size_t step_count = facts.scope.stretches.size();
   result.fired = outlier_count > 0;
   finding.unit = FindingUnit::kNs;
@@ -538,7 +552,7 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
   finding.saving_ns_per_step = facts.PerStep(excess_ns);
   finding.measured = StrCat(outlier_count, " of ", step_count, " steps took longer than ",
                             TimeText(static_cast<int64_t>(charges->bound_ns)), "; the median is ",
-                            TimeText(charges->median_ns), ".");
+                            TimeText(charges->median_ns), ".", RhythmOf(std::move(slow_steps)));
   if (facts.slowest.step >= 0)
     StrAppend(&finding.measured, " ", WhySlow(facts.slowest, facts.steps.framework));
   if (waiting.count > 0 && !all_waited) {
@@ -552,9 +566,11 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
   for (const Evidence& cause : facts.slowest.causes) {
     if (finding.evidence.size() < kMostEvidence) finding.evidence.push_back(cause);
   }
-  finding.advice =
-      "Compare such a step with its neighbors (`profctl ops --step N`). Usual causes are garbage "
-      "collection, checkpoints, logging, recompilation, and data loading.";
+  finding.advice = StrCat(
+      "Compare such a step with its neighbors (`profctl ops CAPTURE --step ",
+      finding.evidence.empty() ? "N" : StrCat(finding.evidence.front().step),
+      "`). Usual causes are garbage collection, checkpoints, logging, recompilation, and data "
+      "loading.");
   SetConfidence(facts, step_count >= 10 ? Confidence::kHigh : Confidence::kMedium, finding);
   if (all_waited) {
     finding.confidence = Confidence::kLow;

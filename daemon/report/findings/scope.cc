@@ -30,6 +30,14 @@ void Finish(FindingScope& scope) {
   scope.mean_ns = scope.total_ns / scope.count;
 }
 
+// Of the steps after the first, those that take at least half as long as it, without those that
+// follow it directly: a program may warm up for several steps.
+int64_t CountAsSlow(int64_t first_ns, std::span<const int64_t> others) {
+  const auto is_slow = [first_ns](int64_t ns) { return ns >= first_ns / 2; };
+  const auto warm = std::ranges::find_if_not(others, is_slow);
+  return std::ranges::count_if(warm, others.end(), is_slow);
+}
+
 }  // namespace
 
 int64_t FindingScope::PositionAt(int64_t time_ns) const {
@@ -47,7 +55,8 @@ int64_t FindingScope::MeasureIn(int64_t start_ns, int64_t end_ns) const {
   return sum;
 }
 
-FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_ratio) {
+FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_ratio,
+                          bool may_warm_up) {
   FindingScope scope;
   scope.has_steps = true;
   for (const StepRecord& step : steps) {
@@ -72,7 +81,9 @@ FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_r
     scope.median_other_ns = Median(others);
     scope.first_ratio =
         static_cast<double>(scope.first_ns) / static_cast<double>(scope.median_other_ns);
-    scope.first_left_out = scope.first_ratio > first_step_ratio;
+    const bool is_early = scope.first_step <= kLastWarmUpStep;
+    scope.first_left_out = scope.first_ratio > first_step_ratio && (is_early || may_warm_up) &&
+                           CountAsSlow(scope.first_ns, others) < (is_early ? 2 : 1);
     if (scope.first_left_out) stretches.erase(stretches.begin());
   }
   Finish(scope);

@@ -22,8 +22,8 @@ struct FindingScope {
   };
 
   bool has_steps = false;
-  bool first_left_out = false;  // It took first_ratio times the median of the others, or more.
-  double first_ratio = 0;       // 0: too few steps to tell
+  bool first_left_out = false;
+  double first_ratio = 0;  // Of the first step to the median of the others; 0: too few to tell.
   int64_t first_step = -1;
   int64_t first_ns = 0;
   int64_t median_other_ns = 0;
@@ -52,8 +52,15 @@ struct FindingScope {
   }
 };
 
-// Of steps; `steps` may be in any order, overlap or be nonsense.
-FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_ratio);
+// Programs warm up (caches, autotuning, compilation) in their first steps, counted from 0.
+inline constexpr int64_t kLastWarmUpStep = 10;
+
+// Of steps; `steps` may be in any order, overlap or be nonsense. The first one is left out if it
+// took more than `first_step_ratio` times the median of the others, unless later ones take as long,
+// as every second one does where data comes in pairs: then it is one of those. `may_warm_up`:
+// whether a first step beyond kLastWarmUpStep can be slow because recording had just begun.
+FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_ratio,
+                          bool may_warm_up);
 // What a stretch launched on the device.
 struct LaunchedWork {
   int64_t start_ns = 0;  // Of the first.

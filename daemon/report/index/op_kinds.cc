@@ -1,5 +1,6 @@
 #include "daemon/report/index/op_kinds.h"
 
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -8,6 +9,8 @@
 
 namespace profd::report {
 namespace {
+
+constexpr std::string_view kStepPrefix = "ProfilerStep#";
 
 // For each inputs the first with the same sizes and types; 0 for those that say nothing.
 std::vector<uint32_t> FirstInputs(std::span<const OperatorInputs> inputs) {
@@ -27,7 +30,13 @@ std::vector<uint32_t> FirstInputs(std::span<const OperatorInputs> inputs) {
 absl::StatusOr<OpKinds> OpKinds::Build(store::CaptureReader& reader, const Options& options) {
   OpKinds kinds;
   kinds.group_ = options.group;
-  const std::vector<uint32_t> first_names = FirstIds(reader.names());
+  std::vector<uint32_t> first_names = FirstIds(reader.names());
+  std::optional<uint32_t> first_step;
+  for (uint32_t name = 0; name < first_names.size(); ++name) {
+    if (!reader.names()[name].starts_with(kStepPrefix)) continue;
+    if (!first_step.has_value()) first_step = name;
+    first_names[name] = *first_step;
+  }
   kinds.kinds_.reserve(first_names.size());
   for (uint32_t name = 0; name < first_names.size(); ++name) {
     kinds.kinds_.push_back({first_names[name], name, 0, 0});
@@ -41,6 +50,10 @@ absl::StatusOr<OpKinds> OpKinds::Build(store::CaptureReader& reader, const Optio
     ASSIGN_OR_RETURN(kinds.places_, PlaceIndex::Build(reader, options.place, options.frames));
   }
   return kinds;
+}
+
+std::string_view OpKinds::TextOf(std::string_view name) {
+  return name.starts_with(kStepPrefix) ? "ProfilerStep*" : name;
 }
 
 uint32_t OpKinds::columns() const {

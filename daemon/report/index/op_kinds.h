@@ -2,8 +2,8 @@
 // with the sizes and types of its inputs; in groups, also the thread or place that it ran in.
 //
 // A kind below the number of names is that name without inputs and group. Other kinds get the next
-// number at their first use. Equal texts are one name; inputs that differ only in strides are
-// equal.
+// number at their first use. Equal texts are one name, and so are the steps of torch.profiler,
+// "ProfilerStep#N"; inputs that differ only in strides are equal.
 //
 // Threads: one at a time.
 // Errors:  the reader's, in Build().
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -48,7 +49,9 @@ class OpKinds {
   size_t size() const { return kinds_.size(); }
   // Kinds with the same first kind share a row.
   uint32_t FirstOf(uint32_t kind) const { return kinds_[kind].first; }
-  uint32_t NameOf(uint32_t kind) const { return kinds_[kind].name; }      // Index into names().
+  uint32_t NameOf(uint32_t kind) const { return kinds_[kind].name; }  // Index into names().
+  // What the rows of that name are called.
+  static std::string_view TextOf(std::string_view name);
   uint32_t InputsOf(uint32_t kind) const { return kinds_[kind].inputs; }  // Into inputs(); 0: none.
   // Index into threads(), or of places(); 0 without groups.
   uint32_t GroupOf(uint32_t kind) const { return kinds_[kind].group; }

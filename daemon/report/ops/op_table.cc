@@ -19,6 +19,7 @@
 #include "daemon/report/index/overlaps.h"
 #include "daemon/report/index/redispatch.h"
 #include "daemon/report/index/step_lookup.h"
+#include "daemon/report/index/window_cuts.h"
 #include "daemon/report/ops/device.h"
 #include "daemon/report/ops/memory.h"
 #include "daemon/report/ops/summary.h"
@@ -239,6 +240,7 @@ class OpSummary {
   }
 
   absl::Status Read(const std::optional<StepRecord>& only) {
+    ASSIGN_OR_RETURN(cuts_, WindowCuts::Build(reader_));
     ASSIGN_OR_RETURN(redispatches_, Redispatches::Build(reader_));
     uint32_t columns = redispatches_->columns() | kinds_.columns();
     // Only these have rows of Python's functions.
@@ -324,7 +326,7 @@ class OpSummary {
   }
 
   OpRow RowOf(uint32_t kind, int64_t step, const Totals& totals) const {
-    OpRow row = {.name = reader_.names()[kinds_.NameOf(kind)],
+    OpRow row = {.name = std::string(OpKinds::TextOf(reader_.names()[kinds_.NameOf(kind)])),
                  .step = step,
                  .calls = static_cast<int64_t>(totals.calls),
                  .overlapping_calls = static_cast<int64_t>(totals.overlapping_calls),
@@ -401,13 +403,14 @@ class OpSummary {
   }
 
   void AddBatch(const RangeBatch& batch) {
+    const RangeBatch cut = overlaps_.Has(batch.thread) ? batch : cuts_.Cut(batch);
     if (self_.size() < batch.size) self_.resize(batch.size);
     const auto self = std::span(self_).first(batch.size);
     if (overlaps_.Has(batch.thread)) overlaps_.Next(batch, self);
     if (IsPython(batch)) return;
     if (!overlaps_.Has(batch.thread)) {
-      SelfTimesOf(batch.thread).Compute(batch, self);
-      if (gpu_.has_value()) ApiTimesOf(batch.thread).Subtract(batch, self);
+      SelfTimesOf(batch.thread).Compute(cut, self);
+      if (gpu_.has_value()) ApiTimesOf(batch.thread).Subtract(cut, self);
     }
     const bool is_overlapping = IsLane(reader_.threads()[batch.thread]);
     const std::span<const uint32_t> kinds = kinds_.Of(batch);
@@ -418,7 +421,7 @@ class OpSummary {
     if (batch.thread >= pending_.size()) pending_.resize(batch.thread + size_t{1});
     Pending pending = pending_[batch.thread];
     for (size_t i = 0; i < batch.size; ++i) {
-      Pending range = {.kind = kinds[i], .duration_ns = batch.duration_ns[i], .self_ns = self[i]};
+      Pending range = {.kind = kinds[i], .duration_ns = cut.duration_ns[i], .self_ns = self[i]};
       range.counts = SetStep(batch, i, range);
       range.is_overlapping = is_overlapping;
       if (next_change < changes.size() && changes[next_change].row == i) {
@@ -499,6 +502,7 @@ class OpSummary {
   StepLookup lookup_;
   std::vector<std::unique_ptr<SelfTimes>> threads_;
   std::vector<uint64_t> self_;
+  WindowCuts cuts_;
   std::optional<Redispatches> redispatches_;
   std::vector<Pending> pending_;  // By thread.
   OpKinds& kinds_;

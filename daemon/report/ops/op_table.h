@@ -20,7 +20,8 @@ namespace profd::report {
 
 // Definitions are torch.profiler's: CPU total = end - start, summed over calls (a recursive range
 // counts at every level, but an operator that redispatches to itself counts once: redispatch.h).
-// Self = CPU total - the sum of the CPU totals of its direct children on the same thread.
+// Self = CPU total - the sum of the CPU totals of its direct children on the same thread. A range
+// that began before the window counts from the window's begin.
 //
 // No instant of a thread counts twice: of ranges that overlap without nesting (asyncio tasks, NVTX
 // ranges with a start and an end), it is self time of the one that began last (index/overlaps.h).
@@ -57,7 +58,7 @@ struct OpOptions {
 };
 
 struct OpRow {
-  std::string name;   // As recorded (any bytes).
+  std::string name;   // As recorded (any bytes); "ProfilerStep*" for the steps of torch.profiler.
   int64_t step = -1;  // With by_step: the step it began in; -1: in none.
   int64_t calls = 0;
   int64_t overlapping_calls = 0;  // Of these, on lanes: they overlap others without nesting.

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -110,18 +111,36 @@ class TorchTableBuilder {
     }
   }
 
-  // Captures keep the frames of Python of a thread in a row of their own, named after it.
+  // Captures keep the frames of Python of a thread in a row of their own, named after it: its name
+  // begins with the thread's. In the order of names, those that a name begins with are open.
   void FindPythonThreads() {
     const std::span<const store::ReaderThread> threads = reader_.threads();
-    for (uint32_t row = 0; row < threads.size(); ++row) {
-      const auto is_thread_of_row = [&](const store::ReaderThread& thread) {
-        return thread.os_thread == threads[row].os_thread &&
-               thread.name.size() < threads[row].name.size() &&
-               threads[row].name.starts_with(thread.name);
+    python_threads_.resize(threads.size());
+    std::iota(python_threads_.begin(), python_threads_.end(), 0U);
+    std::vector<uint32_t> order = python_threads_;
+    std::ranges::sort(order, {}, [&](uint32_t row) {
+      return std::tuple(threads[row].os_thread, std::string_view(threads[row].name), row);
+    });
+    struct Open {
+      uint32_t row;    // The first of its name.
+      uint32_t owner;  // The first of those that its name begins with, or `row`.
+    };
+    std::vector<Open> open;
+    for (const uint32_t row : order) {
+      const auto is_begun_by = [&](const Open& outer) {
+        return threads[outer.row].os_thread == threads[row].os_thread &&
+               threads[row].name.starts_with(threads[outer.row].name);
       };
-      const auto found = std::find_if(threads.begin(), threads.end(), is_thread_of_row);
-      python_threads_.push_back(
-          found == threads.end() ? row : static_cast<uint32_t>(found - threads.begin()));
+      while (!open.empty() && !is_begun_by(open.back())) open.pop_back();
+      const bool is_same_name = !open.empty() && threads[open.back().row].name == threads[row].name;
+      if (is_same_name) {
+        const bool has_owner = open.back().owner != open.back().row;
+        python_threads_[row] = has_owner ? open.back().owner : row;
+        continue;
+      }
+      const uint32_t owner = open.empty() ? row : std::min(open.back().owner, open.back().row);
+      python_threads_[row] = owner;
+      open.push_back({row, owner});
     }
   }
 

@@ -70,6 +70,19 @@ TEST_F(CpuRulesTest, WaitingForACpuIsFoundWithItsSize) {
   EXPECT_THAT(Report().verdict, HasSubstr("First change (CPU_CONTENTION)"));
 }
 
+// A wait counts when it ends, so that it may have begun long before.
+TEST_F(CpuRulesTest, AThreadDoesNotWaitWhileItRuns) {
+  StepsWith(kStepNs);
+  WaitedFor(0.4);
+  CpuRecord& cpu = reader_.mutable_record().cpu;
+  for (ThreadCpuRecord& thread : cpu.threads) {
+    thread.ran_ns = cpu.watched_ns / 10;
+    thread.waited_ns = 2 * cpu.watched_ns;
+  }
+  EXPECT_DOUBLE_EQ(Find("CPU_CONTENTION").value, 0.9);
+  EXPECT_EQ(Find("CPU_CONTENTION").saving_ns_per_step, 9 * kMs);
+}
+
 TEST_F(CpuRulesTest, OneBurstInAShortWindowIsWeakEvidence) {
   StepsWith(6 * kMs);
   reader_.Step(10, 10 * kStepNs, 50 * kMs);

@@ -11,6 +11,7 @@
 namespace profd::report {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -177,15 +178,62 @@ TEST_F(FindingOutliersTest, OneStepThatCostsLittleMayBeChance) {
   EXPECT_THAT(finding.confidence_reason, HasSubstr("one slow step of 20 may be chance"));
 }
 
-TEST_F(FindingOutliersTest, ASlowFirstStepOfAProgramThatHadRunLongBeforeIsHardlyWarmUp) {
-  for (int step = 0; step < 6; ++step) {
-    const int64_t at = step == 0 ? 0 : 40 * kMs + step * kStepNs;
-    reader_.Step(100 + step, at, step == 0 ? 50 * kMs : kStepNs);
-    Launch({.start_ns = at, .count = step == 0 ? 500 : 100});
+TEST_F(FindingOutliersTest, SlowStepsAtEqualDistancesHaveARhythm) {
+  StepsOf({10, 10, 10, 40, 10, 10, 10, 40, 10, 10, 10, 40, 10, 10});
+  EXPECT_THAT(Find("STEP_OUTLIER").measured, HasSubstr("They come every 4 steps."));
+}
+
+TEST_F(FindingOutliersTest, SlowStepsAtOtherDistancesHaveNone) {
+  StepsOf({10, 10, 40, 10, 10, 10, 40, 10, 10, 40, 10, 10, 10, 10});
+  EXPECT_THAT(Find("STEP_OUTLIER").measured,
+              AllOf(Not(HasSubstr("every")), Not(HasSubstr("apart"))));
+}
+
+class SlowFirstStepTest : public FindingOutliersTest {
+ protected:
+  // Steps of these lengths, in ms, from `first_step` on.
+  void StepsFrom(int64_t first_step, const std::vector<int64_t>& lengths) {
+    int64_t at_ns = 0;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      reader_.Step(first_step + static_cast<int64_t>(i), at_ns, lengths[i] * kMs);
+      Launch({.start_ns = at_ns, .count = static_cast<int>(10 * lengths[i])});
+      at_ns += lengths[i] * kMs;
+    }
   }
+};
+
+TEST_F(SlowFirstStepTest, InATraceOfAProgramThatHadRunLongBeforeItIsHardlyWarmUp) {
+  reader_.mutable_record().imported.source = "trace.json";
+  StepsFrom(100, {50, 10, 10, 10, 10, 10});
   const Finding finding = Find("WARMUP_INCLUDED");
   EXPECT_EQ(finding.confidence, Confidence::kLow);
   EXPECT_THAT(finding.confidence_reason, HasSubstr("had run 100 steps before"));
+}
+
+TEST_F(SlowFirstStepTest, OfACaptureThatWarmedUpItIsASlowStep) {
+  StepsFrom(100, {50, 10, 10, 10, 10, 10});
+  EXPECT_THAT(Fired(), ElementsAre("STEP_OUTLIER"));
+  EXPECT_EQ(Report().mean_step_ns, 100 * kMs / 6);
+  reader_.mutable_record().spec.warmup_steps = 0;
+  EXPECT_EQ(Find("WARMUP_INCLUDED").confidence, Confidence::kLow);
+}
+
+// As where two workers load batches in turn, each for longer than two steps take.
+TEST_F(SlowFirstStepTest, OfStepsThatAlternateItIsOneOfTheSlowOnes) {
+  StepsFrom(0, {66, 3, 66, 3, 66, 3, 66, 3, 66, 3});
+  EXPECT_THAT(Fired(), Not(Contains("WARMUP_INCLUDED")));
+  EXPECT_EQ(Report().mean_step_ns, 345 * kMs / 10);
+}
+
+TEST_F(SlowFirstStepTest, LateInAProgramOneMoreSlowStepIsEnough) {
+  reader_.mutable_record().imported.source = "trace.json";
+  StepsFrom(81, {66, 3, 3, 3, 3, 66, 3, 3});
+  EXPECT_THAT(Fired(), Not(Contains("WARMUP_INCLUDED")));
+}
+
+TEST_F(SlowFirstStepTest, WarmUpMayLastForSeveralStepsAndOneLaterStepMayBeAsSlow) {
+  StepsFrom(0, {50, 40, 10, 10, 10, 60, 10, 10});
+  EXPECT_EQ(Find("WARMUP_INCLUDED").confidence, Confidence::kHigh);
 }
 
 }  // namespace

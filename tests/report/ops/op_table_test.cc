@@ -232,6 +232,39 @@ TEST(OpTableTest, OpenAndTruncatedRangesCount) {
   EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"epoch", {1, 50, 150}}, {"step", {1, 100, 100}}}));
 }
 
+TEST(OpTableTest, ARangeThatBeganBeforeTheWindowCountsFromItsBegin) {
+  for (const size_t rows : {1, 100}) {
+    FakeCaptureReader reader;
+    reader.BatchRows(rows);
+    const uint32_t main = reader.AddThread(1, "main");
+    reader.Range(main, "epoch", -1000, 90)
+        .Range(main, "step", -500, 40)
+        .Range(main, "mm", 10, 30)
+        .Range(main, "step", 50, 80)
+        .Range(main, "between", 100, 120);  // Of no window.
+    CaptureRecord& record = reader.mutable_record();
+    record.windows = {{.start_ns = 0, .end_ns = 95}};
+    record.truncated_range_count = 2;
+    EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"epoch", {1, 20, 90}},
+                                                 {"step", {2, 50, 70}},
+                                                 {"mm", {1, 20, 20}},
+                                                 {"between", {1, 20, 20}}}))
+        << rows;
+  }
+}
+
+TEST(OpTableTest, StepsOfTorchsProfilerAreOneRow) {
+  FakeCaptureReader reader;
+  const uint32_t main = reader.AddThread(1, "main");
+  reader.Range(main, "ProfilerStep#7", 0, 100)
+      .Range(main, "mm", 10, 60)
+      .Range(main, "ProfilerStep#8", 100, 180)
+      .Range(main, "ProfilerSteps", 200, 210);
+  EXPECT_EQ(SumsOf(TableOf(reader)), (TimeSums{{"ProfilerStep*", {2, 130, 180}},
+                                               {"mm", {1, 50, 50}},
+                                               {"ProfilerSteps", {1, 10, 10}}}));
+}
+
 TEST(OpTableTest, ChildrenOfADroppedRangeFallToTheRangeAroundIt) {
   FakeCaptureReader reader;
   const uint32_t main = reader.AddThread(1, "main");
