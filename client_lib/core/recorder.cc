@@ -69,14 +69,21 @@ uint32_t LaneNumber(const ThreadState& thread, uint32_t lane) {
   return wire::kFirstLane | (thread.serial * kMaxLanes + lane) % wire::kFirstLane;
 }
 
-void NameLane(Session* session, ThreadState* thread, uint32_t lane) {
+// The name of a lane, whose `name_id` the caller makes readable.
+wire::ThreadNameEvent LaneName(const ThreadState& thread, uint32_t lane) {
   char name[48];
   const int length = snprintf(name, sizeof(name), "overlapping ranges of %u",
-                              thread->os_thread.load(std::memory_order_relaxed));
+                              thread.os_thread.load(std::memory_order_relaxed));
   wire::ThreadNameEvent event{};
   event.header = HeaderOf(EventKind::kThreadName, sizeof(event));
-  event.header.thread = LaneNumber(*thread, lane);
-  event.name_id = session->EventNameId(InternName(name, static_cast<size_t>(length)));
+  event.header.thread = LaneNumber(thread, lane);
+  event.name_id = InternName(name, static_cast<size_t>(length));
+  return event;
+}
+
+void NameLane(Session* session, ThreadState* thread, uint32_t lane) {
+  wire::ThreadNameEvent event = LaneName(*thread, lane);
+  event.name_id = session->EventNameId(event.name_id);
   // The span after it will find no room either, and counts.
   Append(session, thread, event);
 }
@@ -206,18 +213,23 @@ uint64_t BeginSpan(uint32_t name_id) {
   return SpanOf(name_id, ReadTicks());
 }
 
-void EndSpan(uint64_t span) {
-  if (span == 0 || !IsRecording()) return;
+bool EndSpan(uint64_t span) {
+  if (span == 0) return true;
+  if (!IsRecording()) return false;
   ThreadState* thread = CurrentThreadOrNew();
   WriteGuard guard(thread);
   Session* session;
   const Entry entry = EnterEpoch(thread, &session);
-  if (entry == Entry::kOff) return;
+  if (entry == Entry::kOff) return false;
   const uint64_t end_ticks = ReadTicks();
   const uint64_t start_ticks = StartOfSpan(span, end_ticks);
-  if (start_ticks < session->cycle_ticks.load(std::memory_order_relaxed)) return;
-  if (entry == Entry::kNoThread) return session->CountDrop(wire::kDropNoThreadState);
-  WriteSpan(session, thread, session->EventNameId(NameOfSpan(span)), start_ticks, end_ticks);
+  if (start_ticks < session->cycle_ticks.load(std::memory_order_relaxed)) return true;
+  if (entry == Entry::kNoThread) {
+    session->CountDrop(wire::kDropNoThreadState);
+  } else {
+    WriteSpan(session, thread, session->EventNameId(NameOfSpan(span)), start_ticks, end_ticks);
+  }
+  return true;
 }
 
 void DropSpan() {
@@ -317,6 +329,28 @@ void LateWriter::Write(const void* event, uint32_t bytes) {
   memcpy(thread_->data + thread_->used_bytes, event, bytes);
   thread_->used_bytes += bytes;
   thread_->chunk->published_bytes.store(thread_->used_bytes, std::memory_order_release);
+}
+
+void LateWriter::WriteOpenSpan(uint64_t span) {
+  const uint64_t now = ReadTicks();  // The daemon cuts it at the window's end.
+  const uint64_t start_ticks = StartOfSpan(span, now);
+  if (start_ticks < session_->cycle_ticks.load(std::memory_order_relaxed)) return;
+  if (thread_ == nullptr || next_lane_ == kMaxLanes) return CountLostSpans(1);
+  const uint32_t lane = next_lane_++;
+  wire::ThreadNameEvent lane_name = LaneName(*thread_, lane);
+  lane_name.name_id = NameFor(lane_name.name_id);
+  Write(&lane_name, sizeof(lane_name));
+  wire::RangeEvent event{};
+  event.header = HeaderOf(EventKind::kRange, sizeof(event));
+  event.header.thread = lane_name.header.thread;
+  event.start_ticks = start_ticks;
+  event.duration_ticks = now > start_ticks ? now - start_ticks : 0;
+  event.name_id = NameFor(NameOfSpan(span));
+  Write(&event, sizeof(event));
+}
+
+void LateWriter::CountLostSpans(uint64_t count) {
+  if (count != 0) session_->CountLateDrops(count, wire::kDropTooDeep);
 }
 
 uint32_t LateWriter::NameFor(uint32_t id) {

@@ -113,9 +113,10 @@ inline void EndOperator() { EndRangeOn(kOperatorStack); }
 
 // Spans: ranges that need not nest, nor end on the thread that began them. Each is written
 // when it ends, on a lane of the thread that ends it. BeginSpan() returns what EndSpan()
-// takes; 0: nothing records. A span that is open when a window ends is not kept.
+// takes; 0: nothing records. EndSpan() returns false if nothing records any more: the span is
+// lost, unless it is given to LateWriter::WriteOpenSpan().
 uint64_t BeginSpan(uint32_t name_id);
-void EndSpan(uint64_t span);
+bool EndSpan(uint64_t span);
 // A span as the program carries it: its name and the low bits of its start.
 uint64_t SpanOf(uint32_t name_id, uint64_t start_ticks);
 uint32_t NameOfSpan(uint64_t span);
@@ -153,6 +154,12 @@ class LateWriter {
 
   void Write(const void* event, uint32_t bytes);
 
+  // A span that was open when the last window ended: a range without an end, on a lane of its own.
+  // At most kMaxLanes of them; more are counted as dropped. One that began before the window did is
+  // left out, as EndSpan() does.
+  void WriteOpenSpan(uint64_t span);
+  void CountLostSpans(uint64_t count);
+
   // The id that an event may carry for `id`, made readable; kNoNameId stays that.
   uint32_t NameFor(uint32_t id);
 
@@ -160,6 +167,7 @@ class LateWriter {
   Session* const session_;
   ThreadState* const thread_;  // Null: nothing can be written.
   WriteGuard guard_;
+  uint32_t next_lane_ = 0;
 };
 
 // One event.

@@ -319,12 +319,12 @@ void Session::CountUnhousedRanges(ThreadState* thread) {
   if (count != 0) CountLateDrops(count);
 }
 
-void Session::CountLateDrops(uint64_t count) {
+void Session::CountLateDrops(uint64_t count, wire::DropCause cause) {
   if (header->window_count.load(std::memory_order_relaxed) == 0) {
-    header->warmup_drops[wire::kDropNoChunk].fetch_add(count, std::memory_order_relaxed);
+    header->warmup_drops[cause].fetch_add(count, std::memory_order_relaxed);
     return;
   }
-  header->drops[wire::kDropNoChunk].fetch_add(count, std::memory_order_relaxed);
+  header->drops[cause].fetch_add(count, std::memory_order_relaxed);
   CountProcessDrops(count);
 }
 

@@ -114,8 +114,8 @@ struct Session {
   // Counts `count` events that were lost, in or outside a window as things are now.
   void CountDrop(wire::DropCause cause, uint64_t count = 1);
 
-  // The same for events that are written after their window, for want of a chunk.
-  void CountLateDrops(uint64_t count);
+  // The same for events that are written after their window.
+  void CountLateDrops(uint64_t count, wire::DropCause cause = wire::kDropNoChunk);
 
   // Counts the open ranges of `thread` that never had a chunk.
   void CountUnhousedRanges(ThreadState* thread);

@@ -168,14 +168,19 @@ CallbackContext OnUserBegin(const void* record_function) {
   return CallbackContext(carried);
 }
 
+void EndAsync(AsyncOperator& carried) {
+  const uint64_t span = carried.TakeSpan();
+  if (span != 0 && !EndSpan(span)) KeepOpenSpan(span);  // The window has ended since.
+}
+
 // Without a context it began before the window, or inside of a compilation.
 void OnUserEnd(const void* record_function, void* context) {
-  const auto* carried = static_cast<const AsyncOperator*>(context);
-  if (carried != nullptr && !carried->is_range()) return EndSpan(carried->span());
+  auto* carried = static_cast<AsyncOperator*>(context);
+  if (carried != nullptr && !carried->is_range()) return EndAsync(*carried);
   if (compilations::IsInside() && (carried != nullptr || !IsAsync(record_function))) {
     compilations::EndInside();
   }
-  if (carried != nullptr) CloseRange(carried->span());
+  if (carried != nullptr) CloseRange(carried->range());
   EndDeferredStep(record_function);  // May open or end a window.
 }
 
@@ -280,6 +285,8 @@ void OnArm(const wire::ArmTorchField& wanted) {
   g_input_counts.cut.store(0, std::memory_order_relaxed);
   g_input_counts.odd_tensors.store(0, std::memory_order_relaxed);
   compilations::ResetCounts();
+  uint64_t of_earlier_captures[kMaxOpenSpans];
+  TakeOpenSpans(of_earlier_captures);
   if ((features & wire::kTorchOperators) != 0) Register();
 }
 
@@ -291,10 +298,28 @@ void Switch(const Callbacks* wanted) {
 }
 
 void SetRecording(bool on) {
+  if (on) {
+    BeginSpans();
+  } else {
+    EndSpans();
+  }
   const Callbacks* wanted = on ? CallbacksWanted() : nullptr;
   if (wanted == g_enabled || !BeginSwitching()) return;
   Switch(wanted);
   EndSwitching();
+}
+
+// As ranges that go on beyond the window, which is all that is known of their ends.
+void WriteOpenSpans(LateWriter* writer) {
+  uint64_t spans[kMaxOpenSpans];
+  const OpenSpans open = TakeOpenSpans(spans);
+  for (uint32_t i = 0; i < open.count; ++i) writer->WriteOpenSpan(spans[i]);
+  writer->CountLostSpans(open.lost);
+}
+
+void WriteBehind(LateWriter* writer) {
+  WriteOpenSpans(writer);
+  compilations::WriteNotes(writer);
 }
 
 void AddCounts(uint64_t* counts) {
@@ -345,7 +370,7 @@ constinit const TorchSource kOperatorSource = {.features = Features,
                                                .set_recording = SetRecording,
                                                .add_counts = AddCounts,
                                                .why_missing = WhyMissing,
-                                               .write_behind = compilations::WriteNotes,
+                                               .write_behind = WriteBehind,
                                                .on_leave = OnLeave,
                                                .reset_in_child = ResetInChild};
 

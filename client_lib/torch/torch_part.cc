@@ -76,10 +76,10 @@ constinit wire::ArmTorchField g_field{};
 constinit bool g_has_armed_collector = false;
 constinit bool g_has_asked_collector = false;
 
-// Changes of the flag that no thread has looked at yet. Who makes it 1 looks, again and again
-// until it can be made 0; everybody else leaves theirs to that one.
+// Changes of the flag that no thread has followed yet. The thread that makes it 1 follows the flag
+// until it can make it 0 again; other threads only count theirs.
 constinit std::atomic<uint32_t> g_changes{0};
-constinit bool g_is_recording = false;  // Who looks has it.
+constinit bool g_is_recording = false;  // Of the thread that follows.
 
 bool ShouldRecord() {
   const uint32_t flag = g_hot.flag.load(std::memory_order_seq_cst);

@@ -406,6 +406,20 @@ class ListenerTest(unittest.TestCase):
         self.say(self.compiled())
         self.assertEqual(self.told, [1, 0, 0])
 
+    def test_the_compilation_of_a_backward_graph_is_told(self):
+        def event(name, phase):
+            self.say({"chromium_event": {}}, '{"name": "%s", "ph": "%s", "ts": 1.5}' % (name, phase))
+        for phase in "BE":
+            event("inductor_compile", phase)
+        self.assertEqual(self.told, [])
+        event("entire_backward_compile", "B")
+        event("inductor_compile", "B")
+        self.say(self.compiled(is_forward=False))
+        event("entire_backward_compile", "i")
+        self.assertEqual(self.told, [1])
+        event("entire_backward_compile", "E")
+        self.assertEqual(self.told, [1, 0])
+
     def test_recompilations_that_are_never_done_do_not_pile_up(self):
         for compilation in range(10000):
             self.say({"artifact": {"name": "recompile_reasons"}, "frame_id": 1,
@@ -416,6 +430,9 @@ class ListenerTest(unittest.TestCase):
         for metadata, payload in (({}, None), ({"artifact": None}, "x"), (None, None),
                                   ({"artifact": {"name": "dynamo_graph_break_reason"}}, None),
                                   ({"compilation_metrics": 7}, None),
+                                  ({"chromium_event": {}}, None),
+                                  ({"chromium_event": {}}, "entire_backward_compile"),
+                                  ({"chromium_event": {}}, '["entire_backward_compile"]'),
                                   ({"artifact": {"name": "recompile_reasons"}}, "[")):
             self.say(metadata, payload)
         self.assertEqual(self.notes, [])

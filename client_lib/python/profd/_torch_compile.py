@@ -16,6 +16,10 @@ from typing import Any, Callable, Dict, Optional
 
 _LOGGER = "torch.__trace"
 
+# What torch, from 2.6 on, says of the compilation of a backward graph. It runs when the graph is
+# first needed, after all that is said of its forward.
+_BACKWARD = "entire_backward_compile"
+
 # wire::NoteKind in proto/wire/event.h.
 _GRAPH_BREAK, _RECOMPILE, _COMPILED_REGION = 1, 2, 3
 
@@ -60,7 +64,9 @@ class Listener(logging.Handler):
             pass  # A torch that says it in other words.
 
     def _hear(self, said: Dict[str, Any], payload: Any) -> None:
-        if "dynamo_start" in said:
+        if "chromium_event" in said:
+            self._hear_event(payload)
+        elif "dynamo_start" in said:
             self._tell(1)
         elif "compilation_metrics" in said and said["compilation_metrics"].get("is_forward", True):
             self._tell(0)  # Of a backward they may come in the middle of it.
@@ -75,6 +81,13 @@ class Listener(logging.Handler):
             reason = self._reasons.pop(compilation, None)
             if reason is not None:
                 self._note(_RECOMPILE, _place(metrics), reason, _compile_ns(metrics))
+
+    def _hear_event(self, payload: Any) -> None:
+        if not isinstance(payload, str) or _BACKWARD not in payload:
+            return
+        event = json.loads(payload)
+        if event.get("name") == _BACKWARD and event.get("ph") in ("B", "E"):
+            self._tell(1 if event["ph"] == "B" else 0)
 
 
 def tell_regions(note: Note) -> None:
