@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "cli/base/errors.h"
+#include "cli/base/flags.h"
 #include "cli/client/contexts.h"
 #include "daemon/base/host_port.h"
 #include "daemon/base/reason.h"

@@ -243,6 +243,7 @@ class TraceOnNode {
     if (!request_.job.empty()) {
       std::erase_if(targets, [&](const TargetInfo& t) { return JobOf(t) != request_.job; });
     }
+    if (request_.all || !request_.job.empty()) LeaveOutWithoutSteps(targets);
     if (targets.empty()) {
       return WithReason(absl::NotFoundError("there is no process to capture"), "NO_TARGETS");
     }
@@ -260,6 +261,21 @@ class TraceOnNode {
                      daemon_.CreateCaptureGroup(numbers, request_.spec, request_.request_id));
     Pin();
     return absl::OkStatus();
+  }
+
+  // Where others have steps, a process without any is a launcher or a notebook that only loads what
+  // they use. Alone it is kept, because the daemon says what to do.
+  void LeaveOutWithoutSteps(std::vector<TargetInfo>& targets) {
+    if (request_.spec.steps == 0 || CountsOwnSteps(request_.spec)) return;
+    const auto has_none = [](const TargetInfo& target) { return target.step_mark_count == 0; };
+    if (std::ranges::all_of(targets, has_none)) return;
+    for (const TargetInfo& target : targets) {
+      if (!has_none(target)) continue;
+      invocation_.Note(
+          StrCat("profctl: pid ", target.pid,
+                 " is left out: it has marked no step yet (--duration takes it, too)\n"));
+    }
+    std::erase_if(targets, has_none);
   }
 
   // A capture that cannot be pinned is still worth having.
@@ -669,14 +685,15 @@ Command TraceCommand() {
       .summary = "Capture training steps of running processes",
       .description =
           "Captures whole training steps, or a span of time, of one or more running processes. "
-          "Prints what was recorded and where the time went. Several targets form a group: all "
-          "record the same steps, also across nodes (--nodes); on one node, those that are more "
-          "than 10 s apart record their own. A process that did not take part is named, and the "
-          "exit code is 4.\n\nCtrl-C ends the capture and keeps what was recorded; "
-          "a second Ctrl-C exits at once.\n\nWith -o, the last line on stdout is the path of the "
-          "file. With --json, stdout is one object: the finished capture, or {\"group\", "
-          "\"captures\", \"missed\"}, or on several nodes {\"id\", \"state\", \"first_step\", "
-          "\"captures\", \"missed\", \"clock\", \"nodes\"}.",
+          "Prints what was recorded and where the time went. Several targets record the same "
+          "steps, also across nodes (--nodes); on one node, those over 10 s apart record their "
+          "own. "
+          "One that did not take part is named (exit code 4).\n\n"
+          "Ctrl-C ends the capture and keeps what was recorded; a second Ctrl-C exits at once.\n\n"
+          "With -o, the last line on stdout is the path of the file. With --json, stdout is one "
+          "object: the finished capture, or {\"group\", \"captures\", \"missed\"}, or on several "
+          "nodes {\"id\", \"state\", \"first_step\", \"captures\", \"missed\", \"clock\", "
+          "\"nodes\"}.",
       .flags = TraceFlags(),
       .examples = {{"profctl trace --pid 41213 --steps 5", "Five whole steps of one process"},
                    {"profctl trace --steps 5 -o five.json.gz", "The only target, and a trace file"},

@@ -704,33 +704,6 @@ TEST_F(CaptureManagerTest, AGroupStartsAtOneStepThatNoneHasReached) {
   EXPECT_EQ(targets_.fires()[1].plan.base_step, 156);
 }
 
-TEST_F(CaptureManagerTest, MembersThatDoNotRunInStepBeginAtTheirOwn) {
-  // At 100 steps a second: 10 s are 1,000 steps.
-  for (const int64_t ahead : {900, 5000}) {
-    for (const bool are_ranks : {false, true}) {
-      std::vector<TargetNumber> targets;
-      for (int64_t i = 0; i < 2; ++i) {
-        TargetInfo info = Training(20 + i);
-        info.current_step = 100 + i * ahead;
-        if (are_ranks) info.metadata = {{"rank", StrCat(i)}, {"job", "88123"}};
-        targets.push_back(targets_.Add(info));
-      }
-      const auto records = manager_.CreateGroup(kAlice, targets, Steps(5), "");
-      ASSERT_THAT(records, IsOk());
-      const size_t before = targets_.fires().size();
-      for (const CaptureRecord& record : *records) targets_.Armed(record.id);
-      manager_.DrainForTesting();
-      const auto fires = targets_.fires();
-      ASSERT_THAT(fires, SizeIs(before + 2));
-      const int64_t step = ahead == 900 || are_ranks ? 100 + ahead + 26 : -1;
-      EXPECT_EQ(fires[before].plan.base_step, step) << ahead;
-      EXPECT_EQ(fires[before + 1].plan.base_step, step) << ahead;
-      for (const TargetNumber target : targets) targets_.Remove(target);
-      manager_.DrainForTesting();
-    }
-  }
-}
-
 TEST_F(CaptureManagerTest, AGroupGoesOnWithoutAMemberThatCannotArm) {
   const TargetNumber a = targets_.Add(Training(10));
   const TargetNumber b = targets_.Add(Training(11));

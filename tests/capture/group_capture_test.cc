@@ -42,7 +42,7 @@ class GroupCaptureTest : public testing::Test {
                          .current_step = 100,
                          .steps_per_second = 100});
   }
-  void Prepare(const std::vector<TargetNumber>& targets, CaptureSpec spec = {.steps = 5},
+  void Prepare(const std::vector<TargetNumber>& targets, const CaptureSpec& spec = {.steps = 5},
                const Caller& caller = kAlice) {
     const auto watch = manager_.PrepareGroup(
         caller,
@@ -56,7 +56,7 @@ class GroupCaptureTest : public testing::Test {
     watch_ = *watch;
   }
   // Of alice's two processes, both armed.
-  void PrepareBothAndArm(CaptureSpec spec = {.steps = 5}) {
+  void PrepareBothAndArm(const CaptureSpec& spec = {.steps = 5}) {
     a_ = AddTarget(10, 0);
     b_ = AddTarget(11, 1);
     Prepare({a_, b_}, spec);
@@ -546,6 +546,33 @@ TEST_F(GroupCaptureTest, AGroupThatTheDaemonStartsItselfIsOnRecord) {
   EXPECT_EQ(group->members[1].rank, 1);
   ASSERT_THAT(targets_.fires(), SizeIs(2));
   EXPECT_EQ(group->first_step, targets_.fires()[0].plan.base_step + 1) << "one of warm-up";
+}
+
+TEST_F(GroupCaptureTest, MembersThatDoNotRunInStepBeginAtTheirOwn) {
+  // At 100 steps a second: 10 s are 1,000 steps.
+  for (const int64_t ahead : {900, 5000}) {
+    for (const bool are_of_one_job : {false, true}) {
+      const std::vector<TargetNumber> targets = {AddTarget(10, 0), AddTarget(11, 1)};
+      targets_.Change(targets[1], [ahead](TargetInfo& info) { info.current_step += ahead; });
+      for (const TargetNumber target : targets) {
+        targets_.Change(target, [are_of_one_job](TargetInfo& info) {
+          if (are_of_one_job) info.metadata["job"] = "88123";
+        });
+      }
+      const auto records = manager_.CreateGroup(kAlice, targets, {.steps = 5}, "");
+      ASSERT_THAT(records, IsOk());
+      const size_t before = targets_.fires().size();
+      for (const CaptureRecord& record : *records) targets_.Armed(record.id);
+      manager_.DrainForTesting();
+      const auto fires = targets_.fires();
+      ASSERT_THAT(fires, SizeIs(before + 2));
+      const int64_t step = ahead == 900 || are_of_one_job ? 100 + ahead + 26 : -1;
+      EXPECT_EQ(fires[before].plan.base_step, step) << ahead;
+      EXPECT_EQ(fires[before + 1].plan.base_step, step) << ahead;
+      for (const TargetNumber target : targets) targets_.Remove(target);
+      manager_.DrainForTesting();
+    }
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 CaptureSpec Steps(int64_t steps) { return CaptureSpec{.steps = steps}; }

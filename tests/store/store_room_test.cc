@@ -408,6 +408,7 @@ TEST_F(RetentionTest, RecordsGoByAge) {
 
 TEST_F(RetentionTest, EachPrincipalKeepsItsNewestRecords) {
   std::vector<std::string> flood;
+  flood.reserve(5);
   const CaptureRecord other = StoreAt(absl::Hours(10), "uid:1");
   for (int i = 0; i < 5; ++i) flood.push_back(StoreAt(absl::Hours(9 - i), "uid:2").id);
   max_records_ = 3;
@@ -422,6 +423,7 @@ TEST_F(RetentionTest, TheCatalogStaysWithinItsPartOfTheCap) {
   // Names of operators as long as they may be.
   summarize_ops_ = [](const CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
     std::vector<OpSummaryRow> ops;
+    ops.reserve(300);
     for (int i = 0; i < 300; ++i) ops.push_back({.name = std::string(4096, 'x'), .calls = 1});
     return ops;
   };

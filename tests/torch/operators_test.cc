@@ -347,6 +347,29 @@ TEST(OperatorsTest, AnAsyncOneMayEndOnAnotherThread) {
   EXPECT_THAT(contents.open_ranges, IsEmpty());
 }
 
+// As a collective of gloo, whose thread says that it is over only after the window.
+TEST(OperatorsTest, AsyncOnesThatAreOpenWhenTheWindowEndsAreKept) {
+  constexpr size_t kOpen = 12;
+  const CaptureContents contents = Capture({}, [](const Program& program) {
+    const FakeTorch& torch = program.torch;
+    void* ended = nullptr;
+    for (size_t i = 0; i < kOpen; ++i) {
+      ended = torch.begin({.name = "gloo:all_reduce", .scope = kUser, .is_async = true});
+    }
+    program.Run({.name = "aten::relu"});
+    torch.end(ended);
+  });
+  // One ended; of the others, each has a lane as far as there are some.
+  const size_t kept = contents.CountRanges("gloo:all_reduce");
+  EXPECT_GT(kept, 1u);
+  EXPECT_EQ(kept + contents.dropped(), kOpen);
+  std::set<uint32_t> lanes;
+  for (const auto& range : contents.ranges) {
+    if (range.name == "gloo:all_reduce") lanes.insert(range.lane);
+  }
+  EXPECT_EQ(lanes.size(), kept);
+}
+
 // record_function() of two asyncio tasks on one thread.
 TEST(OperatorsTest, RecordFunctionsThatOverlapEndByIdentity) {
   const CaptureContents contents = Capture({}, [](const Program& program) {

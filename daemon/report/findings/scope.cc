@@ -78,12 +78,13 @@ FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_r
     for (size_t i = 1; i < stretches.size(); ++i) {
       others.push_back(stretches[i].end_ns - stretches[i].start_ns);
     }
-    scope.median_other_ns = Median(others);
+    const int64_t as_slow = CountAsSlow(scope.first_ns, others);
+    scope.median_other_ns = Median(others);  // Reorders them.
     scope.first_ratio =
         static_cast<double>(scope.first_ns) / static_cast<double>(scope.median_other_ns);
     const bool is_early = scope.first_step <= kLastWarmUpStep;
     scope.first_left_out = scope.first_ratio > first_step_ratio && (is_early || may_warm_up) &&
-                           CountAsSlow(scope.first_ns, others) < (is_early ? 2 : 1);
+                           as_slow < (is_early ? 2 : 1);
     if (scope.first_left_out) stretches.erase(stretches.begin());
   }
   Finish(scope);

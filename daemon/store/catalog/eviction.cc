@@ -45,6 +45,7 @@ bool GivesFirst(const EvictionRequest& request, const Candidate& a, const Candid
 std::optional<std::vector<EvictableFile>> PlanEviction(const EvictionRequest& request,
                                                        std::vector<StorageHolder> holders) {
   std::vector<Candidate> candidates;
+  candidates.reserve(holders.size());
   for (StorageHolder& holder : holders) candidates.push_back({.holder = std::move(holder)});
   std::vector<EvictableFile> plan;
   int64_t freed = 0;

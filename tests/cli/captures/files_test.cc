@@ -20,6 +20,7 @@
 #include "daemon/report/time/time_report.h"
 #include "proto/wire/event.h"
 #include "tests/cli/cli_fixture.h"
+#include "tests/fakes/status_matchers.h"
 
 namespace profd::cli {
 namespace {

@@ -392,6 +392,23 @@ TEST_F(GroupTraceTest, AllCompleteIsDoneAndNoneIsFailed) {
   EXPECT_EQ(RunJson({"trace", "--all"}, 1)["missed"].size(), 2);
 }
 
+// A launcher, say, or a notebook.
+TEST_F(GroupTraceTest, OfAllThoseWithoutStepsAreLeftOut) {
+  profd_.targets.push_back(ATarget(4713));
+  profd_.targets.back().set_step_mark_count(0);
+  const RunResult result = Run({"trace", "--all", "--steps", "5", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("pid 4713 is left out"));
+  ASSERT_THAT(profd_.group_creates(), SizeIs(1));
+  EXPECT_EQ(profd_.group_creates()[0].targets_size(), 2);
+  EXPECT_EQ(Run({"trace", "--all", "--duration", "1s", "--json"}).exit_code, 0);
+  EXPECT_EQ(profd_.group_creates()[1].targets_size(), 3);
+  // Alone it is for the daemon to say what is missing.
+  profd_.targets = {profd_.targets.back()};
+  Run({"trace", "--all", "--steps", "5"});
+  EXPECT_THAT(profd_.creates(), SizeIs(1));
+}
+
 TEST_F(GroupTraceTest, EachGetsAFileOfItsOwn) {
   const RunResult result = Run({"trace", "--all", "-o", Path("run.json.gz")});
   EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -34,11 +34,11 @@ class CpuRulesTest : public FindingsFixture {
     const int64_t waited_ns = std::llround(share * static_cast<double>(window_ns));
     reader_.mutable_record().cpu = {.watched_ns = window_ns,
                                     .thread_count = 2,
-                                    .ran_ns = 150 * kMs,
+                                    .ran_ns = window_ns / 4 * 3,
                                     .waited_ns = waited_ns,
-                                    .threads = {{.os_thread = 77, .ran_ns = 100 * kMs},
+                                    .threads = {{.os_thread = 77, .ran_ns = window_ns / 2},
                                                 {.os_thread = reader_.threads()[main_].os_thread,
-                                                 .ran_ns = 50 * kMs,
+                                                 .ran_ns = window_ns / 4,
                                                  .waited_ns = waited_ns}}};
   }
 
