@@ -319,7 +319,7 @@ absl::Status GroupCapture::ChooseStart() {
   }
   if (spec.start_step < 0) {
     result_.first_step = FirstStepFor(paces, spec, lead_, Now());
-    if (!request_.job.empty() || RunInStep(paces, result_.first_step, lead_)) {
+    if (!request_.job.empty() || RunInStep(paces, lead_, Now())) {
       return absl::OkStatus();
     }
     CallOff();

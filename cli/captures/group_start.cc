@@ -53,11 +53,13 @@ int64_t FirstStepFor(std::span<const MemberPace> members, const CaptureSpec& spe
   return furthest + kSpareSteps + spec.wait_steps + spec.warmup_steps;
 }
 
-bool RunInStep(std::span<const MemberPace> members, int64_t step, absl::Duration lead) {
+bool RunInStep(std::span<const MemberPace> members, absl::Duration lead, absl::Time now) {
   constexpr absl::Duration kLongestCatchUp = absl::Seconds(10);
+  const int64_t furthest = FirstStepFor(members, {}, lead, now);
   return std::ranges::all_of(members, [&](const MemberPace& member) {
-    const auto left = static_cast<double>(step - member.step);
-    return left * absl::Nanoseconds(member.median_step_ns) <= lead + kLongestCatchUp;
+    const auto left = static_cast<double>(furthest - member.step);
+    const absl::Duration read_ago = std::max(absl::ZeroDuration(), now - member.read);
+    return left * absl::Nanoseconds(member.median_step_ns) <= read_ago + lead + kLongestCatchUp;
   });
 }
 

@@ -42,8 +42,9 @@ struct MemberPace {
 // for the waiting and warming up that `spec` asks for.
 int64_t FirstStepFor(std::span<const MemberPace> members, const CaptureSpec& spec,
                      absl::Duration lead, absl::Time now);
-// Whether each member reaches `step` within 10 s after the fastest can. Ranks of a job do.
-bool RunInStep(std::span<const MemberPace> members, int64_t step, absl::Duration lead);
+// Whether each of `members` is at most 10 s from where the furthest is `lead` from now. Ranks of a
+// job are.
+bool RunInStep(std::span<const MemberPace> members, absl::Duration lead, absl::Time now);
 
 // How many members must be prepared: all, so many, or so many per cent of them (rounded up).
 // Without one those that can be are enough.

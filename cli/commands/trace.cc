@@ -264,18 +264,21 @@ class TraceOnNode {
   }
 
   // Where others have steps, a process without any is a launcher or a notebook that only loads what
-  // they use. Alone it is kept, because the daemon says what to do.
+  // they use. A rank is kept, and so is one alone: the daemon says what is missing.
   void LeaveOutWithoutSteps(std::vector<TargetInfo>& targets) {
     if (request_.spec.steps == 0 || CountsOwnSteps(request_.spec)) return;
-    const auto has_none = [](const TargetInfo& target) { return target.step_mark_count == 0; };
-    if (std::ranges::all_of(targets, has_none)) return;
+    const auto has_steps = [](const TargetInfo& target) { return target.step_mark_count > 0; };
+    if (std::ranges::none_of(targets, has_steps)) return;
+    const auto is_left_out = [&](const TargetInfo& target) {
+      return !has_steps(target) && RankOf(target) < 0;
+    };
     for (const TargetInfo& target : targets) {
-      if (!has_none(target)) continue;
+      if (!is_left_out(target)) continue;
       invocation_.Note(
           StrCat("profctl: pid ", target.pid,
                  " is left out: it has marked no step yet (--duration takes it, too)\n"));
     }
-    std::erase_if(targets, has_none);
+    std::erase_if(targets, is_left_out);
   }
 
   // A capture that cannot be pinned is still worth having.
@@ -533,7 +536,7 @@ std::vector<Flag> TraceFlags() {
                "is unique. Default: the only target",
        .repeated = true,
        .completes = Completes::kPid},
-      {.name = "all", .letter = 'a', .help = "Capture all your targets"},
+      {.name = "all", .letter = 'a', .help = "Capture all your targets that have steps"},
       {.name = "job",
        .value_name = "JOB",
        .help = "Capture all your targets of this job: every rank records the same steps. Without "
@@ -687,8 +690,7 @@ Command TraceCommand() {
           "Captures whole training steps, or a span of time, of one or more running processes. "
           "Prints what was recorded and where the time went. Several targets record the same "
           "steps, also across nodes (--nodes); on one node, those over 10 s apart record their "
-          "own. "
-          "One that did not take part is named (exit code 4).\n\n"
+          "own. One that did not take part is named (exit code 4).\n\n"
           "Ctrl-C ends the capture and keeps what was recorded; a second Ctrl-C exits at once.\n\n"
           "With -o, the last line on stdout is the path of the file. With --json, stdout is one "
           "object: the finished capture, or {\"group\", \"captures\", \"missed\"}, or on several "

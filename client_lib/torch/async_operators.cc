@@ -10,7 +10,7 @@ struct alignas(AsyncOperator) Place {
 };
 
 constinit Place g_places[kMaxAsyncOperators] = {};
-// The spans under way, by place; 0: none. Whoever takes one out has it.
+// The spans under way, by place; 0: none. The thread that takes one out writes it, or keeps it.
 constinit std::atomic<uint64_t> g_spans[kMaxAsyncOperators] = {};
 // Those that were set aside, and how many: more are lost.
 constinit std::atomic<uint64_t> g_open[kMaxOpenSpans] = {};

@@ -167,7 +167,8 @@ void CaptureManager::Actor::FireGroup(const std::string& group_id) {
   const int64_t common_step = furthest_step + 1 + std::max<int64_t>(1, static_cast<int64_t>(lead));
   const bool in_step = RunInStep(members, common_step);
   if (!in_step)
-    LogInfo(StrCat("group=", group_id, " runs not in step: each begins at its next one"));
+    LogInfo(
+        StrCat("group=", group_id, " its members do not run in step: each begins at its next one"));
   for (LiveCapture* live : members) {
     const bool by_time = live->record.spec.steps == 0;
     const bool asked = live->plan.base_step >= 0;

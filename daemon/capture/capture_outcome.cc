@@ -179,7 +179,7 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
                    StrCat("nothing was recorded within ", absl::FormatDuration(record.spec.timeout),
                           ": ", MissingSteps(record.spec, target)));
       }
-      if (record.spec.start_step > record.current_step) {
+      if (record.current_step >= 0 && record.spec.start_step > record.current_step) {
         return set("DEADLINE",
                    StrCat(target, " did not reach step ", record.spec.start_step, " within ",
                           absl::FormatDuration(record.spec.timeout), ": it is at step ",

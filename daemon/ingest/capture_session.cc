@@ -361,7 +361,7 @@ bool CaptureSession::ReadProgress(Progress& progress) {
       PhaseOf(header.phase.load(std::memory_order_acquire), progress.phase);
   const bool is_final = phase == RecordingPhase::kEnded || phase == RecordingPhase::kMissed;
   // Each window waits, warms up, and records. A change costs the daemon more than the target, so
-  // that those beyond the plan are not followed.
+  // changes beyond the plan are ignored.
   if (phase != progress.phase && (is_final || ++phase_changes_ <= 3 * plan_.repeat)) {
     progress.phase = phase;
   }

@@ -123,8 +123,8 @@ void ScheduleRunner::Actor::Rearm() {
 void ScheduleRunner::Actor::OnTimer() {
   const absl::Time now = clock_.Now();
   for (auto& [id, live] : schedules_) {
-    // A clock that was set shows here. One that was set forward by years has more windows behind it
-    // than anybody asks for.
+    // A clock that was set shows here. If it was set forward by years, windows before the history
+    // are left out.
     const bool is_forgotten = live.next.has_value() && live.next->due < now - kScheduleHistory;
     if (is_forgotten || live.record.last_window > now + kMaxAhead) SetNext(live);
     RunDue(live, now, /*starting=*/false);

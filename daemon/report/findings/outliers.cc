@@ -14,6 +14,7 @@
 #include "daemon/report/findings/host.h"
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/index/autograd_names.h"
+#include "daemon/report/index/op_kinds.h"
 #include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
@@ -69,7 +70,7 @@ absl::StatusOr<OpTimes> OpsOfStep(store::CaptureReader& reader, int64_t step) {
   ASSIGN_OR_RETURN(OpTable table, SummarizeOps(reader, options));
   OpTimes times;
   for (OpRow& row : table.rows) {
-    if (row.name.starts_with("ProfilerStep")) continue;  // The step itself.
+    if (row.name == kStepRow) continue;  // The step itself.
     OpTime& time = times[std::move(row.name)];
     AddTo(time.self_ns, row.self_cpu_ns);
     time.calls += row.calls;

@@ -19,6 +19,7 @@
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/index/autograd_names.h"
 #include "daemon/report/index/collective_names.h"
+#include "daemon/report/index/op_kinds.h"
 #include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
@@ -76,7 +77,7 @@ Uses OperatorsOf(const RankFigures& of) {
       of.ops.rows, [](const OpProfileRow& row) { return IsFrameworkOperator(row.name); });
   Uses uses;
   for (const OpProfileRow& row : of.ops.rows) {
-    if (row.name.starts_with("ProfilerStep") || row.name.starts_with("enumerate(DataLoader)#") ||
+    if (row.name == kStepRow || row.name.starts_with("enumerate(DataLoader)#") ||
         CollectiveOfRange(row.name).has_value() ||
         (has_operators && !IsFrameworkOperator(row.name))) {
       continue;

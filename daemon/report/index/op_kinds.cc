@@ -53,7 +53,7 @@ absl::StatusOr<OpKinds> OpKinds::Build(store::CaptureReader& reader, const Optio
 }
 
 std::string_view OpKinds::TextOf(std::string_view name) {
-  return name.starts_with(kStepPrefix) ? "ProfilerStep*" : name;
+  return name.starts_with(kStepPrefix) ? kStepRow : name;
 }
 
 uint32_t OpKinds::columns() const {

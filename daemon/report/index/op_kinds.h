@@ -25,6 +25,9 @@
 
 namespace profd::report {
 
+// The row of all steps of torch.profiler, which are called "ProfilerStep#N".
+inline constexpr std::string_view kStepRow = "ProfilerStep*";
+
 class OpKinds {
  public:
   enum class Group { kNone, kThread, kPlace };

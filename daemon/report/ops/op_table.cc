@@ -19,10 +19,10 @@
 #include "daemon/report/index/overlaps.h"
 #include "daemon/report/index/redispatch.h"
 #include "daemon/report/index/step_lookup.h"
-#include "daemon/report/index/window_cuts.h"
 #include "daemon/report/ops/device.h"
 #include "daemon/report/ops/memory.h"
 #include "daemon/report/ops/summary.h"
+#include "daemon/report/ops/window_cuts.h"
 #include "proto/wire/event.h"
 
 namespace profd::report {

@@ -15,6 +15,7 @@
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/impossible_times.h"
+#include "daemon/report/index/op_kinds.h"
 #include "daemon/report/index/operator_index.h"
 #include "daemon/report/ops/input_shapes.h"
 #include "daemon/report/ops/torch_memory.h"
@@ -29,7 +30,6 @@ using GpuCall = GpuAttribution::Call;
 using Kind = TorchRows::Kind;
 
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
-constexpr std::string_view kStepRow = "ProfilerStep*";
 constexpr uint32_t kNoPosition = std::numeric_limits<uint32_t>::max();
 
 // Rows that torch leaves out wherever they come from.

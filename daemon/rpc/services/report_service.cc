@@ -102,7 +102,7 @@ class ReportService final : public RpcService {
     ASSIGN_OR_RETURN(
         const CaptureRecord capture,
         FindStoredCapture(parts_.manager, parts_.store, info.caller, request.capture()));
-    // The name is no part of the key: the same bytes give the same answer.
+    // The key leaves out the name: the same bytes give the same answer.
     request.clear_capture();
     const std::string key = AnswerCache::KeyOf(capture.file_sha256, table, request);
     // Without a hash, nothing says that two files are equal.

@@ -642,9 +642,10 @@ TEST_F(FilesTest, AnOldFileStaysUntilTheNewOneIsWhole) {
   EXPECT_EQ(ReadFile(Path("old.json")), "old");
 }
 
-// Between the opening of a part and its lock, another profctl may publish it: then it is no part.
+// Between the opening of a part and its lock, another profctl may publish it. Then it is a finished
+// file.
 TEST_F(FilesTest, APublishedFileIsNotTakenForAPart) {
-  constexpr int kFiles = 500;
+  constexpr int kFiles = 100;
   constexpr size_t kBytes = 1000;
   const auto publish = [this](char letter) {
     for (int i = 0; i < kFiles;) {

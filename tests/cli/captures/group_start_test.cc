@@ -26,6 +26,25 @@ TargetInfo Rank(const std::string& rank, const std::string& world_size) {
   return target;
 }
 
+TEST(RunInStepTest, NoneIsMoreThanTenSecondsFromTheFurthest) {
+  const auto run = [](int64_t behind, absl::Duration read_ago) {
+    return RunInStep(
+        std::vector<MemberPace>{
+            {.step = 1000, .median_step_ns = 100 * kMs, .read = kNow},
+            {.step = 1000 - behind, .median_step_ns = 100 * kMs, .read = kNow - read_ago}},
+        absl::Milliseconds(500), kNow);
+  };
+  EXPECT_TRUE(run(0, absl::ZeroDuration()));
+  EXPECT_TRUE(run(90, absl::ZeroDuration()));
+  EXPECT_FALSE(run(110, absl::ZeroDuration()));
+  // Read a minute ago, it has run 600 steps since.
+  EXPECT_TRUE(run(600, absl::Minutes(1)));
+  EXPECT_TRUE(
+      RunInStep(std::vector<MemberPace>{{.step = 7, .read = kNow}, {.step = 9999, .read = kNow}},
+                absl::ZeroDuration(), kNow))
+      << "of an unknown pace";
+}
+
 TEST(AbsentRanksTest, AreThoseThatTheJobSpeaksOfAndNobodyHas) {
   EXPECT_THAT(AbsentRanks(std::vector{Rank("2", "4"), Rank("0", "4")}), ElementsAre(1, 3));
   EXPECT_THAT(AbsentRanks(std::vector{Rank("0", "2"), Rank("1", ""), Rank("1", "2")}), IsEmpty());

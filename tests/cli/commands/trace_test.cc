@@ -403,6 +403,10 @@ TEST_F(GroupTraceTest, OfAllThoseWithoutStepsAreLeftOut) {
   EXPECT_EQ(profd_.group_creates()[0].targets_size(), 2);
   EXPECT_EQ(Run({"trace", "--all", "--duration", "1s", "--json"}).exit_code, 0);
   EXPECT_EQ(profd_.group_creates()[1].targets_size(), 3);
+  // A rank of a job is missed, and the daemon says so.
+  (*profd_.targets.back().mutable_metadata())["rank"] = "2";
+  Run({"trace", "--all", "--steps", "5", "--json"});
+  EXPECT_EQ(profd_.group_creates()[2].targets_size(), 3);
   // Alone it is for the daemon to say what is missing.
   profd_.targets = {profd_.targets.back()};
   Run({"trace", "--all", "--steps", "5"});

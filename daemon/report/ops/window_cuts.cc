@@ -1,6 +1,5 @@
-#include "daemon/report/index/window_cuts.h"
+#include "daemon/report/ops/window_cuts.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "daemon/base/status_macros.h"
@@ -11,6 +10,7 @@ namespace profd::report {
 absl::StatusOr<WindowCuts> WindowCuts::Build(store::CaptureReader& reader) {
   WindowCuts cuts;
   if (reader.record().truncated_range_count == 0) return cuts;
+  size_t count = 0;
   int64_t earlier_end_ns = std::numeric_limits<int64_t>::min();
   for (const WindowRecord& window : reader.record().windows) {
     const store::TimeFilter before = {.begin_ns = earlier_end_ns, .end_ns = window.start_ns};
@@ -23,7 +23,8 @@ absl::StatusOr<WindowCuts> WindowCuts::Build(store::CaptureReader& reader) {
             end_ns > window.end_ns) {
           continue;
         }
-        cuts.by_thread_[batch.thread].push_back(
+        if (++count > kMostRanges) return absl::OkStatus();
+        cuts.by_thread_[batch.thread].ranges.push_back(
             {batch.duration_ns[i], batch.name[i], batch.depth[i],
              batch.duration_ns[i] - (end_ns - window.start_ns)});
       }
@@ -36,26 +37,25 @@ absl::StatusOr<WindowCuts> WindowCuts::Build(store::CaptureReader& reader) {
 RangeBatch WindowCuts::Cut(const RangeBatch& batch) {
   const auto thread = by_thread_.find(batch.thread);
   if (thread == by_thread_.end()) return batch;
-  std::vector<BeganBefore>& left = thread->second;
+  OfThread& of_thread = thread->second;
   RangeBatch cut = batch;
-  for (size_t i = 0; i < batch.size && !left.empty(); ++i) {
-    // Ranges with the same name, depth, and duration are interchangeable here.
-    const auto found = std::ranges::find_if(left, [&](const BeganBefore& range) {
-      return range.duration_ns == batch.duration_ns[i] && range.depth == batch.depth[i] &&
-             range.name == batch.name[i];
-    });
-    if (found == left.end()) continue;
+  for (size_t i = 0; i < batch.size && of_thread.next < of_thread.ranges.size(); ++i) {
+    // It is known by what is always read. Ranges with the same are interchangeable here.
+    const BeganBefore& range = of_thread.ranges[of_thread.next];
+    if (range.duration_ns != batch.duration_ns[i] || range.depth != batch.depth[i] ||
+        range.name != batch.name[i]) {
+      continue;
+    }
+    ++of_thread.next;
     if (cut.duration_ns.data() != duration_ns_.data()) {
       duration_ns_.assign(batch.duration_ns.begin(), batch.duration_ns.end());
       start_ns_.assign(batch.start_ns.begin(), batch.start_ns.end());
       cut.duration_ns = duration_ns_;
       cut.start_ns = start_ns_;
     }
-    duration_ns_[i] -= found->cut_ns;
-    if (!start_ns_.empty()) start_ns_[i] += found->cut_ns;
-    left.erase(found);
+    duration_ns_[i] -= range.cut_ns;
+    if (!start_ns_.empty()) start_ns_[i] += range.cut_ns;
   }
-  if (left.empty()) by_thread_.erase(thread);
   return cut;
 }
 
