@@ -15,6 +15,7 @@
 #include "daemon/export/trace/range_arguments.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/overlaps.h"
+#include "daemon/report/index/wide_streams.h"
 #include "daemon/report/memory/category_levels.h"
 #include "daemon/report/memory/tracker.h"
 #include "proto/wire/event.h"
@@ -63,9 +64,11 @@ constexpr std::array<std::string_view, 18> kColumnNames = {"kind",
 
 class CsvWriter {
  public:
-  CsvWriter(store::CaptureReader& reader, RangeArguments arguments, OutputBuffer& out)
+  CsvWriter(store::CaptureReader& reader, RangeArguments arguments,
+            report::WideStreams wide_streams, OutputBuffer& out)
       : reader_(reader),
         arguments_(std::move(arguments)),
+        wide_streams_(std::move(wide_streams)),
         out_(out),
         names_(reader.names()),
         cells_(names_.size()) {
@@ -248,7 +251,7 @@ class CsvWriter {
     Set(Column::kDuration, batch.duration_ns[i]);
     Set(Column::kDevice, batch.device[i]);
     Set(Column::kContext, batch.context[i]);
-    Set(Column::kStream, batch.stream[i]);
+    Set(Column::kStream, wide_streams_.NumberOf(batch.stream[i]));
     Set(Column::kCorrelation, batch.correlation[i]);
     if (kind == GpuRowKind::kKernel) {
       SetName(batch.name[i]);
@@ -266,7 +269,9 @@ class CsvWriter {
     Cell(Column::kName) = CsvCell(report::SyncName(batch.kind[i]));
     if (batch.device[i] != kNoGpuDevice) Set(Column::kDevice, batch.device[i]);
     Set(Column::kContext, batch.context[i]);
-    if (batch.stream[i] != wire::kNoStream) Set(Column::kStream, batch.stream[i]);
+    if (batch.stream[i] != wire::kNoStream) {
+      Set(Column::kStream, wide_streams_.NumberOf(batch.stream[i]));
+    }
     Set(Column::kCorrelation, batch.correlation[i]);
     End();
   }
@@ -281,6 +286,7 @@ class CsvWriter {
 
   store::CaptureReader& reader_;
   const RangeArguments arguments_;
+  const report::WideStreams wide_streams_;
   uint32_t range_count_ = 0;
   OutputBuffer& out_;
   const std::span<const std::string> names_;
@@ -294,7 +300,8 @@ class CsvWriter {
 
 absl::Status WriteEventCsv(store::CaptureReader& reader, OutputBuffer& out) {
   ASSIGN_OR_RETURN(RangeArguments arguments, RangeArguments::Read(reader));
-  return CsvWriter(reader, std::move(arguments), out).Write();
+  ASSIGN_OR_RETURN(report::WideStreams wide_streams, report::WideStreams::Read(reader));
+  return CsvWriter(reader, std::move(arguments), std::move(wide_streams), out).Write();
 }
 
 }  // namespace profd::exporter

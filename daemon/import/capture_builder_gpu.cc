@@ -182,7 +182,10 @@ absl::Status CaptureBuilder::AddSync(const TraceEvent& event) {
                        .stream = StreamOr(event, Number::kStream, wire::kNoStream),
                        .correlation = NumberOr<uint32_t>(event, Number::kCorrelation, 0),
                        .event_id = NumberOr<uint32_t>(event, Number::kWaitEvent, 0)};
-  RETURN_IF_ERROR(arguments_.Add(event, RestoredArguments::kSync, kArgumentOfSync, 0, sync_count_));
+  const bool is_for_event = *kind == report::kEventSync || *kind == report::kStreamWaitEvent;
+  RETURN_IF_ERROR(
+      arguments_.Add(event, is_for_event ? RestoredArguments::kEventWait : RestoredArguments::kSync,
+                     kArgumentOfSync, 0, sync_count_));
   RETURN_IF_ERROR(Keep(row));
   // What it waits for tells of an event that was recorded.
   const int64_t recorded = event.Get(Number::kWaitCorrelation, -1);

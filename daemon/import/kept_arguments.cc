@@ -34,6 +34,7 @@ constexpr uint16_t kOfRanges = Of(kAnnotation) | Of(kOperator) | Of(kAutogradFra
 constexpr uint16_t kOfStacks = kOfRanges | Of(kCollective) | Of(kNone);
 constexpr uint16_t kOfMemory = Of(kMemory) | Of(kForeignMemory);
 constexpr uint16_t kOfWork = Of(kKernel) | Of(kTransfer);
+constexpr uint16_t kOfWaits = Of(kSync) | Of(kEventWait);
 
 struct Restored {
   std::string_view key;
@@ -61,10 +62,10 @@ constexpr auto kRestored = std::to_array<Restored>({
     {"Device Id", kOfMemory, kOfMemory},
     {"Device Type", Of(kMemory), kOfMemory},
     {"cbid", Of(kCall), Of(kCall)},
-    {"correlation", Of(kCall) | kOfWork | Of(kSync), Of(kCall) | kOfWork | Of(kSync)},
-    {"device", kOfWork | Of(kSync), kOfWork},
-    {"context", kOfWork | Of(kSync), kOfWork | Of(kSync)},
-    {"stream", kOfWork | Of(kSync), kOfWork | Of(kSync)},
+    {"correlation", Of(kCall) | kOfWork | kOfWaits, Of(kCall) | kOfWork | kOfWaits},
+    {"device", kOfWork | kOfWaits, kOfWork},
+    {"context", kOfWork | kOfWaits, kOfWork | kOfWaits},
+    {"stream", kOfWork | kOfWaits, kOfWork | kOfWaits},
     {"queued", Of(kKernel), Of(kKernel)},
     {"registers per thread", Of(kKernel), Of(kKernel)},
     {"shared memory", Of(kKernel), Of(kKernel)},
@@ -75,13 +76,13 @@ constexpr auto kRestored = std::to_array<Restored>({
     {"fromDevice", Of(kTransfer), 0},
     {"inDevice", Of(kTransfer), 0},
     {"toDevice", Of(kTransfer), 0},
-    {"cuda_sync_kind", Of(kSync), Of(kSync)},
-    {"wait_on_stream", Of(kSync), 0},
-    {"wait_on_cuda_event_record_corr_id", Of(kSync), 0},
-    {"wait_on_cuda_event_id", Of(kSync), 0},
+    {"cuda_sync_kind", kOfWaits, kOfWaits},
+    {"wait_on_stream", Of(kEventWait), Of(kEventWait)},
+    {"wait_on_cuda_event_record_corr_id", Of(kEventWait), Of(kEventWait)},
+    {"wait_on_cuda_event_id", Of(kEventWait), Of(kEventWait)},
 });
 
-constexpr size_t kKindCount = static_cast<size_t>(kSync) + 1;
+constexpr size_t kKindCount = static_cast<size_t>(kEventWait) + 1;
 
 // The same by the IDs of keys.
 struct RestoredById {
@@ -101,6 +102,8 @@ struct RestoredById {
   uint8_t graph_node = 0;
   uint8_t result = 0;
   uint8_t stream = 0;
+  uint8_t wait_stream = 0;
+  uint8_t wait_correlation = 0;
   uint8_t queued = 0;
   std::bitset<kMaxArgumentIds> of_32_bits;  // What rows have so many bits for.
 };
@@ -127,9 +130,12 @@ const RestoredById& ById() {
     ids->graph_node = IdOfKnown("graph node id");
     ids->result = IdOfKnown("result");
     ids->stream = IdOfKnown("stream");
+    ids->wait_stream = IdOfKnown("wait_on_stream");
+    ids->wait_correlation = IdOfKnown("wait_on_cuda_event_record_corr_id");
     ids->queued = IdOfKnown("queued");
-    for (const char* const key : {"cbid", "correlation", "device", "context", "stream",
-                                  "registers per thread", "shared memory"}) {
+    for (const char* const key :
+         {"cbid", "correlation", "device", "context", "stream", "registers per thread",
+          "shared memory", "wait_on_cuda_event_id"}) {
       ids->of_32_bits.set(IdOfKnown(key));
     }
     return ids;
@@ -168,11 +174,12 @@ bool IsRestored(const RestoredById& ids, const RawArgument& argument, RestoredAr
   if ((ids.by[id] & Of(kind)) == 0) return false;
   // Rows of imports have none.
   if (id == ids.queued) return argument.json == "0";
-  if (id == ids.stream && argument.json.size() >= 10 && IsWideStream(argument.json)) return false;
-  // All of the context, which exports write as -1.
-  if (id == ids.stream && kind == kSync) {
-    return argument.json == "-1" || IsSmall(argument.json);
-  }
+  const bool is_stream = id == ids.stream || id == ids.wait_stream;
+  if (is_stream && argument.json.size() >= 10 && IsWideStream(argument.json)) return false;
+  // All of the context, which exports write as -1. Likewise an event whose record is not known.
+  const bool may_be_unknown =
+      (is_stream && (Of(kind) & kOfWaits) != 0) || id == ids.wait_correlation;
+  if (may_be_unknown) return argument.json == "-1" || IsSmall(argument.json);
   return !ids.of_32_bits[id] || IsSmall(argument.json);
 }
 

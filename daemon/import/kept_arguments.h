@@ -54,7 +54,8 @@ enum class RestoredArguments : uint8_t {
   kCall,
   kKernel,
   kTransfer,
-  kSync,
+  kSync,  // A wait that is not for a CUDA event.
+  kEventWait,
 };
 
 class KeptArguments {

@@ -9,7 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/base/str_cat.h"
 #include "daemon/export/trace_export.h"
+#include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/source_kinds.h"
+#include "daemon/report/index/wide_streams.h"
 #include "proto/wire/event.h"
 #include "tests/export/sink/string_sink.h"
 #include "tests/fakes/fake_capture_reader.h"
@@ -105,6 +109,25 @@ TEST_F(EventCsvTest, DepthsAreThoseOfTheRowAlsoAfterAnAwait) {
                                                         {"next", "0"},
                                                         {"last", "0"},
                                                         {"below a lost one", "1"}}));
+}
+
+TEST_F(EventCsvTest, StreamsOfImportedTracesHaveTheirOwnNumbers) {
+  constexpr int64_t kHip = 140'234'234'234;
+  reader_.mutable_record().imported.source = "trace.json";
+  reader_.Argument({.of = report::kArgumentOfWideStream,
+                    .of_thread = 0,
+                    .row = 0,
+                    .key = reader_.Name(report::kWideStreamKey),
+                    .type = ArgumentType::kInteger,
+                    .value = kHip});
+  reader_.Kernel("wide", 10, 20, 1, {.stream = report::kFirstWideStream})
+      .Kernel("short", 30, 40, 2, {.stream = 7})
+      .Sync(report::kStreamSync, 50, 60, 3, {.stream = report::kFirstWideStream});
+  auto kinds = Export();
+  ASSERT_THAT(kinds["kernel"], SizeIs(2));
+  EXPECT_EQ(kinds["kernel"][0]["stream"], StrCat(kHip));
+  EXPECT_EQ(kinds["kernel"][1]["stream"], "7");
+  EXPECT_EQ(kinds["sync"].at(0)["stream"], StrCat(kHip));
 }
 
 TEST_F(EventCsvTest, EveryKindOfEventHasItsRows) {

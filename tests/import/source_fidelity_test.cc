@@ -242,6 +242,44 @@ TEST_F(SourceFidelityTest, ArgumentsThatProfdDoesNotKnowAreKeptAndCounted) {
   EXPECT_THAT(record_.imported.not_understood, IsEmpty());
 }
 
+std::string WaitOnEvent(std::string_view arguments) {
+  return StrCat(
+      R"({"ph":"X","cat":"cuda_sync","name":"Stream Wait Event","pid":0,"tid":7,"ts":11,"dur":1,)"
+      R"("args":{"cuda_sync_kind":"Stream Wait Event","device":0,"context":1,"correlation":15)",
+      arguments, "}}");
+}
+
+// As Kineto of torch 2.0 and 2.1 writes them.
+TEST_F(SourceFidelityTest, AWaitThatDoesNotSayForWhichEventGetsNone) {
+  const std::string text =
+      Export(Write("waits.json", StrCat(R"({"schemaVersion":1,"traceEvents":[)",
+                                        WaitOnEvent(R"(,"stream":7)"), "]}")));
+  EXPECT_THAT(text, HasSubstr(R"("cuda_sync_kind":"Stream Wait Event")"));
+  EXPECT_THAT(text, Not(HasSubstr("wait_on")));
+  EXPECT_EQ(Export(Write("once.json", text)), text);
+}
+
+TEST_F(SourceFidelityTest, AWaitKeepsTheStreamThatItWaitsFor) {
+  for (const std::string_view stream : {"140234234234", "-1", "3221225473", "9"}) {
+    const std::string trace =
+        StrCat(R"({"schemaVersion":1,"traceEvents":[)",
+               WaitOnEvent(StrCat(R"(,"stream":7,"wait_on_cuda_event_id":3,"wait_on_stream":)",
+                                  stream, R"(,"wait_on_cuda_event_record_corr_id":12)")),
+               "]}");
+    const std::string text = Export(Write("waits.json", trace));
+    const auto event = [](const std::string& from) {
+      const json parsed = json::parse(from);
+      for (const json& found : parsed["traceEvents"]) {
+        if (found.value("cat", "") == "cuda_sync") return found["args"];
+      }
+      return json();
+    };
+    ASSERT_TRUE(event(trace).is_object());
+    EXPECT_EQ(event(text), event(trace)) << stream;
+    EXPECT_EQ(Export(Write("once.json", text)), text) << stream;
+  }
+}
+
 TEST_F(SourceFidelityTest, EventsWithoutArgumentsGetNone) {
   const std::string text =
       Export(Write("bare.json", R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"cpu_op",)"

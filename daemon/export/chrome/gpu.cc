@@ -332,9 +332,9 @@ void ChromeGpu::WriteSync(const SyncBatch& batch, size_t i, uint32_t track, uint
     at = PutText(at, name);
     *at++ = '"';
   }
-  at = PutWaitedFor(at, batch, i);
+  at = PutWaitedFor(at, batch, i, source);
   at = PutUnless(at, source, RowArgument::kStream, R"(,"stream":)",
-                 batch.stream[i] == wire::kNoStream ? int64_t{-1} : batch.stream[i]);
+                 plan_.StreamNumber(batch.stream[i]));
   at = PutUnless(at, source, RowArgument::kCorrelation, R"(,"correlation":)", batch.correlation[i]);
   if (batch.device[i] != kNoGpuDevice) {
     at = PutUnless(at, source, RowArgument::kDevice, R"(,"device":)", batch.device[i]);
@@ -347,14 +347,18 @@ void ChromeGpu::WriteSync(const SyncBatch& batch, size_t i, uint32_t track, uint
 }
 
 // -1, as Kineto has it, where the event was not seen being recorded.
-char* ChromeGpu::PutWaitedFor(char* at, const SyncBatch& batch, size_t i) const {
+char* ChromeGpu::PutWaitedFor(char* at, const SyncBatch& batch, size_t i,
+                              const SourceArguments::Row& source) const {
   if (batch.kind[i] != report::kEventSync && batch.kind[i] != report::kStreamWaitEvent) return at;
   const CudaEvents::Recorded* const event =
       cuda_events_.Find(batch.context[i], batch.event_id[i], batch.correlation[i]);
-  at = PutArgument(at, R"(,"wait_on_stream":)", event ? int64_t{event->stream} : -1);
-  at = PutArgument(at, R"(,"wait_on_cuda_event_record_corr_id":)",
-                   event ? int64_t{event->correlation} : -1);
-  return PutArgument(at, R"(,"wait_on_cuda_event_id":)", batch.event_id[i]);
+  at = PutUnless(at, source, RowArgument::kWaitStream, R"(,"wait_on_stream":)",
+                 event ? plan_.StreamNumber(event->stream) : -1);
+  at = PutUnless(at, source, RowArgument::kWaitCorrelation,
+                 R"(,"wait_on_cuda_event_record_corr_id":)",
+                 event ? int64_t{event->correlation} : -1);
+  return PutUnless(at, source, RowArgument::kWaitEvent, R"(,"wait_on_cuda_event_id":)",
+                   batch.event_id[i]);
 }
 
 absl::Status ChromeGpu::WriteOverheads() {

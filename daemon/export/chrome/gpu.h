@@ -60,7 +60,8 @@ class ChromeGpu {
   absl::Status WriteSyncs();
   void WriteSync(const SyncBatch& batch, size_t i, uint32_t track, uint32_t ordinal,
                  const SourceArguments::Row& source);
-  char* PutWaitedFor(char* at, const SyncBatch& batch, size_t i) const;
+  char* PutWaitedFor(char* at, const SyncBatch& batch, size_t i,
+                     const SourceArguments::Row& source) const;
   absl::Status WriteOverheads();
   absl::Status WriteCalls();
   void WriteCall(const ApiBatch& batch, size_t i, size_t call, uint32_t ordinal,

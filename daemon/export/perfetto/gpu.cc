@@ -68,6 +68,10 @@ class Arguments {
     Start(name).Signed(annotation::kIntValue, value);
     return Add();
   }
+  // `value` as Number() has it, unless it is negative.
+  Arguments& Integer(std::string_view name, int64_t value) {
+    return value < 0 ? Signed(name, value) : Number(name, static_cast<uint64_t>(value));
+  }
   Arguments& Figure(std::string_view name, double value) {
     Start(name).Double(annotation::kDoubleValue, value);
     return Add();
@@ -439,13 +443,15 @@ absl::Status PerfettoGpu::WriteSyncs() {
 void PerfettoGpu::DescribeSync(const SyncRow& sync, ProtoMessage& event) const {
   Arguments arguments(event);
   arguments.Number("correlation", sync.correlation).Number("context", sync.context);
-  if (sync.stream != wire::kNoStream) arguments.Number("stream", sync.stream);
+  if (sync.stream != wire::kNoStream) {
+    arguments.Integer("stream", plan_.StreamNumber(sync.stream));
+  }
   if (sync.kind != report::kEventSync && sync.kind != report::kStreamWaitEvent) return;
   arguments.Number("wait_on_cuda_event_id", sync.event_id);
   const CudaEvents::Recorded* const recorded =
       cuda_events_.Find(sync.context, sync.event_id, sync.correlation);
   if (recorded == nullptr) return;
-  arguments.Number("wait_on_stream", recorded->stream)
+  arguments.Integer("wait_on_stream", plan_.StreamNumber(recorded->stream))
       .Number("wait_on_cuda_event_record_corr_id", recorded->correlation);
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "proto/wire/event.h"
 
 namespace profd::exporter {
 namespace {
@@ -317,9 +318,13 @@ absl::StatusOr<GpuPlan> GpuPlan::Make(store::CaptureReader& reader, const TraceL
   GpuPlan plan(std::move(links));
   plan.tracks_ = std::move(tracks);
   RETURN_IF_ERROR(GpuPlanBuilder(reader, plan).Build());
-  ASSIGN_OR_RETURN(const report::WideStreams wide, report::WideStreams::Read(reader));
-  plan.tracks_.Finish(layout, wide, reader.record().gpu.simulated);
+  ASSIGN_OR_RETURN(plan.wide_streams_, report::WideStreams::Read(reader));
+  plan.tracks_.Finish(layout, plan.wide_streams_, reader.record().gpu.simulated);
   return plan;
+}
+
+int64_t GpuPlan::StreamNumber(uint32_t stream) const {
+  return stream == wire::kNoStream ? -1 : wide_streams_.NumberOf(stream);
 }
 
 absl::StatusOr<uint32_t> GpuPlan::TrackOf(const GpuTrackKey& key, uint32_t ordinal) const {

@@ -22,6 +22,7 @@
 #include "daemon/export/trace/gpu_tracks.h"
 #include "daemon/export/trace/layout.h"
 #include "daemon/export/trace/slice_lanes.h"
+#include "daemon/report/index/wide_streams.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::exporter {
@@ -81,6 +82,8 @@ class GpuPlan {
 
   const GpuTracks& tracks() const { return tracks_; }
   const GpuLinks& links() const { return links_; }
+  // What an imported trace calls the stream of a row; -1 for all streams.
+  int64_t StreamNumber(uint32_t stream) const;
 
   // The index of the row that slice `ordinal` of key.kind stands on; each kind's are counted as
   // the reader gives them. DATA_LOSS: it was not there when the plan was made.
@@ -116,6 +119,7 @@ class GpuPlan {
 
   GpuTracks tracks_;
   GpuLinks links_;
+  report::WideStreams wide_streams_;
   std::array<absl::flat_hash_map<uint32_t, uint32_t>, 3> siblings_;  // By kind: ordinal -> track.
   std::vector<GpuAnnotation> annotations_;
   int64_t annotations_left_out_ = 0;

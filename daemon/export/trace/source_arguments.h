@@ -47,8 +47,11 @@ enum class RowArgument : uint8_t {
   kDeviceId,
   kDeviceType,
   kSyncKind,
+  kWaitStream,
+  kWaitCorrelation,
+  kWaitEvent,
 };
-inline constexpr size_t kRowArgumentCount = static_cast<size_t>(RowArgument::kSyncKind) + 1;
+inline constexpr size_t kRowArgumentCount = static_cast<size_t>(RowArgument::kWaitEvent) + 1;
 
 // Where an event has an argument, so that an export of a capture, imported, is exported as the same
 // bytes: before those of its row, among them (figures of kernels and copies), or after them.

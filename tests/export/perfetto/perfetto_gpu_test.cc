@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "daemon/base/str_cat.h"
+#include "daemon/report/index/source_kinds.h"
+#include "daemon/report/index/wide_streams.h"
 #include "tests/export/gpu_capture.h"
 #include "tests/export/hostile_names.h"
 #include "tests/export/perfetto/exported_perfetto.h"
@@ -30,6 +32,24 @@ class PerfettoGpuTest : public testing::Test {
   int64_t start_unix_ns() { return reader_.record().start_unix_ns; }
   FakeCaptureReader reader_;
 };
+
+TEST_F(PerfettoGpuTest, AWaitOnAStreamOfAnImportedTraceHasItsOwnNumber) {
+  constexpr int64_t kHip = 140'234'234'234;
+  reader_.mutable_record().imported.source = "trace.json";
+  reader_.Argument({.of = report::kArgumentOfWideStream,
+                    .of_thread = 0,
+                    .row = 0,
+                    .key = reader_.Name(report::kWideStreamKey),
+                    .type = ArgumentType::kInteger,
+                    .value = kHip});
+  reader_.CudaEvent(/*event_id=*/3, /*correlation=*/40, 1, report::kFirstWideStream)
+      .Sync(report::kStreamWaitEvent, 30'000, 30'100, 50,
+            {.stream = report::kFirstWideStream, .event_id = 3});
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
+  const PerfettoSlice& wait = SliceNamed(trace, "Stream Wait Event");
+  EXPECT_EQ(wait.annotations.at("stream"), StrCat(kHip));
+  EXPECT_EQ(wait.annotations.at("wait_on_stream"), StrCat(kHip));
+}
 
 class PerfettoGpuPlainTest : public testing::Test {
  protected:
