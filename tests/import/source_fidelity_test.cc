@@ -280,6 +280,15 @@ TEST_F(SourceFidelityTest, AWaitKeepsTheStreamThatItWaitsFor) {
   }
 }
 
+TEST_F(SourceFidelityTest, ACharacterBeyond16BitsKeepsItsOperatorsInputs) {
+  const std::string text = Export(Write(
+      "emoji.json",
+      R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,)"
+      R"("ts":1,"dur":2,"args":{"Concrete Inputs":["\ud83d\ude00"],"Input type":["Scalar"],)"
+      R"("Input Dims":[[]]}}]})"));
+  EXPECT_THAT(text, HasSubstr(R"("Concrete Inputs":["\ud83d\ude00"])"));
+}
+
 TEST_F(SourceFidelityTest, EventsWithoutArgumentsGetNone) {
   const std::string text =
       Export(Write("bare.json", R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"cpu_op",)"

@@ -1,5 +1,6 @@
 #include "daemon/export/trace/operator_texts.h"
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -72,14 +73,33 @@ class JsonTaker {
     const char c = rest_[0];
     rest_.remove_prefix(1);
     if (c != 'u') return std::string_view("\"\\/bfnrt").find(c) != std::string_view::npos;
-    if (rest_.size() < 4) return false;
-    for (size_t i = 0; i < 4; ++i) {
-      if (!IsHexDigit(rest_[i])) return false;
+    // A character beyond U+FFFF is two halves. Readers disagree on one half without the other.
+    switch (TakeUnit()) {
+      case Unit::kNone:
+      case Unit::kLowHalf:
+        return false;
+      case Unit::kCharacter:
+        return true;
+      case Unit::kHighHalf:
+        if (!rest_.starts_with("\\u")) return false;
+        rest_.remove_prefix(2);
+        return TakeUnit() == Unit::kLowHalf;
     }
-    // Halves of characters: we write UTF-8, and readers disagree on one without the other.
-    if ((rest_[0] == 'd' || rest_[0] == 'D') && !(rest_[1] >= '0' && rest_[1] <= '7')) return false;
+    return false;
+  }
+
+  // The four digits of an escape.
+  enum class Unit : uint8_t { kNone, kCharacter, kHighHalf, kLowHalf };
+  Unit TakeUnit() {
+    if (rest_.size() < 4) return Unit::kNone;
+    const std::string_view digits = rest_.substr(0, 4);
+    for (const char digit : digits) {
+      if (!IsHexDigit(digit)) return Unit::kNone;
+    }
     rest_.remove_prefix(4);
-    return true;
+    if ((digits[0] | 0x20) != 'd' || digits[1] < '8') return Unit::kCharacter;
+    const char second = static_cast<char>(digits[1] | 0x20);
+    return digits[1] <= '9' || second <= 'b' ? Unit::kHighHalf : Unit::kLowHalf;
   }
 
   bool Take(char c) {

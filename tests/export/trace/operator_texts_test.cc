@@ -43,7 +43,8 @@ TEST(OperatorTextsTest, WhatIsNoListOfSizesIsNot) {
 TEST(OperatorTextsTest, ListsOfStringsAreTaken) {
   for (const std::string_view text :
        {"[]", "[\"\"]", "[\"float\",\"Scalar\",\"\"]", "[\"a\\\"b\\\\\", \"\\u00e9\\n\\/\"]",
-        "[\"\xC3\xA9\"]", "[\"\\ud7ff\"]", "[\"[1, 2]\"]"}) {
+        "[\"\xC3\xA9\"]", "[\"\\ud7ff\"]", "[\"[1, 2]\"]", "[\"\\ud83d\\ude00\"]",
+        "[\"a\\uDBFF\\uDFFFb\"]"}) {
     EXPECT_TRUE(IsStringsJson(text)) << text;
     EXPECT_THAT(ParseStrictJson(text), IsOk()) << text;
   }
@@ -64,6 +65,13 @@ TEST(OperatorTextsTest, WhatIsNoListOfStringsIsNot) {
                                       "[\"\\u12\"]",
                                       "[\"\\u12g4\"]",
                                       "[\"\\ud800\"]",
+                                      "[\"\\ude00\"]",
+                                      "[\"\\ud83dx\"]",
+                                      "[\"\\ud83d\\n\"]",
+                                      "[\"\\ud83d\\ud83d\"]",
+                                      "[\"\\ud83d\\u00e9\"]",
+                                      "[\"\\ude00\\ud83d\"]",
+                                      "[\"\\ud83d\\ude0\"]",
                                       "[\"\\",
                                       "[\"\xFF\"]",
                                       "[\"\xED\xA0\x80\"]",
