@@ -109,6 +109,21 @@ TEST_F(MergedTraceTest, ClocksAreOnCommonTime) {
   EXPECT_EQ(UnixNs(root, *steps[1]), kStartUnixNs);
 }
 
+// Kineto counts from slots of about three months: work of the slot before is not at its begin.
+TEST_F(MergedTraceTest, GpuWorkBeforeTheFirstRangeKeepsItsTime) {
+  constexpr int64_t kSlotUnixNs = int64_t{7'889'238} * 1'000'000'000 * 226;
+  for (size_t i = 0; i < 2; ++i) {
+    readers_[i].mutable_record().start_unix_ns = kSlotUnixNs + static_cast<int64_t>(i) * 500'000;
+    clocks_.members[i].reference_unix_ns = kSlotUnixNs;
+  }
+  readers_[0].Kernel("early", -1000, -200, 5);
+  const JsonValue root = Chrome();
+  const auto early = AllNamed(root, "early");
+  ASSERT_THAT(early, SizeIs(1));
+  EXPECT_EQ(UnixNs(root, *early[0]), kSlotUnixNs - 1000);
+  EXPECT_EQ(UnixNs(root, *AllNamed(root, "ProfilerStep#3").at(0)), kSlotUnixNs);
+}
+
 TEST_F(MergedTraceTest, ArrowsOfRanksAreKeptApart) {
   const JsonValue root = Chrome();
   // By category and id: a start and an end in one process family.

@@ -175,8 +175,7 @@ class ChromeWriter {
 
   absl::Status Write() {
     ASSIGN_OR_RETURN(int64_t earliest_ns, EarliestTime(reader_));
-    earliest_ns = std::min(
-        {earliest_ns, plan_.earliest_ns(), other_events_.earliest_ns(), flows_.earliest_ns()});
+    earliest_ns = std::min({earliest_ns, other_events_.earliest_ns(), flows_.earliest_ns()});
     const TracePlace& place = layout_.place;
     const int64_t base_unix_ns =
         place.is_merged ? place.base_unix_ns : ChromeBase(place.start_unix_ns, earliest_ns);

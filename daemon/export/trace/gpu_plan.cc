@@ -71,13 +71,10 @@ class GpuPlanBuilder {
     RETURN_IF_ERROR(Pack(GpuTrackKind::kWork));
     RETURN_IF_ERROR(PlaceAnnotations());
     MakeWindows();
-    for (const GpuLinks::Call& call : plan_.links_.calls()) NoteStart(call.start_ns);
     return absl::OkStatus();
   }
 
  private:
-  void NoteStart(int64_t start_ns) { plan_.earliest_ns_ = std::min(plan_.earliest_ns_, start_ns); }
-
   absl::Status ReadSyncs() {
     slices_.clear();
     return reader_.ForEach<SyncRow>([&](const SyncBatch& batch) {
@@ -116,7 +113,6 @@ class GpuPlanBuilder {
           StrCat("the capture has more than ", GpuPlan::kMostRows, " GPU rows"));
     }
     ASSIGN_OR_RETURN(const uint32_t track, plan_.tracks_.Add(key));
-    NoteStart(start_ns);
     slices_.push_back(
         {start_ns, start_ns + duration_ns, static_cast<uint32_t>(slices_.size()), track});
     return absl::OkStatus();

@@ -95,9 +95,6 @@ class GpuPlan {
   // How many had no room: rows of annotations are few.
   int64_t annotations_left_out() const { return annotations_left_out_; }
 
-  // The earliest start of all that is here; 0 if none is below 0.
-  int64_t earliest_ns() const { return earliest_ns_; }
-
   // Stretches of time that divide the GPU rows so that few begin in each; a row begins in one if
   // Holds(its start, its ordinal).
   struct Window {
@@ -123,7 +120,6 @@ class GpuPlan {
   std::array<absl::flat_hash_map<uint32_t, uint32_t>, 3> siblings_;  // By kind: ordinal -> track.
   std::vector<GpuAnnotation> annotations_;
   int64_t annotations_left_out_ = 0;
-  int64_t earliest_ns_ = 0;
   std::vector<Window> windows_;
   GpuBatches batches_;
 };

@@ -169,12 +169,17 @@ TraceLayout MakeLayout(store::CaptureReader& reader, const TracePlace& place) {
 absl::StatusOr<int64_t> EarliestTime(store::CaptureReader& reader) {
   int64_t earliest_ns = 0;
   const store::TimeFilter before_start = {std::numeric_limits<int64_t>::min(), 0};
-  RETURN_IF_ERROR(reader.ForEach<RangeRow>(kRangeStart, before_start, [&](const RangeBatch& batch) {
+  const auto note = [&earliest_ns](const auto& batch) {
     for (const int64_t start_ns : batch.start_ns) {
       earliest_ns = std::min(earliest_ns, start_ns);
     }
     return absl::OkStatus();
-  }));
+  };
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(kRangeStart, before_start, note));
+  RETURN_IF_ERROR(reader.ForEach<GpuRow>(kGpuTime, before_start, note));
+  RETURN_IF_ERROR(reader.ForEach<ApiRow>(before_start, note));
+  RETURN_IF_ERROR(reader.ForEach<SyncRow>(before_start, note));
+  RETURN_IF_ERROR(reader.ForEach<OverheadRow>(before_start, note));
   return earliest_ns;
 }
 

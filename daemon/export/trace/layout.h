@@ -91,7 +91,8 @@ struct TraceLayout {
 TracePlace PlaceAlone(const CaptureRecord& record);
 TraceLayout MakeLayout(store::CaptureReader& reader, const TracePlace& place);
 
-// The earliest time in the capture, relative to its start; 0 if none is below 0.
+// The earliest start of a range, a CUDA call, GPU work, a wait, or overhead, relative to the
+// capture's; 0 if none is below 0.
 absl::StatusOr<int64_t> EarliestTime(store::CaptureReader& reader);
 
 // The latest end of a window or step.
