@@ -288,8 +288,6 @@ std::string ChromeGpu::AnnotationPrefix(const GpuAnnotation& annotation) const {
 
 void ChromeGpu::WriteAnnotations() {
   for (const GpuAnnotation& annotation : plan_.annotations()) {
-    // HTA takes every ProfilerStep#k for a step of the host: those of streams would be steps again.
-    if (annotation.is_step) continue;
     std::string& prefix = annotation_prefixes_[annotation.name];
     if (prefix.empty()) prefix = AnnotationPrefix(annotation);
     char* at = out_.Reserve(kMostGpuEventBytes);

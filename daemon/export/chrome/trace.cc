@@ -675,7 +675,9 @@ int64_t ChromeBase(int64_t start_unix_ns, int64_t earliest_ns) {
 absl::Status WriteChromeTrace(store::CaptureReader& reader, const TracePlace& place,
                               OutputBuffer& out) {
   TraceLayout layout = MakeLayout(reader, place);
-  ASSIGN_OR_RETURN(GpuPlan plan, GpuPlan::Make(reader, layout));
+  // HTA takes every ProfilerStep#k for a step of the host: those of streams would be steps again.
+  ASSIGN_OR_RETURN(GpuPlan plan,
+                   GpuPlan::Make(reader, layout, GpuPlan::Annotations::kWithoutSteps));
   ASSIGN_OR_RETURN(OperatorPlan operators, OperatorPlan::Make(reader));
   ASSIGN_OR_RETURN(SourceArguments source, SourceArguments::Read(reader));
   ASSIGN_OR_RETURN(RangeArguments arguments, RangeArguments::Read(reader));

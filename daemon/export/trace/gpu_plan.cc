@@ -1,6 +1,7 @@
 #include "daemon/export/trace/gpu_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -58,7 +59,8 @@ class NestingRow {
 
 class GpuPlanBuilder {
  public:
-  GpuPlanBuilder(store::CaptureReader& reader, GpuPlan& plan) : reader_(reader), plan_(plan) {}
+  GpuPlanBuilder(store::CaptureReader& reader, GpuPlan::Annotations wanted, GpuPlan& plan)
+      : reader_(reader), wanted_(wanted), plan_(plan) {}
 
   absl::Status Build() {
     RETURN_IF_ERROR(ReadSyncs());
@@ -137,8 +139,10 @@ class GpuPlanBuilder {
   // these and with each other. slices_ has the GPU's.
   absl::Status PlaceAnnotations() {
     const std::span<const GpuAnnotation> wanted = plan_.links_.annotations();
-    plan_.annotations_.assign(wanted.begin(), wanted.end());
     std::vector<GpuAnnotation>& annotations = plan_.annotations_;
+    std::ranges::copy_if(wanted, std::back_inserter(annotations), [this](const GpuAnnotation& a) {
+      return !a.is_step || wanted_ == GpuPlan::Annotations::kAll;
+    });
     std::ranges::stable_sort(annotations, [](const GpuAnnotation& a, const GpuAnnotation& b) {
       return a.track != b.track ? a.track < b.track : StandsBefore(a, b);
     });
@@ -254,6 +258,7 @@ class GpuPlanBuilder {
   }
 
   store::CaptureReader& reader_;
+  const GpuPlan::Annotations wanted_;
   GpuPlan& plan_;
   std::vector<LaneSlice> slices_;
   absl::flat_hash_map<uint32_t, uint32_t> slice_siblings_;  // By stream, without annotations'.
@@ -308,12 +313,13 @@ GpuTrackKey OverheadKey(const OverheadBatch& batch, size_t i) {
   return {GpuTrackKind::kOverhead, 0, 0, batch.os_thread[i]};
 }
 
-absl::StatusOr<GpuPlan> GpuPlan::Make(store::CaptureReader& reader, const TraceLayout& layout) {
+absl::StatusOr<GpuPlan> GpuPlan::Make(store::CaptureReader& reader, const TraceLayout& layout,
+                                      Annotations wanted) {
   GpuTracks tracks;
   ASSIGN_OR_RETURN(GpuLinks links, GpuLinks::Make(reader, tracks));
   GpuPlan plan(std::move(links));
   plan.tracks_ = std::move(tracks);
-  RETURN_IF_ERROR(GpuPlanBuilder(reader, plan).Build());
+  RETURN_IF_ERROR(GpuPlanBuilder(reader, wanted, plan).Build());
   ASSIGN_OR_RETURN(plan.wide_streams_, report::WideStreams::Read(reader));
   plan.tracks_.Finish(layout, plan.wide_streams_, reader.record().gpu.simulated);
   return plan;

@@ -75,7 +75,10 @@ class GpuPlan {
   static constexpr size_t kWindowRows = size_t{1} << 18;
   static constexpr size_t kMostWindows = 16;
 
-  static absl::StatusOr<GpuPlan> Make(store::CaptureReader& reader, const TraceLayout& layout);
+  // Which annotations the format writes: those of steps need room on rows, too.
+  enum class Annotations : uint8_t { kAll, kWithoutSteps };
+  static absl::StatusOr<GpuPlan> Make(store::CaptureReader& reader, const TraceLayout& layout,
+                                      Annotations wanted = Annotations::kAll);
 
   // No GPU row, API call, wait or overhead in the capture.
   bool empty() const { return links_.calls().empty() && tracks_.tracks().empty(); }

@@ -278,6 +278,21 @@ TEST_F(ChromeGpuPlainTest, AnnotationsThatCannotNestStandBesideTheirStream) {
       rows, ElementsAre(testing::Pair("its", "stream 7 (2) "), testing::Pair("mine", "stream 7 ")));
 }
 
+// Those of steps are not in the trace, and take no room.
+TEST_F(ChromeGpuPlainTest, AnAnnotationAcrossAStepsStaysOnItsStream) {
+  reader_.Step(1, 0, 100).Step(2, 100, 100).StepThread(main_);
+  reader_.Range(main_, "across", 40, 160)
+      .ApiCall(main_, "cudaLaunchKernel", 10, 20, 1)
+      .ApiCall(main_, "cudaLaunchKernel", 50, 60, 2)
+      .ApiCall(main_, "cudaLaunchKernel", 120, 130, 3)
+      .ApiCall(main_, "cudaLaunchKernel", 170, 180, 4);
+  for (uint32_t i = 1; i <= 4; ++i) reader_.Kernel("k", 1000 * i, 1000 * i + 50, i);
+  const JsonValue root = TraceOf(reader_);
+  const auto annotations = OfCategory(root, "gpu_user_annotation");
+  ASSERT_THAT(annotations, SizeIs(1));
+  EXPECT_EQ(RowOf(root, *annotations[0]), "stream 7 ");
+}
+
 TEST_F(ChromeGpuPlainTest, AnnotationsBeyondTheRowsForThemAreCounted) {
   constexpr uint32_t kThreads = 12;
   // Every thread's range reaches into the next one's on the stream.
