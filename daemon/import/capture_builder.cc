@@ -630,6 +630,12 @@ absl::Status CaptureBuilder::FinishArguments() {
   int64_t start_ns = 0;
   // Too far away for any arrow, then.
   if (__builtin_add_overflow(contents_.epoch_ns, contents_.start_ns, &start_ns)) start_ns = 0;
+  int64_t start_unix_ns = 0;
+  if (keeps_arguments_ && !__builtin_add_overflow(base_unix_ns_, start_ns, &start_unix_ns) &&
+      start_unix_ns <= 0) {
+    RETURN_IF_ERROR(
+        arguments_.AddNumber(report::kStartKey, start_unix_ns, report::kArgumentOfStart, 0));
+  }
   // Of no thread: says that events without arguments had none.
   if (keeps_arguments_ && arguments_.empty()) {
     RETURN_IF_ERROR(arguments_.AddNumber("tid", 0, kArgumentOfThread, kLeftOut));

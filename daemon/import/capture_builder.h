@@ -70,6 +70,8 @@ class CaptureBuilder {
   void SetKeptPart(const KeptPart& part) { kept_part_ = &part; }
   // Times without events were recorded, too.
   void SetIsContinuous() { is_continuous_ = true; }
+  // When the trace's time 0 was; before Finish().
+  void SetBase(int64_t base_unix_ns) { base_unix_ns_ = base_unix_ns; }
 
   // Rows of formats that are no Chrome traces, with times since those formats' own time 0, and
   // names as NameId() gives them. Each returns false, and keeps nothing, if the time is too far
@@ -262,6 +264,7 @@ class CaptureBuilder {
   bool is_ours_ = false;
   bool is_continuous_ = false;
   bool keeps_arguments_ = false;
+  int64_t base_unix_ns_ = 0;
 
   std::optional<int64_t> epoch_ns_;
   int64_t first_ns_ = std::numeric_limits<int64_t>::max();

@@ -168,6 +168,7 @@ class Import : public TraceSplitter::Handler {
     if (parser_.control_characters() > 0) {
       not_understood_.Count("arg:control characters in texts", parser_.control_characters());
     }
+    builder_.SetBase(header_.base_unix_ns());
     return builder_.Finish();
   }
   // `record` as it is when all has been read.

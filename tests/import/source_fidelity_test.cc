@@ -289,6 +289,27 @@ TEST_F(SourceFidelityTest, ACharacterBeyond16BitsKeepsItsOperatorsInputs) {
   EXPECT_THAT(text, HasSubstr(R"("Concrete Inputs":["\ud83d\ude00"])"));
 }
 
+// Without a date, a record has no start.
+TEST_F(SourceFidelityTest, ATraceThatBeginsAtItsTime0OrBeforeKeepsItsTimes) {
+  for (const int64_t start_us : {int64_t{0}, int64_t{-5}, int64_t{-8'000'000'000'000}}) {
+    const std::string trace = StrCat(
+        R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,)"
+        R"("ts":)",
+        start_us, R"(,"dur":2}]})");
+    const std::string text = Export(Write("zero.json", trace));
+    EXPECT_EQ(record_.start_unix_ns, 1);
+    const json exported = json::parse(text);
+    for (const json& event : exported["traceEvents"]) {
+      if (event.value("name", "") != "a") continue;
+      EXPECT_GE(event["ts"].get<double>(), 0);
+      EXPECT_EQ(exported["baseTimeNanoseconds"].get<int64_t>() +
+                    std::llround(event["ts"].get<double>() * 1000),
+                start_us * 1000);
+    }
+    EXPECT_EQ(Export(Write("once.json", text)), text) << start_us;
+  }
+}
+
 TEST_F(SourceFidelityTest, EventsWithoutArgumentsGetNone) {
   const std::string text =
       Export(Write("bare.json", R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"cpu_op",)"

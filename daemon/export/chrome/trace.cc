@@ -669,7 +669,10 @@ int64_t ChromeBase(int64_t start_unix_ns, int64_t earliest_ns) {
   constexpr int64_t kSlotNs = int64_t{7'889'238} * 1'000'000'000;
   int64_t first_unix_ns = 0;
   if (__builtin_add_overflow(start_unix_ns, earliest_ns, &first_unix_ns)) return 0;
-  return std::max<int64_t>(first_unix_ns, 0) / kSlotNs * kSlotNs;
+  // Traces without a date may begin before 1970.
+  const int64_t slot = first_unix_ns / kSlotNs - (first_unix_ns % kSlotNs < 0 ? 1 : 0);
+  int64_t base_unix_ns = 0;
+  return __builtin_mul_overflow(slot, kSlotNs, &base_unix_ns) ? 0 : base_unix_ns;
 }
 
 absl::Status WriteChromeTrace(store::CaptureReader& reader, const TracePlace& place,
@@ -681,6 +684,10 @@ absl::Status WriteChromeTrace(store::CaptureReader& reader, const TracePlace& pl
   ASSIGN_OR_RETURN(OperatorPlan operators, OperatorPlan::Make(reader));
   ASSIGN_OR_RETURN(SourceArguments source, SourceArguments::Read(reader));
   ASSIGN_OR_RETURN(RangeArguments arguments, RangeArguments::Read(reader));
+  // The clocks of merged captures are put on one time from what their records say.
+  if (!place.is_merged) {
+    layout.place.start_unix_ns = source.StartUnixNs().value_or(place.start_unix_ns);
+  }
   return ChromeWriter(reader, std::move(plan), std::move(operators), std::move(source),
                       std::move(arguments), std::move(layout), out)
       .Write();

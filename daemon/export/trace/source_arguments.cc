@@ -12,6 +12,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_kinds.h"
 #include "daemon/export/trace/json_text.h"
+#include "daemon/report/index/source_kinds.h"
 
 namespace profd::exporter {
 namespace {
@@ -242,6 +243,13 @@ std::optional<int64_t> SourceArguments::TidOf(uint32_t thread) {
   const Argument& tid = row.arguments.front();
   if (tid.type != static_cast<uint8_t>(ArgumentType::kInteger)) return std::nullopt;
   return tid.value;
+}
+
+std::optional<int64_t> SourceArguments::StartUnixNs() const {
+  const std::span<const Argument> starts = AllOf(report::kArgumentOfStart);
+  const bool is_known = starts.size() == 1 && starts[0].value <= 0 &&
+                        starts[0].type == static_cast<uint8_t>(ArgumentType::kInteger);
+  return is_known ? std::optional(starts[0].value) : std::nullopt;
 }
 
 char* SourceArguments::Put(char* at, const Row& row, unsigned parts) const {

@@ -98,6 +98,8 @@ class SourceArguments {
   std::string_view JsonOf(const Argument& argument) const;
   // The `tid` of a thread's events; nullopt: none of its own.
   std::optional<int64_t> TidOf(uint32_t thread);
+  // When an imported trace began that has no date, or one before 1970; nullopt: the record says so.
+  std::optional<int64_t> StartUnixNs() const;
   // `,"External id":7`, for each of these parts (ArgumentPart).
   char* Put(char* at, const Row& row, unsigned parts) const;
   // A value alone; at most kMostValueBytes. Absent ones: nothing.

@@ -38,6 +38,11 @@ constexpr bool IsWithinReachOfFlows(int64_t ns) {
 inline constexpr uint8_t kArgumentOfWideStream = 35;
 inline constexpr std::string_view kWideStreamKey = "stream";
 
+// When a trace began whose times count from no date, or from one before 1970, in ns since 1970: at
+// most 0, which a record does not have. `row` is 0, and this is the only argument.
+inline constexpr uint8_t kArgumentOfStart = 36;
+inline constexpr std::string_view kStartKey = "value";
+
 }  // namespace profd::report
 
 #endif  // PROFD_DAEMON_REPORT_INDEX_SOURCE_KINDS_H_
