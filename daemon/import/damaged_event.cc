@@ -62,6 +62,20 @@ size_t SizeOfNonFinite(std::string_view text, size_t at) {
 
 }  // namespace
 
+bool HasNonFinite(std::string_view json) {
+  // All of these words have an n, which lists of numbers do not.
+  constexpr size_t kNone = std::string_view::npos;
+  if (json.find('n') == kNone && json.find('N') == kNone) return false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    if (json[i] == '"') {
+      for (++i; i < json.size() && json[i] != '"'; ++i) i += json[i] == '\\' ? 1 : 0;
+    } else if (SizeOfNonFinite(json, i) > 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 RepairedEvent RepairEvent(std::string_view event) {
   RepairedEvent repaired;
   repaired.json.reserve(event.size());

@@ -28,6 +28,9 @@ struct RepairedEvent {
 
   bool is_changed() const { return non_finite_numbers + control_characters > 0; }
 };
+// Whether a value, an array, or an object has a number that is not finite, as RepairEvent() finds
+// them.
+bool HasNonFinite(std::string_view json);
 // `event` from its first bracket to its last. What else is wrong with it stays as it is.
 RepairedEvent RepairEvent(std::string_view event);
 

@@ -180,7 +180,10 @@ struct EventParser::Impl {
       raw = value.raw_json_token();
     }
     raw = Trimmed(raw);
-    return error;
+    if (error || raw.empty() || raw[0] == '"' || (raw[0] >= '0' && raw[0] <= '9')) return error;
+    // simdjson does not look into what is taken raw: "nan" begins like null, and "-inf" like a
+    // number.
+    return HasNonFinite(raw) ? simdjson::NUMBER_ERROR : simdjson::SUCCESS;
   }
 
   // The key as it is written: keys that matter have no escapes.
