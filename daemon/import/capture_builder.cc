@@ -260,8 +260,9 @@ void CaptureBuilder::Cover(const Span& span, bool by_gpu) {
   if (!by_gpu) host_coverage_.Add(span.start_ns, end_ns);
 }
 
-std::optional<uint32_t> CaptureBuilder::ThreadOf(const TraceEvent& event, bool is_python) {
-  const std::optional<uint32_t> thread = threads_.IndexOf(event.pid, event.tid, is_python);
+std::optional<uint32_t> CaptureBuilder::ThreadAt(const TraceEvent& event, std::string_view tid,
+                                                 bool is_python) {
+  const std::optional<uint32_t> thread = threads_.IndexOf(event.pid, tid, is_python);
   if (!thread.has_value()) {
     CountNotUnderstood(event, " of too many threads");
   } else if (*thread >= rows_.size()) {

@@ -187,7 +187,12 @@ class CaptureBuilder {
   void Cover(const Span& span, bool by_gpu = false);
   void CountNotUnderstood(const TraceEvent& event, std::string_view why);
   // Of Python's functions a thread has rows of their own. Nothing: there are too many threads.
-  std::optional<uint32_t> ThreadOf(const TraceEvent& event, bool is_python = false);
+  std::optional<uint32_t> ThreadOf(const TraceEvent& event, bool is_python = false) {
+    return ThreadAt(event, event.tid, is_python);
+  }
+  // The same of an event that belongs to the thread `tid`.
+  std::optional<uint32_t> ThreadAt(const TraceEvent& event, std::string_view tid,
+                                   bool is_python = false);
   absl::Status Hold();
 
   bool IsBeyondKeptPart(const TraceEvent& event) const;

@@ -50,7 +50,8 @@ uint32_t CaptureBuilder::CorrelationOf(const TraceEvent& event) {
 absl::Status CaptureBuilder::AddApiCall(const TraceEvent& event, bool is_driver) {
   const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
   if (!span.has_value()) return absl::OkStatus();
-  const std::optional<uint32_t> thread = ThreadOf(event);
+  const std::string_view tid = is_ours_ ? threads_.ThreadOfCalls(event.pid, event.tid) : event.tid;
+  const std::optional<uint32_t> thread = ThreadAt(event, tid);
   if (!thread.has_value()) return absl::OkStatus();
   ApiRow row = {.start_ns = span->start_ns,
                 .duration_ns = span->duration_ns,

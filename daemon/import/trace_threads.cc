@@ -39,6 +39,17 @@ int64_t OsThreadOf(std::string_view label, int64_t otherwise) {
   return ParseInteger(label.substr(0, label.find_first_not_of("0123456789"))).value_or(otherwise);
 }
 
+// "thread 17" of "thread 17 CUDA calls" and "thread 17 CUDA calls (2)"; empty: another label.
+std::string_view ThreadWithCalls(std::string_view label) {
+  constexpr std::string_view kCalls = " CUDA calls";
+  if (const size_t open = label.rfind(" ("); label.ends_with(')') && open != label.npos) {
+    const std::string_view number = label.substr(open + 2, label.size() - open - 3);
+    if (number.find_first_not_of("0123456789") == number.npos) label = label.substr(0, open);
+  }
+  if (!label.ends_with(kCalls)) return {};
+  return label.substr(0, label.size() - kCalls.size());
+}
+
 }  // namespace
 
 std::optional<uint32_t> TraceThreads::IndexOf(std::string_view pid, std::string_view tid,
@@ -66,8 +77,11 @@ std::optional<uint32_t> TraceThreads::IndexOf(std::string_view pid, std::string_
 
 void TraceThreads::NameThread(std::string_view pid, std::string_view tid, std::string_view name) {
   if (thread_names_.size() >= kMaxThreads) return;
+  const std::string label = ForDisplay(name, kMaxNameBytes);
+  SetKey(pid, label, key_);
+  labelled_tids_.try_emplace(key_, tid);
   SetKey(pid, tid, key_);
-  thread_names_[key_] = ForDisplay(name, kMaxNameBytes);
+  thread_names_[key_] = label;
 }
 
 void TraceThreads::NameProcess(std::string_view pid, std::string_view name) {
@@ -84,6 +98,14 @@ std::string_view TraceThreads::LabelOf(std::string_view pid, std::string_view ti
   SetKey(pid, tid, key_);
   const auto found = thread_names_.find(key_);
   return found == thread_names_.end() ? std::string_view() : found->second;
+}
+
+std::string_view TraceThreads::ThreadOfCalls(std::string_view pid, std::string_view tid) {
+  const std::string_view thread = ThreadWithCalls(LabelOf(pid, tid));
+  if (thread.empty()) return tid;
+  SetKey(pid, thread, key_);
+  const auto found = labelled_tids_.find(key_);
+  return found == labelled_tids_.end() ? tid : found->second;
 }
 
 std::string_view TraceThreads::LabelOf(std::string_view pid) const {

@@ -38,6 +38,9 @@ class TraceThreads {
   void LabelProcess(std::string_view pid, std::string_view label);
   std::string_view LabelOf(std::string_view pid, std::string_view tid);
   std::string_view LabelOf(std::string_view pid) const;
+  // Exports of profd give CUDA calls that do not nest with a thread's ranges a row of their own,
+  // "thread 17 CUDA calls". The `tid` of that thread; of other rows, `tid`.
+  std::string_view ThreadOfCalls(std::string_view pid, std::string_view tid);
 
   // The one with most events.
   Process MainProcess() const;
@@ -61,7 +64,8 @@ class TraceThreads {
 
   std::vector<Thread> threads_;
   absl::flat_hash_map<std::string, uint32_t> by_key_;
-  absl::flat_hash_map<std::string, std::string> thread_names_;  // By key.
+  absl::flat_hash_map<std::string, std::string> thread_names_;   // By key.
+  absl::flat_hash_map<std::string, std::string> labelled_tids_;  // By pid and name.
   absl::flat_hash_map<std::string, std::string> process_names_;
   absl::flat_hash_map<std::string, std::string> process_labels_;
   std::string key_;

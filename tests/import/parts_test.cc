@@ -261,6 +261,24 @@ TEST(TraceThreadsTest, FunctionsOfPythonHaveARowBesideTheirThread) {
   EXPECT_EQ(rows[1].name, "data, Python functions");
 }
 
+TEST(TraceThreadsTest, CallsOnARowOfTheirOwnAreThoseOfTheThreadInItsName) {
+  TraceThreads threads;
+  threads.NameThread("1", "17", "thread 17 (data)");
+  threads.NameThread("1", "18", "thread 18");
+  threads.NameThread("1", "10000002", "thread 17 (data) CUDA calls");
+  threads.NameThread("1", "10000003", "thread 17 (data) CUDA calls (2)");
+  threads.NameThread("1", "10000004", "thread 18 CUDA calls");
+  threads.NameThread("2", "10000005", "thread 18 CUDA calls");
+  threads.NameThread("1", "10000006", "thread 19 CUDA calls");
+  EXPECT_EQ(threads.ThreadOfCalls("1", "10000002"), "17");
+  EXPECT_EQ(threads.ThreadOfCalls("1", "10000003"), "17");
+  EXPECT_EQ(threads.ThreadOfCalls("1", "10000004"), "18");
+  EXPECT_EQ(threads.ThreadOfCalls("2", "10000005"), "10000005");  // Of another process.
+  EXPECT_EQ(threads.ThreadOfCalls("1", "10000006"), "10000006");
+  EXPECT_EQ(threads.ThreadOfCalls("1", "17"), "17");
+  EXPECT_EQ(threads.ThreadOfCalls("1", "20"), "20");
+}
+
 TEST(UnescapeTest, EscapesAreRead) {
   EXPECT_EQ(Unescape(R"("a\"\\\u00e9")"), "a\"\\\xc3\xa9");
   EXPECT_EQ(Unescape("plain"), "plain");

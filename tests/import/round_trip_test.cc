@@ -132,6 +132,31 @@ TEST_F(RoundTripTest, EveryKindOfGpuWorkOfACaptureKeepsItsKindAndBytes) {
   EXPECT_THAT(found, testing::UnorderedElementsAreArray(kinds));
 }
 
+// Exports put calls that do not nest with their thread's ranges on rows of their own.
+TEST_F(RoundTripTest, CallsThatDoNotNestStayThoseOfTheirThread) {
+  const auto call = [](int at, int correlation) {
+    return StrCat(R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":9,)"
+                  R"("ts":)",
+                  at, R"(,"dur":10,"args":{"cbid":211,"correlation":)", correlation, "}},");
+  };
+  ExpectSameAgain(
+      Write("aside.json",
+            StrCat(R"x({"schemaVersion":1,"traceEvents":[{"ph":"M","name":"thread_name","pid":1,)x"
+                   R"x("tid":9,"args":{"name":"thread 9 (main)"}},)x",
+                   call(5, 1), call(12, 2), call(30, 3),
+                   R"x({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":20,"dur":5,)x"
+                   R"x("args":{"device":0,"stream":7,"correlation":1}},)x"
+                   R"x({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":9,"ts":0,"dur":10}]})x")));
+  EXPECT_NE(exported_.find("\"thread 9 (main) CUDA calls\""), std::string::npos);
+  EXPECT_NE(exported_.find("\"thread 9 (main) CUDA calls (2)\""), std::string::npos);
+  const auto again = ImportText(exported_);
+  ASSERT_THAT(again, IsOk());
+  StringSink sink;
+  ASSERT_THAT(exporter::ExportTrace(*Open(again->file), exporter::TraceFormat::kChrome, sink),
+              IsOk());
+  EXPECT_EQ(sink.text(), exported_);
+}
+
 TEST_F(RoundTripTest, AKeptTrace) {
   ExpectSameAgain(std::filesystem::path(std::getenv("PROFD_SOURCE_DIR")) /
                   "tests/data/alexnet_train.json.gz");
