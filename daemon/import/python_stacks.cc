@@ -1,6 +1,7 @@
 #include "daemon/import/python_stacks.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "daemon/base/status_macros.h"
@@ -11,6 +12,12 @@
 
 namespace profd::importer {
 namespace {
+
+// What a row or a frame takes with its place in a hash table.
+constexpr size_t kRowBytes = 96;
+
+// In by_frame_ the caller of an outermost frame whose callers were cut off.
+constexpr uint32_t kCutOff = std::numeric_limits<uint32_t>::max();
 
 // Of a longer text, exports may leave out frames.
 constexpr size_t kMostRestoredBytes = size_t{16} << 10;
@@ -72,11 +79,13 @@ absl::StatusOr<PythonStacks::Stack> PythonStacks::Parse(std::string_view text) {
   for (size_t i = frames.size(); i-- > 0;) {
     ASSIGN_OR_RETURN(const uint32_t frame, FrameOf(frames[i]));
     const auto next = static_cast<uint32_t>(rows_.size() + 1);
-    const auto [at, inserted] = by_frame_.try_emplace(std::pair(stack, frame), next);
+    const uint32_t caller = stack == 0 && is_cut ? kCutOff : stack;
+    const auto [at, inserted] = by_frame_.try_emplace(std::pair(caller, frame), next);
     if (inserted) {
+      bytes_ += kRowBytes;
       StackRow row = frames_[frame];
       row.caller = stack;
-      row.is_cut = stack == 0 && is_cut;
+      row.is_cut = caller == kCutOff;
       rows_.push_back(row);
     }
     stack = at->second;
@@ -88,7 +97,7 @@ absl::StatusOr<uint32_t> PythonStacks::FrameOf(std::string_view text) {
   const auto next = static_cast<uint32_t>(frames_.size());
   const auto [at, inserted] = by_text_.try_emplace(ToAbsl(text), next);
   if (!inserted) return at->second;
-  bytes_ += text.size();
+  bytes_ += text.size() + kRowBytes;
   StackRow row = {.caller = 0,
                   .file = 0,
                   .function = 0,

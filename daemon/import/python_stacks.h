@@ -7,7 +7,8 @@
 // profd of captures with stacks. Of a deeper stack than kMostFrames the innermost frames are kept.
 //
 // Threads: one.
-// Memory:  kMaxBytes of distinct stacks; operators with further ones have none, and are counted.
+// Memory:  kMaxBytes of distinct stacks and of their frames and rows; operators with further ones
+//          have none, and are counted.
 // Errors:  the sink's.
 #ifndef PROFD_DAEMON_IMPORT_PYTHON_STACKS_H_
 #define PROFD_DAEMON_IMPORT_PYTHON_STACKS_H_

@@ -3,8 +3,10 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/export/trace_export.h"
+#include "daemon/import/python_stacks.h"
 #include "daemon/report/ops/profile.h"
 #include "gmock/gmock.h"
 #include "proto/wire/event.h"
@@ -124,6 +126,48 @@ TEST_F(PythonStacksImportTest, DeepAndOddStacksAreCutAndCounted) {
               ElementsAre(Pair("arg:kernel.Call stack", 1)));
   EXPECT_THAT(RowsBy(*reader, report::OpGroup::kStack),
               ::testing::Contains(Pair(Pair("odd", "():  < x(99999999999): y < \"q\\"), 1)));
+}
+
+// f() that calls itself, once in full and once deeper than profd keeps.
+TEST_F(PythonStacksImportTest, AStackIsCutWhateverOtherStacksAre) {
+  std::string deep;
+  for (size_t i = 0; i < PythonStacks::kMostFrames + 44; ++i) deep += "f;";
+  const auto event = [](std::string_view name, int at, std::string_view stack) {
+    return StrCat(R"({"ph":"X","cat":"cpu_op","name":")", name, R"(","pid":1,"tid":1,"ts":)", at,
+                  R"(,"dur":2,"args":{"Call stack":")", stack, R"("}})");
+  };
+  for (const bool cut_first : {false, true}) {
+    const auto reader =
+        ReadEvents(cut_first ? StrCat(event("cut", 1, deep), ",", event("whole", 5, "f;"))
+                             : StrCat(event("whole", 1, "f;"), ",", event("cut", 5, deep)));
+    ASSERT_NE(reader, nullptr);
+    EXPECT_EQ(reader->record().torch.missing_stack_count, 1);
+    std::vector<StackRow> rows;
+    ASSERT_THAT(reader->ForEach<StackRow>([&](const StackBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) rows.push_back(RowAt<StackRow>(batch, i));
+      return absl::OkStatus();
+    }),
+                IsOk());
+    ASSERT_EQ(rows.size(), PythonStacks::kMostFrames + 1);
+    std::map<std::string, bool> is_cut;  // By operator: at its stack's outermost frame.
+    std::vector<std::string> names;
+    ASSERT_THAT(reader->ForEach<RangeRow>([&](const RangeBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) names.push_back(reader->names()[batch.name[i]]);
+      return absl::OkStatus();
+    }),
+                IsOk());
+    size_t next = 0;
+    ASSERT_THAT(reader->ForEach<OperatorRow>([&](const OperatorBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        uint32_t at = batch.stack[i];
+        while (rows.at(at - 1).caller != 0) at = rows[at - 1].caller;
+        is_cut[names.at(next++)] = rows[at - 1].is_cut;
+      }
+      return absl::OkStatus();
+    }),
+                IsOk());
+    EXPECT_THAT(is_cut, ElementsAre(Pair("cut", true), Pair("whole", false))) << cut_first;
+  }
 }
 
 }  // namespace
