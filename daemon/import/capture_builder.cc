@@ -23,10 +23,6 @@
 namespace profd::importer {
 namespace {
 
-// No time lies further from the epoch: a year. What says so is damaged.
-constexpr int64_t kMostReachNs = int64_t{366} * 24 * 3600 * 1'000'000'000;
-// As `profctl check`, and HTA, say.
-constexpr int64_t kMostDurationNs = int64_t{7} * 24 * 3600 * 1'000'000'000;
 constexpr size_t kBatchRows = 8192;
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
 constexpr uint8_t kOperatorRange = static_cast<uint8_t>(wire::RangeCategory::kOperator);
@@ -194,8 +190,10 @@ bool CaptureBuilder::IsBeyondKeptPart(const TraceEvent& event) const {
 
 int64_t CaptureBuilder::EndOfKeptPart() const {
   int64_t end_ns = 0;
-  const bool overflows = __builtin_sub_overflow(kept_part_->end_ns, *epoch_ns_, &end_ns);
-  return overflows ? std::numeric_limits<int64_t>::max() : end_ns;
+  if (__builtin_sub_overflow(kept_part_->end_ns, *epoch_ns_, &end_ns)) {
+    end_ns = kept_part_->end_ns < *epoch_ns_ ? -kMostReachNs : kMostReachNs;
+  }
+  return std::clamp(end_ns, -kMostReachNs, kMostReachNs);
 }
 
 void CaptureBuilder::AddUnknownArgument(const TraceEvent& event, std::string_view key) {

@@ -93,6 +93,11 @@ absl::Status CaptureBuilder::FinishPaired() {
   std::vector<PairedEvents::Range> ranges;
   RETURN_IF_ERROR(paired_.Finish(end_ns, not_understood_, [&](const PairedEvents::Range& range) {
     ranges.push_back(range);
+    if (range.duration_ns > kMostDurationNs) {
+      not_understood_.Count(range.overlaps ? "ph:b with more than 7 days to ph:e, taken as 0"
+                                           : "ph:B with more than 7 days to ph:E, taken as 0");
+      ranges.back().duration_ns = 0;
+    }
     return absl::OkStatus();
   }));
   std::stable_sort(ranges.begin(), ranges.end(),

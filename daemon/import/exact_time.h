@@ -11,6 +11,11 @@
 
 namespace profd::importer {
 
+// No time lies further from the first: a year. What says so is damaged.
+inline constexpr int64_t kMostReachNs = int64_t{366} * 24 * 3600 * 1'000'000'000;
+// No event is longer, as `profctl check`, and HTA, say.
+inline constexpr int64_t kMostDurationNs = int64_t{7} * 24 * 3600 * 1'000'000'000;
+
 struct ExactTime {
   int64_t ns = 0;
   bool is_whole_us = true;  // Written without a fraction.

@@ -8,6 +8,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/import/exact_time.h"
 #include "daemon/import/trace_category.h"
 #include "daemon/import/trace_event.h"
 #include "daemon/import/trace_splitter.h"
@@ -60,6 +61,13 @@ class KeptPartSearch : public TraceSplitter::Handler {
     const bool is_event = event.phase == 'X' || event.phase == 'i' || event.phase == 'I' ||
                           event.phase == 'B' || event.phase == 'E' || event.phase == 'C';
     if (!is_event || !event.start.has_value()) return absl::OkStatus();
+    // What is out of reach of the others is damaged: nothing ends there.
+    if (!first_start_ns_.has_value()) first_start_ns_ = event.start->ns;
+    int64_t since_first_ns = 0;
+    if (__builtin_sub_overflow(event.start->ns, *first_start_ns_, &since_first_ns) ||
+        since_first_ns < -kMostReachNs || since_first_ns > kMostReachNs) {
+      return absl::OkStatus();
+    }
     const Category category = CategoryOf(event.category);
     // They follow from others, or are of no order.
     if (category == Category::kGpuAnnotation || category == Category::kDerived ||
@@ -105,6 +113,7 @@ class KeptPartSearch : public TraceSplitter::Handler {
   EventParser parser_;
   bool has_all_events_ = false;
   bool is_last_of_gpu_ = false;
+  std::optional<int64_t> first_start_ns_;
   std::optional<int64_t> last_start_ns_;
   std::vector<Call> calls_;
   absl::flat_hash_set<uint32_t> worked_;

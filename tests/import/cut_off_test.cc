@@ -2,6 +2,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -222,6 +223,54 @@ TEST_F(CutOffTest, AnArrayNeedsNoBracketAtItsEnd) {
   const auto cut = ImportText(StrCat("[", event, ",\n", event.substr(0, 30)));
   ASSERT_THAT(cut, IsOk());
   EXPECT_EQ(cut->record.state, CaptureState::kPartial);
+}
+
+// A time that cannot be true does not say how long the program ran.
+TEST_F(CutOffTest, ADamagedTimeIsNotTheEnd) {
+  const auto cut = [](std::string_view first_us, std::string_view begin_us,
+                      std::string_view far_us) {
+    return StrCat(R"({"schemaVersion":1,"traceEvents":[)"
+                  R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"dur":10,"ts":)",
+                  first_us, R"(},{"ph":"B","name":"r","pid":1,"tid":1,"ts":)", begin_us,
+                  R"(},{"ph":"X","cat":"cpu_op","name":"b","pid":1,"tid":1,"dur":1,"ts":)", far_us,
+                  R"(},{"ph":"X","cat":"cpu)");
+  };
+  const auto near = Read(cut("0", "5", "900000000000000"));
+  ASSERT_NE(near, nullptr);
+  EXPECT_EQ(near->record().state, CaptureState::kPartial);
+  EXPECT_EQ(near->record().windows.at(0).end_ns, 5000);
+  // Of which the difference has no 64 bits.
+  const auto far = Read(cut("-9000000000000000", "-8999999999999995", "9000000000000000"));
+  ASSERT_NE(far, nullptr);
+  EXPECT_EQ(far->record().windows.at(0).end_ns, 5000);
+}
+
+TEST_F(CutOffTest, ARangeWithoutAnEndLastsNoLongerThanOneThatHasIt) {
+  constexpr int64_t kDayUs = int64_t{24} * 3600 * 1'000'000;
+  const auto reader = Read(
+      StrCat(R"({"schemaVersion":1,"traceEvents":[)"
+             R"({"ph":"B","name":"long","pid":1,"tid":1,"ts":5},)"
+             R"({"ph":"B","name":"short","pid":1,"tid":1,"ts":)",
+             19 * kDayUs,
+             R"(},{"ph":"B","name":"pair","pid":1,"tid":2,"ts":7},)"
+             R"({"ph":"E","name":"pair","pid":1,"tid":2,"ts":)",
+             8 * kDayUs, R"(},{"ph":"X","cat":"cpu_op","name":"b","pid":1,"tid":1,"dur":1,"ts":)",
+             20 * kDayUs, R"(},{"ph":"X","cat":"cpu)"));
+  ASSERT_NE(reader, nullptr);
+  std::map<std::string, int64_t> durations_us;
+  ASSERT_THAT(reader->ForEach<RangeRow>([&](const RangeBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) {
+      durations_us[reader->names()[batch.name[i]]] = batch.duration_ns[i] / 1000;
+    }
+    return absl::OkStatus();
+  }),
+              IsOk());
+  EXPECT_THAT(durations_us,
+              testing::ElementsAre(testing::Pair("b", 0), testing::Pair("long", 0),
+                                   testing::Pair("pair", 0), testing::Pair("short", kDayUs)));
+  EXPECT_EQ(
+      reader->record().imported.not_understood.at("ph:B with more than 7 days to ph:E, taken as 0"),
+      2);
 }
 
 TEST_F(CutOffTest, ADamagedStreamIsStillRefused) {
