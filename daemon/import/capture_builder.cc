@@ -139,6 +139,11 @@ absl::Status CaptureBuilder::Add(const TraceEvent& event) {
   keeps_arguments_ = true;
   const bool is_flow = event.phase == 's' || event.phase == 't' || event.phase == 'f';
   if (event.phase != 'X' && !is_flow) arguments_.ForgetEvents();
+  if (std::max(event.pid.size(), event.tid.size()) > kMaxIdBytes) {
+    arguments_.ForgetEvents();
+    not_understood_.Count(StrCat("events with a pid or tid of more than ", kMaxIdBytes, " bytes"));
+    return absl::OkStatus();
+  }
   if (IsBeyondKeptPart(event)) {
     arguments_.ForgetEvents();
     if (!is_flow) not_understood_.Count("events after the last time that is complete");
@@ -273,7 +278,8 @@ absl::Status CaptureBuilder::Hold() {
   if (++held_rows_ <= kMaxHeldRows) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       StrCat("it has more than ", kMaxHeldRows,
-             " operators, ranges and frames of Python; record fewer steps, or without stacks"));
+             " operators, ranges, frames of Python, steps, and CUDA events; record fewer steps, or "
+             "without stacks"));
 }
 
 absl::Status CaptureBuilder::AddMetadata(const TraceEvent& event) {
@@ -357,7 +363,10 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
     not_understood_.Count("steps after the last time that is complete");
     return absl::OkStatus();
   }
-  if (may_be_step && AddStep(event.name, *span, *thread)) return AddStepArguments(event);
+  if (may_be_step && AddStep(event.name, *span, *thread)) {
+    RETURN_IF_ERROR(Hold());
+    return AddStepArguments(event);
+  }
   const auto position = static_cast<uint32_t>(rows_[*thread].ranges.size());
   ImportedRange range = {.start_ns = span->start_ns,
                          .duration_ns = span->duration_ns,

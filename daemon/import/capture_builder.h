@@ -4,11 +4,12 @@
 //        said after all events.
 // Threads: one.
 // Memory:  names, inputs and threads, as their tables say; 44 bytes per range, 24 more per
-//          operator, 64 per event of memory or other instant; of GPU rows RowSpool::kMemoryBytes;
+//          operator, 64 per event of memory or other instant, step, and recorded CUDA event; 10 per
+//          CUDA call, twice that for launches; of GPU rows RowSpool::kMemoryBytes;
 //          of arguments that exports need, as KeptArguments says; of stacks,
 //          as PythonStacks says.
-// Errors:  the sink's; RESOURCE_EXHAUSTED for more than kMaxHeldRows. What an event says that
-//          cannot be is counted as not understood.
+// Errors:  the sink's; RESOURCE_EXHAUSTED for more than kMaxHeldRows, kMaxCalls, or kMaxStreams.
+//          What an event says that cannot be is counted as not understood.
 #ifndef PROFD_DAEMON_IMPORT_CAPTURE_BUILDER_H_
 #define PROFD_DAEMON_IMPORT_CAPTURE_BUILDER_H_
 
@@ -51,8 +52,14 @@ namespace profd::importer {
 
 class CaptureBuilder {
  public:
-  // Ranges, and events of memory and other instants, which have to be sorted.
+  // Ranges, steps, and events of memory and other instants, which have to be sorted; recorded CUDA
+  // events.
   static constexpr int64_t kMaxHeldRows = 6'000'000;
+  static constexpr size_t kMaxCalls = 10'000'000;  // With a correlation of their own.
+  static constexpr size_t kMaxStreams = 100'000;
+  // Of an event's pid and tid, and of the id and category of b and e, which are kept for each that
+  // is distinct.
+  static constexpr size_t kMaxIdBytes = 256;
 
   // Both must outlive it. In `directory` files without a name are made of what is too much to hold.
   CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood, std::filesystem::path directory);

@@ -74,7 +74,10 @@ absl::Status CaptureBuilder::Keep(uint32_t thread, const ApiRow& row) {
   Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
   ++contents_.gpu_count;
   ++rows_[thread].call_count;
-  if (row.correlation != 0) calls_.insert(row.correlation);
+  if (row.correlation != 0 && calls_.insert(row.correlation).second && calls_.size() > kMaxCalls) {
+    return absl::ResourceExhaustedError(StrCat(
+        "it has more than ", kMaxCalls, " CUDA calls with a correlation; record fewer steps"));
+  }
   return sink_.Append(thread, row);
 }
 
@@ -161,7 +164,11 @@ absl::Status CaptureBuilder::Keep(const GpuRow& row) {
   Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns}, /*by_gpu=*/true);
   ++contents_.gpu_count;
   ++gpu_row_count_;
-  streams_.emplace(row.device, row.context, row.stream);
+  if (streams_.emplace(row.device, row.context, row.stream).second &&
+      streams_.size() > kMaxStreams) {
+    return absl::ResourceExhaustedError(
+        StrCat("it has GPU work on more than ", kMaxStreams, " streams"));
+  }
   return gpu_.Add(row);
 }
 
@@ -216,6 +223,7 @@ absl::StatusOr<bool> CaptureBuilder::NoteCudaEvent(const CudaEventRow& row) {
   const bool is_new =
       cuda_events_.emplace(row.correlation, row.context, row.stream, row.event_id).second;
   if (!is_new) return false;
+  RETURN_IF_ERROR(Hold());
   ++contents_.event_count;
   RETURN_IF_ERROR(sink_.Append(row));
   return true;

@@ -33,7 +33,10 @@ std::optional<int64_t> CaptureBuilder::last_ns() const {
 absl::StatusOr<bool> CaptureBuilder::AddRangeEvent(const RangeEvent& range) {
   const std::optional<Span> span = Place(range.start_ns, range.duration_ns);
   if (!span.has_value()) return false;
-  if (AddStep(range.name, *span, range.thread)) return true;
+  if (AddStep(range.name, *span, range.thread)) {
+    RETURN_IF_ERROR(Hold());
+    return true;
+  }
   std::vector<OperatorInfo>& operators = rows_[range.thread].operators;
   ImportedRange row = {
       .start_ns = span->start_ns,
@@ -77,6 +80,11 @@ absl::Status CaptureBuilder::AddPaired(const TraceEvent& event) {
     not_understood_.Count(StrCat("ph:", std::string(1, event.phase), " without ts"));
     return absl::OkStatus();
   }
+  if (std::max(event.flow.size(), event.category.size()) > kMaxIdBytes) {
+    not_understood_.Count(StrCat("ph:", std::string(1, event.phase),
+                                 " with an id or cat of more than ", kMaxIdBytes, " bytes"));
+    return absl::OkStatus();
+  }
   const std::optional<Span> span = SpanOf(event, /*needs_duration=*/false);
   if (!span.has_value()) return absl::OkStatus();
   const std::optional<uint32_t> thread = ThreadOf(event);
@@ -90,6 +98,8 @@ absl::Status CaptureBuilder::FinishPaired() {
   if (paired_.empty()) return absl::OkStatus();
   std::optional<int64_t> end_ns;
   if (kept_part_ != nullptr) end_ns = EndOfKeptPart();
+  // The events are held no longer once they are ranges, which are held in their place.
+  held_rows_ -= static_cast<int64_t>(paired_.size());
   std::vector<PairedEvents::Range> ranges;
   RETURN_IF_ERROR(paired_.Finish(end_ns, not_understood_, [&](const PairedEvents::Range& range) {
     ranges.push_back(range);

@@ -17,8 +17,9 @@ absl::StatusOr<uint32_t> NameTable::IdOfJson(std::string_view json) {
     return found->second;
   }
   ASSIGN_OR_RETURN(const uint32_t id, IdOf(Unescape(json)));
-  // What is not kept is looked up by its text each time, which must not be kept either.
-  if (bytes_ + json.size() <= kMaxBytes) {
+  // What is not kept is looked up by its text each time, which must not be kept either. Names that
+  // are "(other)" have no end.
+  if (id != other_id_ && by_json_.size() < kMaxIds && bytes_ + json.size() <= kMaxBytes) {
     bytes_ += json.size();
     by_json_.emplace(kept_.emplace_back(json), id);
   }

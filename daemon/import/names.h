@@ -1,7 +1,8 @@
 // NameTable gives names their ids as a capture file has them, and tells the file of each once.
 //
 // Threads: one.
-// Memory:  kMaxBytes of distinct names; later ones are "(other)", and are counted.
+// Memory:  kMaxBytes and kMaxIds of distinct names, and as many of the ways to write them in JSON;
+//          later ones are "(other)", and are counted.
 #ifndef PROFD_DAEMON_IMPORT_NAMES_H_
 #define PROFD_DAEMON_IMPORT_NAMES_H_
 

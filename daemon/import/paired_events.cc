@@ -22,7 +22,17 @@ void PairedEvents::Add(const TraceEvent& event, int64_t time_ns, uint32_t thread
     // Ids are of a process, and of a category.
     key_.assign(event.pid).append(1, '\n').append(event.category).append(1, '\n');
     key_.append(event.flow);
-    of = ids_.try_emplace(key_, static_cast<uint32_t>(ids_.size())).first->second;
+    auto id = ids_.find(key_);
+    if (id == ids_.end()) {
+      if (id_bytes_ + key_.size() > kMaxIdBytes) {
+        not_understood.Count(
+            StrCat("ph:", std::string(1, event.phase), " with an id beyond the limit of memory"));
+        return;
+      }
+      id_bytes_ += key_.size();
+      id = ids_.emplace(key_, static_cast<uint32_t>(ids_.size())).first;
+    }
+    of = id->second;
   }
   marks_.push_back({.time_ns = time_ns,
                     .of = of,

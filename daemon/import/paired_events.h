@@ -12,10 +12,12 @@
 // An event without its partner makes no range, and is counted. So are b and e without an id, and
 // their arguments, which are not kept.
 //
-// Threads: one. Memory: 24 bytes per event, and each distinct id.
+// Threads: one. Memory: 24 bytes per event, and kMaxIdBytes of distinct ids; events with further
+// ones make no range, and are counted.
 #ifndef PROFD_DAEMON_IMPORT_PAIRED_EVENTS_H_
 #define PROFD_DAEMON_IMPORT_PAIRED_EVENTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,6 +33,8 @@ namespace profd::importer {
 
 class PairedEvents {
  public:
+  static constexpr size_t kMaxIdBytes = size_t{128} << 20;
+
   struct Range {
     uint32_t thread = 0;  // That of its begin.
     int64_t start_ns = 0;
@@ -44,6 +48,7 @@ class PairedEvents {
   void Add(const TraceEvent& event, int64_t time_ns, uint32_t thread, uint32_t name,
            NotUnderstood& not_understood);
   bool empty() const { return marks_.empty(); }
+  size_t size() const { return marks_.size(); }  // Events; until Finish().
   // Gives all ranges: by thread, or id, and end. Ranges without an end are open until `open_end_ns`
   // if it has a value. Call once, last.
   absl::Status Finish(std::optional<int64_t> open_end_ns, NotUnderstood& not_understood,
@@ -66,6 +71,7 @@ class PairedEvents {
 
   std::vector<Mark> marks_;
   absl::flat_hash_map<std::string, uint32_t> ids_;
+  size_t id_bytes_ = 0;
   std::string key_;
 };
 

@@ -34,7 +34,8 @@
 //          the byte at which they show (of the JSON, in a gzip file), also for one that is cut off
 //          before its first event ends; NOT_FOUND, PERMISSION_DENIED,
 //          FAILED_PRECONDITION (a folder, a merged trace), RESOURCE_EXHAUSTED (more than
-//          CaptureBuilder::kMaxHeldRows), CANCELLED; those of the capture file.
+//          CaptureBuilder's kMaxHeldRows, kMaxCalls, or kMaxStreams), CANCELLED; those of the
+//          capture file.
 #ifndef PROFD_DAEMON_IMPORT_TRACE_IMPORT_H_
 #define PROFD_DAEMON_IMPORT_TRACE_IMPORT_H_
 

@@ -24,7 +24,7 @@
 // Memory:  that of one capture at a time, as ImportTrace(); 64 MiB of texts.
 // Errors:  those of OpenNsysExport(), SurveyNsys(), and of the capture file; FAILED_PRECONDITION
 //          for a database that was not closed; RESOURCE_EXHAUSTED (more than
-//          CaptureBuilder::kMaxHeldRows), CANCELLED.
+//          CaptureBuilder's kMaxHeldRows, kMaxCalls, or kMaxStreams), CANCELLED.
 #ifndef PROFD_DAEMON_IMPORT_NSYS_NSYS_IMPORT_H_
 #define PROFD_DAEMON_IMPORT_NSYS_NSYS_IMPORT_H_
 
