@@ -264,8 +264,11 @@ class CollectiveSummary {
             if (is_collective && EndsOnWorker(reader_.names()[batch.name[i]])) continue;
             const bool is_work = !is_collective && batch.category[i] == kOperatorCategory;
             waits.AddEvent(batch.start_ns[i], is_work);
-            if (batch.duration_ns[i] >= 0) {
-              waits.AddEvent(EndOf(batch.start_ns[i], batch.duration_ns[i]));
+            if (batch.duration_ns[i] < 0) continue;
+            const int64_t end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]);
+            waits.AddEvent(end_ns);
+            if (is_work && reader_.names()[batch.name[i]].starts_with("aten::")) {
+              waits.AddWork(batch.start_ns[i], end_ns);
             }
           }
           return absl::OkStatus();

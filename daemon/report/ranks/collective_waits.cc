@@ -49,7 +49,7 @@ std::vector<int64_t> TimesOf(const std::vector<Running>& collectives,
 }  // namespace
 
 CollectiveWaits::Neighbors::Neighbors(std::vector<int64_t> times)
-    : times_(std::move(times)), events_(times_.size()) {}
+    : times_(std::move(times)), events_(times_.size()), more_work_(times_.size() + 1) {}
 
 void CollectiveWaits::Neighbors::Add(int64_t time_ns, bool begins_work) {
   const auto next = static_cast<size_t>(std::ranges::upper_bound(times_, time_ns) - times_.begin());
@@ -65,6 +65,22 @@ void CollectiveWaits::Neighbors::Add(int64_t time_ns, bool begins_work) {
   if (next > 0) {
     std::optional<int64_t>& after_ns = events_[next - 1].after_ns;
     after_ns = std::min(after_ns.value_or(time_ns), time_ns);
+  }
+}
+
+void CollectiveWaits::Neighbors::AddWork(int64_t start_ns, int64_t end_ns) {
+  const auto first = std::ranges::upper_bound(times_, start_ns) - times_.begin();
+  const auto after = std::ranges::lower_bound(times_, end_ns) - times_.begin();
+  if (first >= after) return;
+  ++more_work_[static_cast<size_t>(first)];
+  --more_work_[static_cast<size_t>(after)];
+}
+
+void CollectiveWaits::Neighbors::EndOfWork() {
+  int64_t work = 0;
+  for (size_t i = 0; i < events_.size(); ++i) {
+    work += more_work_[i];
+    if (work > 0) events_[i].is_at_work = true;
   }
 }
 
@@ -93,7 +109,14 @@ void CollectiveWaits::AddEvent(int64_t time_ns, bool begins_work) {
   middles_.Add(time_ns, begins_work);
 }
 
-std::vector<CollectiveWaits::Wait> CollectiveWaits::Find() const {
+void CollectiveWaits::AddWork(int64_t start_ns, int64_t end_ns) {
+  ends_.AddWork(start_ns, end_ns);
+  middles_.AddWork(start_ns, end_ns);
+}
+
+std::vector<CollectiveWaits::Wait> CollectiveWaits::Find() {
+  ends_.EndOfWork();
+  middles_.EndOfWork();
   std::vector<Wait> waits;
   for (size_t begin = 0; begin < by_end_.size();) {
     // All that ended before the thread went on.

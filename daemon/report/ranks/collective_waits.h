@@ -21,7 +21,7 @@
 // Such a collective was done at N. It is the exception: more of these than of the others are no
 // waits, but a thread that does something else meanwhile.
 //
-// Threads: one. Memory: 112 bytes per collective. Any times are safe.
+// Threads: one. Memory: 128 bytes per collective. Any times are safe.
 #ifndef PROFD_DAEMON_REPORT_RANKS_COLLECTIVE_WAITS_H_
 #define PROFD_DAEMON_REPORT_RANKS_COLLECTIVE_WAITS_H_
 
@@ -52,9 +52,13 @@ class CollectiveWaits {
   // `begins_work`: an operator began, so that the thread did not wait right after it.
   void AddEvent(int64_t time_ns, bool begins_work = false);
 
+  // Adds a time in which a training thread worked all along, whatever begins and ends in it: an
+  // operator of ATen. In any order.
+  void AddWork(int64_t start_ns, int64_t end_ns);
+
   // Returns the waits by time. They do not overlap: where several collectives were waited for, the
-  // time until the first one's end is the first one's.
-  std::vector<Wait> Find() const;
+  // time until the first one's end is the first one's. Call it after all was added.
+  std::vector<Wait> Find();
 
  private:
   // The events next to each of some times, as far as none of the other times lies between.
@@ -68,6 +72,9 @@ class CollectiveWaits {
 
     explicit Neighbors(std::vector<int64_t> times);  // Ascending.
     void Add(int64_t time_ns, bool begins_work);
+    void AddWork(int64_t start_ns, int64_t end_ns);
+    // No more work is added: the times that lie in it are at work.
+    void EndOfWork();
     const Events& operator[](size_t i) const { return events_[i]; }
     // Also where other times lie between.
     std::vector<Events> Nearest() const;
@@ -75,6 +82,8 @@ class CollectiveWaits {
    private:
     std::vector<int64_t> times_;
     std::vector<Events> events_;
+    // Of `times_`: how much more work lies around this time than around the one before it.
+    std::vector<int64_t> more_work_;
   };
 
   std::vector<Wait> FindEndedLate(std::span<const Wait> waits) const;

@@ -274,6 +274,26 @@ TEST_F(GlooTableTest, ACollectiveWhoseEndIsRecordedLateWasDoneWhenTheThreadWentO
   EXPECT_EQ(table.steps[1].exposed_ns, 38 * kMs);
 }
 
+// An operator that is open around others, as aten::linear around aten::addmm, still works after one
+// of them has ended.
+TEST_F(GlooTableTest, ALateEndWithinAnOperatorIsNoWaitOfThatOperator) {
+  Work(0, 20);
+  reader_.Range(other_, "gloo:all_reduce", 15 * kMs, 48 * kMs);
+  Work(48, 60);
+  reader_.Range(other_, "gloo:all_reduce", 59 * kMs, 103 * kMs);
+  Work(98, 102);
+  constexpr FakeRange kOperator = {.category =
+                                       static_cast<uint8_t>(wire::RangeCategory::kOperator)};
+  reader_.Range(main_, "aten::t", 102 * kMs, 102 * kMs + 1'000, kOperator);
+  reader_.Range(main_, "aten::linear", 102 * kMs, 103 * kMs + 100'000, kOperator);
+  Work(104, 110);
+  reader_.Step(0, 0, 50 * kMs).Step(1, 50 * kMs, 60 * kMs).StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(2));
+  EXPECT_EQ(table.rows[1].exposed_ns, 38 * kMs);
+  EXPECT_EQ(table.steps[1].exposed_ns, 38 * kMs);
+}
+
 TEST_F(GlooTableTest, ALateEndIsTheException) {
   // It sleeps from 20 to 40, and does not wait after that.
   Work(0, 20);
