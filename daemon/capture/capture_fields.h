@@ -375,6 +375,9 @@ void Visit(Archive& archive, T& record) {
   archive("step_before_ns", record.step_before_ns);
   archive("step_during_ns", record.step_during_ns);
   archive("step_after_ns", record.step_after_ns);
+  archive("around_step_count", record.around_step_count);
+  archive("around_step_mean_ns", record.around_step_mean_ns);
+  archive("around_slow_step_count", record.around_slow_step_count);
   archive("slowdown", record.slowdown);
   archive("graded", record.graded);
   archive("file_bytes", record.file_bytes);

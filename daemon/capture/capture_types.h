@@ -545,6 +545,11 @@ struct CaptureRecord {
   int64_t step_before_ns = 0;
   int64_t step_during_ns = 0;
   int64_t step_after_ns = 0;
+  // Of the steps around the windows, before and after them, without the program's first ten: how
+  // many are known, their mean time, ns, and how many took longer than 1.5 times their median.
+  int64_t around_step_count = 0;
+  int64_t around_step_mean_ns = 0;
+  int64_t around_slow_step_count = 0;
   SlowdownRecord slowdown;
   GradeRecord graded;
   int64_t file_bytes = 0;   // Of the capture file; 0: no file.

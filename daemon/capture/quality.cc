@@ -21,6 +21,7 @@ constexpr double kFewOtherNames = 0.01;
 constexpr double kFewNotUnderstood = 0.001;
 constexpr double kManyNotUnderstood = 0.10;
 constexpr double kSlightlySlower = 0.05;
+constexpr double kProbablySlower = 0.10;
 constexpr double kTellingClockErrorNs = 1000;
 constexpr double kLargeClockErrorNs = 100'000;
 
@@ -316,8 +317,8 @@ QualityCheck Perturbation(const Subject& subject) {
   }
   const double proven = std::max(slowdown.low, 0.0);
   char grade = GradeOf(proven, kSlightlySlower, kMuchSlower, kNever);
-  // Slower for certain, and maybe by far.
-  if (grade == 'A' && proven > 0 && slowdown.estimate > kMuchSlower) grade = 'B';
+  // Probably slower, though little or nothing of it is certain.
+  if (grade == 'A' && slowdown.estimate > kProbablySlower) grade = 'B';
   return {.grade = grade,
           .is_share = true,
           .value = proven,

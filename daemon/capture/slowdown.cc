@@ -163,7 +163,10 @@ double DriftOver(const Logs& side, size_t during_count) {
 
 std::string Steps(int64_t count) { return StrCat(count, count == 1 ? " step" : " steps"); }
 
-std::string SignedPercent(double share) { return absl::StrFormat("%+.1f", 100 * share); }
+std::string SignedPercent(double share) {
+  const double percent = std::round(1000 * share) / 10;
+  return percent == 0 ? "0.0" : absl::StrFormat("%+.1f", percent);  // Never "-0.0".
+}
 
 std::string IntervalText(double estimate, double low, double high) {
   return StrCat(SignedPercent(estimate), " % (", SignedPercent(low), " … ", SignedPercent(high),

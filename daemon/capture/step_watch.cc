@@ -10,6 +10,10 @@ namespace {
 
 // Steps are 16 bytes of a map each. MeasureSlowdown() looks at no more than a few hundred.
 constexpr size_t kMostWatchedSteps = 4096;
+// A program's first steps compile, allocate, and fill caches.
+constexpr int64_t kStartUpSteps = 10;
+constexpr double kSlowStep = 1.5;     // Of the median.
+constexpr double kMostMeanNs = 1e18;  // 31 years; converted back, it is a number still.
 
 }  // namespace
 
@@ -59,15 +63,19 @@ void StepWatch::SetDrained(const RecentSteps& recent) {
   Observe(recent);
 }
 
-StepTimes StepWatch::Times() const {
-  StepTimes times;
-  if (windows_.empty()) return times;
+int64_t StepWatch::BeforeEnd() const {
   const int64_t armed = std::min(armed_step_, windows_.front().first_step);
   const auto undisturbed =
       std::ranges::count_if(times_ns_, [armed](const auto& entry) { return entry.first < armed; });
-  const int64_t before_end = undisturbed >= static_cast<int64_t>(kEnoughSteps)
-                                 ? armed
-                                 : windows_.front().first_step - warmup_steps_;
+  return undisturbed >= static_cast<int64_t>(kEnoughSteps)
+             ? armed
+             : windows_.front().first_step - warmup_steps_;
+}
+
+StepTimes StepWatch::Times() const {
+  StepTimes times;
+  if (windows_.empty()) return times;
+  const int64_t before_end = BeforeEnd();
   for (const auto& [step, time_ns] : times_ns_) {
     if (step < before_end) times.before.push_back(time_ns);
     if (step >= drained_step_) times.after.push_back(time_ns);
@@ -77,6 +85,26 @@ StepTimes StepWatch::Times() const {
     if (in_window) times.during.push_back(time_ns);
   }
   return times;
+}
+
+void StepWatch::DescribeStepsAround(CaptureRecord& record) const {
+  if (windows_.empty()) return;
+  const int64_t before_end = BeforeEnd();
+  std::vector<int64_t> times_ns;
+  for (const auto& [step, time_ns] : times_ns_) {
+    const bool is_around = step < before_end || step >= drained_step_;
+    if (is_around && step >= kStartUpSteps && time_ns > 0) times_ns.push_back(time_ns);
+  }
+  if (times_ns.empty()) return;
+  // As floating point: a hostile target's times may not fit in a sum.
+  double sum_ns = 0;
+  for (const int64_t time_ns : times_ns) sum_ns += static_cast<double>(time_ns);
+  const auto slow_ns = kSlowStep * static_cast<double>(Median(times_ns));
+  record.around_step_count = std::ssize(times_ns);
+  const double mean_ns = sum_ns / static_cast<double>(times_ns.size());
+  record.around_step_mean_ns = static_cast<int64_t>(std::min(mean_ns, kMostMeanNs));
+  record.around_slow_step_count = std::ranges::count_if(
+      times_ns, [&](int64_t time_ns) { return static_cast<double>(time_ns) > slow_ns; });
 }
 
 int64_t StepWatch::during_ns() const { return source_changed_ ? 0 : Median(Times().during); }
@@ -103,6 +131,7 @@ void StepWatch::Describe(CaptureRecord& record) const {
   StepTimes times = Times();
   record.slowdown = MeasureSlowdown(times, record.gpu.cupti_stays);
   DiscountWaits(DelayShare(record.cpu), record.slowdown);
+  DescribeStepsAround(record);
   record.step_before_ns = Median(times.before);
   record.step_after_ns = Median(times.after);
   if (!times.during.empty()) record.step_during_ns = Median(times.during);

@@ -45,8 +45,8 @@ class StepWatch {
   // How many steps after the window are still to come until there are enough.
   size_t missing_steps() const;
 
-  // Sets `slowdown` and the median step times of `record`, as far as they are known. Waits for a
-  // CPU that `record` has are not blamed on recording.
+  // Sets `slowdown`, the median step times, and the steps around the windows of `record`, as far as
+  // they are known. Waits for a CPU that `record` has are not blamed on recording.
   void Describe(CaptureRecord& record) const;
 
  private:
@@ -55,7 +55,10 @@ class StepWatch {
     int64_t end_step = 0;
   };
 
+  // Steps below this one ran before the capture.
+  int64_t BeforeEnd() const;
   StepTimes Times() const;
+  void DescribeStepsAround(CaptureRecord& record) const;
 
   StepSource source_ = StepSource::kNone;
   bool source_changed_ = false;

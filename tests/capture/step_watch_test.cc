@@ -49,6 +49,36 @@ TEST_F(StepWatchTest, StepsWhileArmingAndDrainingCountForNeitherSide) {
   EXPECT_NEAR(slowdown.low, 1, 1e-9);
 }
 
+TEST_F(StepWatchTest, SlowStepsAroundTheWindowAreCountedAndAveraged) {
+  // An evaluation makes every tenth step 11 ms long instead of 1 ms. The first ten start up.
+  RecentSteps before = At(50, kMs);
+  before.steps[0].duration_ns = before.steps[9].duration_ns = 1000 * kMs;
+  for (const size_t evaluated : {19, 29, 39, 49}) before.steps[evaluated].duration_ns = 11 * kMs;
+  watch_.Observe(before);
+  watch_.SetWindows(std::vector<WindowRecord>{{.first_step = 50, .end_step = 55}}, 0);
+  watch_.Observe(At(55, kMs, 5));
+  watch_.SetDrained(At(55, kMs, 1));
+  RecentSteps after = At(75, kMs, 20);
+  after.steps[4].duration_ns = after.steps[14].duration_ns = 11 * kMs;
+  watch_.Observe(after);
+  CaptureRecord record;
+  watch_.Describe(record);
+  EXPECT_EQ(record.around_step_count, 59);
+  EXPECT_EQ(record.around_slow_step_count, 6);
+  EXPECT_EQ(record.around_step_mean_ns, (53 + 6 * 11) * kMs / 59);
+}
+
+TEST_F(StepWatchTest, TimesThatFillAnIntegerHaveAMean) {
+  watch_.Observe(At(100, INT64_MAX));
+  watch_.SetWindows(std::vector<WindowRecord>{{.first_step = 100, .end_step = 110}}, 0);
+  watch_.SetDrained(At(110, INT64_MAX, 1));
+  CaptureRecord record;
+  watch_.Describe(record);
+  EXPECT_EQ(record.around_step_count, 63);
+  EXPECT_EQ(record.around_step_mean_ns, 1'000'000'000'000'000'000);
+  EXPECT_EQ(record.around_slow_step_count, 0);
+}
+
 // Threads that hardly run do not make steps late.
 TEST_F(StepWatchTest, RecordingIsNotBlamedForWaitsForACpu) {
   watch_.Observe(At(100, 10 * kMs));

@@ -115,7 +115,8 @@ absl::Status TakeCounts(const CaptureRecord& untrusted, CaptureRecord& record) {
                      untrusted.open_range_count, untrusted.truncated_range_count,
                      untrusted.other_name_event_count, untrusted.foreign_step_mark_count,
                      untrusted.clock_error_ns, untrusted.step_before_ns, untrusted.step_during_ns,
-                     untrusted.step_after_ns) &&
+                     untrusted.step_after_ns, untrusted.around_step_count,
+                     untrusted.around_step_mean_ns, untrusted.around_slow_step_count) &&
       std::ranges::all_of(untrusted.drops, [](int64_t count) { return count >= 0; });
   if (!valid) return Refused("has a negative count");
   record.event_count = untrusted.event_count;
@@ -129,6 +130,9 @@ absl::Status TakeCounts(const CaptureRecord& untrusted, CaptureRecord& record) {
   record.step_before_ns = untrusted.step_before_ns;
   record.step_during_ns = untrusted.step_during_ns;
   record.step_after_ns = untrusted.step_after_ns;
+  record.around_step_count = untrusted.around_step_count;
+  record.around_step_mean_ns = untrusted.around_step_mean_ns;
+  record.around_slow_step_count = untrusted.around_slow_step_count;
   return absl::OkStatus();
 }
 

@@ -180,6 +180,9 @@ CaptureRecord FullRecord() {
   r.step_before_ns = 66;
   r.step_during_ns = 67;
   r.step_after_ns = 68;
+  r.around_step_count = 175;
+  r.around_step_mean_ns = 176;
+  r.around_slow_step_count = 177;
   r.slowdown = {.known = true,
                 .unknown_reason = "unknown",
                 .estimate = 0.25,
