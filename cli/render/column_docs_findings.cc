@@ -136,6 +136,10 @@ constexpr ColumnDoc kDocs[] = {
      "How much longer steps took while they were recorded than the unrecorded steps before and "
      "after. What is measured is the least that is certain; the sentence has the estimate",
      ""},
+    {kReport, "QUALITY_WINDOW",
+     "The mean time of the steps just before and after the capture, compared with those in it: "
+     "far above, the capture lacks what makes some steps slow",
+     "mean step around the capture / mean step in it"},
 };
 
 }  // namespace

@@ -29,6 +29,9 @@ constexpr size_t kNeighborsOfSide = 2;
 constexpr double kLeastCauseShare = 0.1;
 constexpr double kMostlyShare = 0.5;
 
+// PyTorch's range around each step of an optimizer; its class follows.
+constexpr std::string_view kOptimizerStep = "Optimizer.step#";
+
 int64_t LengthOf(const FindingScope::Stretch& stretch) { return stretch.end_ns - stretch.start_ns; }
 
 // A step with more host time outside operators than this many times the usual has a cause of its
@@ -55,7 +58,7 @@ std::vector<size_t> NeighborsOf(const FindingScope& scope, size_t slow,
 // may do more each time.
 bool DoesFixedWork(std::string_view name) {
   return name.find("::") != std::string_view::npos || name.starts_with("cuda") ||
-         name.starts_with("Optimizer.step#") || MayBeAutogradNode(name);
+         name.starts_with(kOptimizerStep) || MayBeAutogradNode(name);
 }
 
 struct OpTime {
@@ -138,9 +141,11 @@ class Explanation {
         if (other != nullptr) usual.push_back(part.time_ns(*other));
       }
       const bool outside = part.name == kOutsideOperators;
-      Add(EvidenceKind::kStep,
-          std::string(outside && time.host_of_ranges ? kOutsideRanges : part.name),
-          Difference(part.time_ns(*slow), Median(usual)), outside ? longest : "");
+      const bool is_cause =
+          Add(EvidenceKind::kStep,
+              std::string(outside && time.host_of_ranges ? kOutsideRanges : part.name),
+              Difference(part.time_ns(*slow), Median(usual)), outside ? longest : "");
+      if (outside && is_cause) result_.longest_gap = longest;
     }
     return absl::OkStatus();
   }
@@ -162,6 +167,9 @@ class Explanation {
         usual_calls.push_back(found == other.end() ? 0 : found->second.calls);
       }
       const int64_t calls = Median(usual_calls);
+      if (calls < time.calls && name.starts_with(kOptimizerStep)) {
+        result_.updates_more = true;
+      }
       const bool is_cause =
           Add(EvidenceKind::kOp, name, Difference(time.self_ns, Median(usual_ns)),
               calls == time.calls ? "" : StrCat(time.calls, " calls instead of ", calls));

@@ -51,6 +51,12 @@ struct SlowStep {
   bool mostly_slower_calls = false;
   // At least half of it is in operators and ranges that the neighbors did not have, or fewer times.
   bool mostly_more_calls = false;
+  // It runs an optimizer more often than its neighbors do: the program updates that part of its
+  // model in some steps only, as a GAN's generator.
+  bool updates_more = false;
+  // Where host time outside operators is a cause: "134 ms between aten::mm and aten::randn", the
+  // longest place. Or empty.
+  std::string longest_gap;
 };
 // Of the slowest of `outliers`, which OutliersOf() returned. `time` is of the same reader.
 absl::StatusOr<SlowStep> ExplainSlowestStep(store::CaptureReader& reader, const FindingScope& scope,

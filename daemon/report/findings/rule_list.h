@@ -67,6 +67,7 @@ RuleResult QualityTruncation(const Facts&, const FindingThresholds&);
 RuleResult QualityUnended(const Facts&, const FindingThresholds&);
 RuleResult QualityClock(const Facts&, const FindingThresholds&);
 RuleResult QualityPerturbation(const Facts&, const FindingThresholds&);
+RuleResult QualityWindow(const Facts&, const FindingThresholds&);  // slow steps are outside of it
 
 }  // namespace profd::report
 

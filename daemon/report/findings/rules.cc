@@ -66,6 +66,7 @@ constexpr std::array kRules = {
     Rule{"QUALITY_UNENDED", "Ranges never ended", false, &QualityUnended},
     Rule{"QUALITY_CLOCK", "The clock error is large", false, &QualityClock},
     Rule{"QUALITY_PERTURBATION", "Recording slowed the program down", false, &QualityPerturbation},
+    Rule{"QUALITY_WINDOW", "Slower steps ran outside the capture", false, &QualityWindow},
 };
 
 // Of a step.

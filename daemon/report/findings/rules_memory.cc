@@ -18,6 +18,9 @@ constexpr double kRoomyShare = 0.5;
 // Share of the steps (without the first) that must end with more memory than the step before.
 constexpr double kRisingShare = 0.8;
 constexpr int64_t kFewestForLeak = 5;
+// A program may keep something in every N-th step: its memory rises in few steps, and never falls.
+constexpr int64_t kFewestRises = 3;
+constexpr int64_t kFewestForRareRises = 10;
 constexpr double kSoonHours = 24;
 constexpr double kHourNs = 3600e9;
 // Without steps, the time may include a warm-up, which allocates.
@@ -224,17 +227,20 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   if (facts.scope.has_steps && facts.scope.mean_ns > 0) {
     finding.threshold = std::min(finding.threshold, std::max(per_hour / steps_per_hour, 0.0));
   }
-  result.fired = finding.value > finding.threshold &&
-                 static_cast<double>(growth.rising_count) >=
-                     kRisingShare * static_cast<double>(growth.step_count - 1);
+  const bool rises_in_most = static_cast<double>(growth.rising_count) >=
+                             kRisingShare * static_cast<double>(growth.step_count - 1);
+  const bool rises_in_some = growth.never_falls && growth.rising_count >= kFewestRises &&
+                             growth.step_count >= kFewestForRareRises;
+  result.fired = finding.value > finding.threshold && (rises_in_most || rises_in_some);
   finding.severity = Severity::kWarning;
   finding.measured =
       StrCat("Memory on ", device->memory.device, " grows by ", SizeText(growth.bytes_per_step),
              " a step; ", growth.rising_count, " of ", growth.step_count - 1,
-             " steps ended with more than the step before.");
+             " steps ended with more than the step before",
+             growth.never_falls && !rises_in_most ? ", and none with less." : ".");
   if (result.fired && facts.scope.has_steps && facts.scope.mean_ns > 0) {
     const double bytes_per_hour = finding.value * steps_per_hour;
-    StrAppend(&finding.measured, " That is ",
+    StrAppend(&finding.measured, " If it goes on, that is ",
               SizeText(static_cast<int64_t>(std::min(bytes_per_hour, 9e18))), " an hour");
     if (device->capacity_bytes > 0) {
       const int64_t steps = std::max<int64_t>(free_bytes, 0) / growth.bytes_per_step;
@@ -250,7 +256,7 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   finding.advice =
       "Look for tensors that outlive their step: losses summed with their graphs (use .item() or "
       ".detach()), lists of outputs, caches, hooks. `profctl trace --with memory,stacks` names the "
-      "lines that allocate.";
+      "lines that allocate. A buffer that fills up to a limit grows so, too, until it is full.";
   finding.evidence =
       MemoryRows(growth.suspects_by_op, "allocated in a step, still alive steps later");
   finding.confidence = growth.step_count >= 10 ? Confidence::kHigh : Confidence::kMedium;

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +11,10 @@
 
 namespace profd::report {
 namespace {
+
+// Fewer steps around a capture say nothing of what comes now and then.
+constexpr int64_t kFewestAround = 20;
+constexpr int64_t kSlowStepsThatTell = 3;
 
 const QualityCheck* Check(const Facts& facts, std::string_view name) {
   for (const QualityCheck& check : facts.quality.checks) {
@@ -147,6 +153,51 @@ RuleResult QualityPerturbation(const Facts& facts, const FindingThresholds& thre
                                                   static_cast<double>(record.step_before_ns));
   DoubtIfThreadsWithoutCpu(facts, thresholds, static_cast<int64_t>(longer_ns), result.finding,
                            unreported_ns);
+  return result;
+}
+
+RuleResult QualityWindow(const Facts& facts, const FindingThresholds& thresholds) {
+  const CaptureRecord& record = *facts.record;
+  if (!facts.scope.has_steps) return Needs("steps");
+  if (record.around_step_count < kFewestAround) {
+    return Needs(StrCat("the times of ", kFewestAround, " steps around the capture"));
+  }
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.unit = FindingUnit::kRatio;
+  finding.value = static_cast<double>(record.around_step_mean_ns) /
+                  static_cast<double>(std::max<int64_t>(facts.scope.mean_ns, 1));
+  finding.threshold = thresholds.around_ratio;
+  // One slow step may be chance.
+  result.fired = finding.value > finding.threshold && record.around_slow_step_count > 1;
+  finding.measured = StrCat(
+      "The ", record.around_step_count, " steps just before and after the capture took ",
+      TimeText(record.around_step_mean_ns), " on average, and ", record.around_slow_step_count,
+      " of them over 1.5 times their median; those in it took ", TimeText(facts.scope.mean_ns),
+      " on average.");
+  // Two distances between slow steps, if these come at equal ones.
+  const int64_t enough =
+      2 * record.around_step_count / std::max<int64_t>(record.around_slow_step_count, 1);
+  finding.advice =
+      StrCat("Record more steps (`profctl trace --steps ", enough,
+             "`): what makes some steps slow, such as an evaluation, a checkpoint, or logging, is "
+             "not in this capture.");
+  finding.severity = Severity::kWarning;
+  finding.confidence =
+      record.around_slow_step_count >= kSlowStepsThatTell ? Confidence::kMedium : Confidence::kLow;
+  finding.confidence_reason = StrCat(record.around_slow_step_count,
+                                     " slow steps around the capture, which did not record them");
+  if (facts.cpu.Share() > thresholds.cpu_wait_share / 2) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        StrCat("the thread of the steps waits for a CPU for ", PercentText(facts.cpu.Share()),
+               " of the time: other load on the machine can explain slow steps");
+  }
+  Evidence evidence;
+  evidence.kind = EvidenceKind::kCheck;
+  evidence.name = "around_step_mean_ns";
+  evidence.detail = finding.measured;
+  finding.evidence.push_back(std::move(evidence));
   return result;
 }
 

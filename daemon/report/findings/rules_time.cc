@@ -27,6 +27,9 @@ constexpr double kSlowBusGbPerS = 8;
 constexpr double kMuchCpuWait = 0.20;
 // A single slow step that costs less than this share of all steps may be chance.
 constexpr double kChanceShare = 0.05;
+// The same with fewer steps than kStepsThatTell.
+constexpr double kChanceShareOfFew = 0.10;
+constexpr size_t kStepsThatTell = 10;
 
 // A result whose value is a share of the steps, compared with its threshold.
 RuleResult ShareOfSteps(const Facts& facts, int64_t ns, double threshold) {
@@ -101,6 +104,23 @@ std::string WhySlow(const SlowStep& slow, const FrameworkSteps& framework) {
               TimeText(slow.causes[i].duration_ns), ")");
   }
   return text + ".";
+}
+
+std::string OutlierAdvice(const SlowStep& slow) {
+  const std::string compare =
+      StrCat("Compare such a step with its neighbors (`profctl ops CAPTURE --step ",
+             slow.step < 0 ? "N" : StrCat(slow.step), "`).");
+  constexpr std::string_view kUsualCauses =
+      " Usual causes are garbage collection, checkpoints, logging, recompilation, and data "
+      "loading.";
+  if (slow.causes.empty()) return StrCat(compare, kUsualCauses);
+  const Evidence& most = slow.causes.front();
+  return StrCat("Look at what the slow steps have more of: ", most.name, " (+",
+                TimeText(most.duration_ns), " in step ", slow.step,
+                slow.longest_gap.empty() || most.kind != EvidenceKind::kStep
+                    ? ""
+                    : StrCat("; ", slow.longest_gap),
+                "). ", compare, most.kind == EvidenceKind::kStep ? kUsualCauses : "");
 }
 
 // " They come every 10 steps.", or nothing. At equal distances, steps do something that the program
@@ -566,12 +586,9 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
   for (const Evidence& cause : facts.slowest.causes) {
     if (finding.evidence.size() < kMostEvidence) finding.evidence.push_back(cause);
   }
-  finding.advice = StrCat(
-      "Compare such a step with its neighbors (`profctl ops CAPTURE --step ",
-      finding.evidence.empty() ? "N" : StrCat(finding.evidence.front().step),
-      "`). Usual causes are garbage collection, checkpoints, logging, recompilation, and data "
-      "loading.");
-  SetConfidence(facts, step_count >= 10 ? Confidence::kHigh : Confidence::kMedium, finding);
+  finding.advice = OutlierAdvice(facts.slowest);
+  SetConfidence(facts, step_count >= kStepsThatTell ? Confidence::kHigh : Confidence::kMedium,
+                finding);
   if (all_waited) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason =
@@ -583,10 +600,19 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
     finding.confidence_reason =
         "the slowest step makes the same calls as its neighbors, only slower: larger inputs, a "
         "lower clock, or other load on the machine can explain it";
-  } else if (outlier_count == 1 && facts.ShareOfSteps(excess_ns) < kChanceShare) {
+  } else if (outlier_count == 1 && !facts.slowest.mostly_more_calls &&
+             facts.ShareOfSteps(excess_ns) <
+                 (step_count < kStepsThatTell ? kChanceShareOfFew : kChanceShare)) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason =
         StrCat("one slow step of ", step_count, " may be chance, or other load on the machine");
+  }
+  if (facts.slowest.updates_more) {
+    finding.saving_ns_per_step = 0;
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        "the slowest step runs an optimizer more often than its neighbors: updates that a program "
+        "makes in some steps only take their time";
   }
   // Other work explains the time better than a wait.
   if (!facts.slowest.mostly_more_calls) {

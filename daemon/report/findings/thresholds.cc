@@ -112,6 +112,8 @@ constexpr std::array kKeys = {
                  1e6, "STEP_OUTLIER: median absolute deviations above the median step"},
     ThresholdKey{"steps.first_ratio", &F::first_step_ratio, ValueKind::kNumber, 1, 1e6,
                  "WARMUP_INCLUDED: the first step over the median of the others"},
+    ThresholdKey{"steps.around_ratio", &F::around_ratio, ValueKind::kNumber, 1, 1e6,
+                 "QUALITY_WINDOW: the mean step around the capture over that in it"},
     ThresholdKey{"ranks.straggler_score", &F::straggler_score, ValueKind::kNumber, 0, 1e6,
                  "STRAGGLER_RANK: modified z-score of a rank's own work over the ranks"},
     ThresholdKey{"compile.share", &F::compile_share, ValueKind::kShare, 0, 1,

@@ -68,6 +68,7 @@ struct FindingThresholds {
   double allocation_share = 0.01;
   double step_outlier_deviations = 5;  // Median absolute deviations above the median.
   double first_step_ratio = 2;         // Over the median of the others.
+  double around_ratio = 1.25;          // Mean step around the windows over that in them.
   double straggler_score = 3.5;        // As kStragglerScore of group_reports.h.
   double compile_share = 0.01;
   // Of lookups of compiled code, those after which none runs. A function that is rarely called with

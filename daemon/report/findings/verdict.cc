@@ -196,6 +196,18 @@ std::string WhereTheTimeGoes(const Facts& facts) {
   return text;
 }
 
+// " The 83 steps around the capture took 25.1 ms on average: it lacks slow steps (QUALITY_WINDOW)."
+// Or nothing.
+std::string WhatTheWindowLacks(const Facts& facts, const FindingsReport& report) {
+  const auto lacks_slow_steps = [](const Finding& finding) {
+    return finding.rule == "QUALITY_WINDOW" && finding.confidence > Confidence::kLow;
+  };
+  if (std::ranges::none_of(report.findings, lacks_slow_steps)) return "";
+  return StrCat(" The ", facts.record->around_step_count, " steps around the capture took ",
+                TimeText(facts.record->around_step_mean_ns),
+                " on average: it lacks slow steps (QUALITY_WINDOW).");
+}
+
 std::string FirstSentence(std::string_view text) {
   const size_t end = text.find(". ");
   return std::string(end == std::string_view::npos ? text : text.substr(0, end + 1));
@@ -339,8 +351,9 @@ std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& fin
 
 std::string WriteVerdict(const Facts& facts, const FindingsReport& report) {
   if (report.quality.grade == "-") return "Nothing was recorded.";
-  return StrCat(WhereTheTimeGoes(facts), " ", WhatLimits(facts, report.bound), " ",
-                WhatToChange(facts, report), " ", WhetherToTrust(report.quality));
+  return StrCat(WhereTheTimeGoes(facts), WhatTheWindowLacks(facts, report), " ",
+                WhatLimits(facts, report.bound), " ", WhatToChange(facts, report), " ",
+                WhetherToTrust(report.quality));
 }
 
 }  // namespace profd::report

@@ -100,6 +100,7 @@ struct MemoryGrowth {
 
   int64_t step_count = 0;                   // Below kFewestSteps, the next two are 0.
   int64_t rising_count = 0;                 // Steps that ended higher than the step before.
+  bool never_falls = false;                 // No step ended lower than the step before.
   int64_t bytes_per_step = 0;               // The slope; may be negative.
   std::vector<MemoryShare> suspects_by_op;  // Largest first; empty if fewer steps were recorded.
   // Not empty: the level rises, but the memory need not have grown: the numbers above are 0, and

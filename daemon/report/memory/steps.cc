@@ -82,8 +82,10 @@ MemoryGrowth GrowthOf(std::span<const MemoryStepRow> steps) {
   MemoryGrowth growth;
   growth.step_count = static_cast<int64_t>(steps.size());
   if (growth.step_count < MemoryGrowth::kFewestSteps) return growth;
+  growth.never_falls = true;
   for (size_t i = 1; i < steps.size(); ++i) {
     growth.rising_count += steps[i].end_bytes > steps[i - 1].end_bytes ? 1 : 0;
+    growth.never_falls = growth.never_falls && steps[i].end_bytes >= steps[i - 1].end_bytes;
   }
   const size_t stride = (steps.size() + kMostStepsCompared - 1) / kMostStepsCompared;
   std::vector<double> slopes;

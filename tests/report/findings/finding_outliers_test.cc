@@ -166,6 +166,45 @@ TEST_F(FindingOutliersTest, MoreCallsAreStrongEvidence) {
   EXPECT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kHigh);
 }
 
+// As in a GAN, whose generator is updated once for five updates of its critic.
+TEST_F(FindingOutliersTest, UpdatesThatSomeStepsMakeInAdditionAreNoSaving) {
+  int64_t at = 0;
+  for (int step = 0; step < 12; ++step) {
+    const int updates = step % 5 == 4 ? 2 : 1;
+    reader_.Step(step, at, updates * kStepNs);
+    for (int update = 0; update < updates; ++update) {
+      reader_.Range(main_, "aten::mm", at, at + 9 * kMs);
+      reader_.Range(main_, "Optimizer.step#RMSprop.step", at + 9 * kMs, at + kStepNs);
+      at += kStepNs;
+    }
+  }
+  const Finding finding = Find("STEP_OUTLIER");
+  EXPECT_EQ(finding.confidence, Confidence::kLow);
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("runs an optimizer more often"));
+  EXPECT_EQ(finding.saving_ns_per_step, 0);
+  EXPECT_THAT(Report().verdict, Not(HasSubstr("STEP_OUTLIER")));
+}
+
+TEST_F(FindingOutliersTest, TheAdviceNamesWhatTheSlowestStepHasMoreOf) {
+  int64_t at = 0;
+  for (int step = 0; step < 10; ++step) {
+    const int64_t extra_ns = step == 6 ? 20 * kMs : 0;
+    reader_.Step(step, at, kStepNs + extra_ns);
+    reader_.Range(main_, "forward", at, at + 5 * kMs);
+    reader_.Range(main_, "backward", at + 5 * kMs + extra_ns, at + kStepNs + extra_ns);
+    at += kStepNs + extra_ns;
+  }
+  EXPECT_THAT(
+      Find("STEP_OUTLIER").advice,
+      HasSubstr("more of: host time outside ranges (+20 ms in step 6; 20 ms between forward "
+                "and backward)."));
+}
+
+TEST_F(FindingOutliersTest, OneSlowStepOfFewMayBeChance) {
+  StepsOf({10, 10, 14, 10, 10});
+  EXPECT_THAT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
+}
+
 TEST_F(FindingOutliersTest, OneStepThatCostsLittleMayBeChance) {
   int64_t at = 0;
   for (int step = 0; step < 20; ++step) {

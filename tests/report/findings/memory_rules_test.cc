@@ -76,6 +76,41 @@ TEST_F(CpuGrowthTest, IsNoLeakInATraceOfTorchWhoseTotalBeginsAbove0) {
   EXPECT_THAT(NeedsOf("MEM_LEAK"), HasSubstr("is not known"));
 }
 
+// What a program keeps in every fifth step is lost as what it keeps in each. With `freed`, one of
+// the blocks is freed again.
+class RareGrowthTest : public FindingsFixture {
+ protected:
+  void Grow(bool freed) {
+    constexpr int64_t kBlock = 64 << 20;
+    constexpr int kSteps = 30;
+    Healthy(kSteps);
+    int64_t total_bytes = 0;
+    for (int step = 0; step < kSteps; ++step) {
+      if (step % 5 != 4) continue;
+      total_bytes += kBlock;
+      reader_.Allocate(main_, step * kStepNs + kMs, 0x100000 + total_bytes, kBlock,
+                       {.total_allocated_bytes = total_bytes, .device_type = 1});
+      if (!freed || step != 14) continue;
+      reader_.Free(main_, (step + 2) * kStepNs, 0x100000 + total_bytes, kBlock,
+                   {.total_allocated_bytes = total_bytes - kBlock, .device_type = 1});
+      total_bytes -= kBlock;
+    }
+  }
+};
+
+TEST_F(RareGrowthTest, IsALeakWhereNothingFalls) {
+  Grow(/*freed=*/false);
+  const Finding finding = Find("MEM_LEAK");
+  EXPECT_THAT(finding.measured, HasSubstr("6 of 29 steps ended with more than the step before, and "
+                                          "none with less."));
+  EXPECT_NEAR(finding.value, (64 << 20) / 5.0, 2 << 20);
+}
+
+TEST_F(RareGrowthTest, IsNoneWhereMemoryIsFreedNowAndThen) {
+  Grow(/*freed=*/true);
+  EXPECT_THAT(Fired(), Not(Contains("MEM_LEAK")));
+}
+
 TEST_F(CpuGrowthTest, IsALeakIfTheProcessGrowsAsMuch) {
   Grow(1258 << 20, (1258 << 20) + 11 * kBlock);
   EXPECT_EQ(Find("MEM_LEAK").value, kBlock);

@@ -108,6 +108,37 @@ TEST_F(QualityRulesTest, ClocksThatAreOffAreFound) {
   EXPECT_DOUBLE_EQ(Find("QUALITY_CLOCK").value, 5'000);
 }
 
+// A capture of five steps between two evaluations.
+TEST_F(QualityRulesTest, SlowStepsAroundTheCaptureAreSaid) {
+  Healthy();
+  CaptureRecord& record = reader_.mutable_record();
+  record.around_step_count = 83;
+  record.around_step_mean_ns = 25 * kMs;
+  record.around_slow_step_count = 8;
+  const Finding finding = Find("QUALITY_WINDOW");
+  EXPECT_EQ(finding.confidence, Confidence::kMedium);
+  EXPECT_DOUBLE_EQ(finding.value, 2.5);
+  EXPECT_THAT(finding.measured, HasSubstr("took 25 ms on average, and 8 of them over 1.5 times"));
+  EXPECT_THAT(finding.advice, HasSubstr("--steps 20`"));
+  EXPECT_THAT(Report().verdict, HasSubstr("The 83 steps around the capture took 25 ms on average: "
+                                          "it lacks slow steps (QUALITY_WINDOW)."));
+}
+
+TEST_F(QualityRulesTest, FewOrUnclearSlowStepsAroundTheCaptureAreNot) {
+  Healthy();
+  CaptureRecord& record = reader_.mutable_record();
+  record.around_step_count = 83;
+  record.around_step_mean_ns = 25 * kMs;
+  record.around_slow_step_count = 1;
+  EXPECT_THAT(Fired(), Not(Contains("QUALITY_WINDOW")));
+  record.around_slow_step_count = 8;
+  record.around_step_mean_ns = 12 * kMs;
+  EXPECT_THAT(Fired(), Not(Contains("QUALITY_WINDOW")));
+  record.around_step_mean_ns = 25 * kMs;
+  record.around_step_count = 19;
+  EXPECT_THAT(NeedsOf("QUALITY_WINDOW"), HasSubstr("20 steps around"));
+}
+
 TEST_F(QualityRulesTest, ManyCutRangesAreFound) {
   Healthy();
   for (int i = 0; i < 20; ++i) {
