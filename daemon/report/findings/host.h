@@ -32,6 +32,10 @@ struct HostFacts {
   int64_t outside_ns = 0;      // Of their host time outside operators, what costs time.
   double median_share = 0;     // Share of a step, as the median of the steps.
   HostGapTable gaps;           // Of that.
+  // Host memory that is freed in the longest gap of the first row, if returning so much to the
+  // system can take half of that gap; else 0.
+  int64_t freed_bytes = 0;
+  int64_t freed_count = 0;
 
   // What the host is in or outside of: "operators" of a framework, else "ranges" of the program.
   std::string_view Parts() const { return of_ranges ? "ranges" : "operators"; }

@@ -417,6 +417,12 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
                 CountText(host.usual_count, "step"));
     }
     StrAppend(&finding.measured, ".");
+    if (host.freed_bytes > 0) {
+      StrAppend(&finding.measured, " In the longest of them, ",
+                CountText(host.freed_count, "block"), " of host memory, ",
+                SizeText(host.freed_bytes), " in all, ", host.freed_count == 1 ? "is" : "are",
+                " freed: giving the pages back to the system can take most of it.");
+    }
   }
   const bool has_places = gaps.long_ns > gaps.short_ns;
   if (!has_places) {
@@ -426,10 +432,15 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
               facts.has_gpu() ? ", counted while the GPU is idle." : ".");
   }
   finding.advice =
-      has_places
+      has_places && host.freed_bytes > 0
+          ? "Keep large tensors instead of making new ones in each step: write into one that has "
+            "room (torch.cat of a growing list copies and frees all of it), or let the allocator "
+            "keep freed memory (MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ of glibc, or "
+            "jemalloc)."
+      : has_places
           ? "Look at the code that runs in the gaps below: logging, checkpoints, evaluation, "
-            "garbage collection, locks, files, sleeping. Move it out of the step, to another "
-            "thread, or to every N-th step."
+            "garbage collection, freeing large tensors, locks, files, sleeping. Move it out of the "
+            "step, to another thread, or to every N-th step."
           : OverheadAdvice(facts);
   for (const HostGapRow& row : gaps.rows) {
     if (finding.evidence.size() == kMostEvidence) break;

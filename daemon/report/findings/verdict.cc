@@ -18,6 +18,7 @@ constexpr double kBusy = 0.80;  // Of a step. Below it, what leaves the GPU idle
 constexpr double kMuchElse = 0.25;
 // Of kernel time: an operator that stands out.
 constexpr double kHot = 0.25;
+constexpr double kMostly = 0.5;  // Of a step.
 constexpr size_t kLongestInputs = 80;
 // Operators of a round that a capture can count (PeriodDetector::kKept / kRepeats).
 constexpr int64_t kLongestCountedRound = 8192 / 3;
@@ -84,9 +85,22 @@ std::string HottestOp(const Facts& facts) {
   return text;
 }
 
+// " Most of it is waiting for other ranks, or for the network: ..."; empty: it is not.
+std::string WhoIsWaitedFor(const Facts& facts) {
+  const HostFacts& host = facts.host;
+  if (!host.needs.empty() || facts.ShareOfSteps(host.split.collectives_ns) < kMostly) return {};
+  const std::string& group = facts.record->group_id;
+  return StrCat(" Most of it is waiting for other ranks, or for the network: ",
+                group.empty()
+                    ? "a capture of all ranks (`profctl trace --all`) shows which one it waits for."
+                    : StrCat("`profctl stragglers ", group, "` shows which one it waits for."));
+}
+
 std::string WhatLimits(const Facts& facts, BoundBy bound) {
   if (facts.gpu_withheld) return StrCat(facts.gpu_doubt, ": what the GPU did is unknown.");
-  if (bound == BoundBy::kCpuOnly) return "No GPU work was recorded.";
+  if (bound == BoundBy::kCpuOnly) {
+    return StrCat("No GPU work was recorded.", WhoIsWaitedFor(facts));
+  }
   const std::string_view words = bound == BoundBy::kCopies && facts.ExposedCopiesAreDecompression()
                                      ? "bound by exposed decompression on the GPU"
                                      : WordsFor(bound);

@@ -53,6 +53,48 @@ TEST_F(HostRulesTest, HostTimeOutsideOperatorsIsFoundWithItsPlaces) {
   EXPECT_THAT(Report().verdict, HasSubstr("First change (HOST_BOUND)"));
 }
 
+// As torch.cat of a growing cache: its last result is freed once nothing uses it.
+TEST_F(HostRulesTest, FreesOfLargeBlocksInTheLargestGapAreSaid) {
+  constexpr int64_t kBlock = 60 << 20;
+  Steps(5);
+  reader_.mutable_record().torch.memory = true;
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    reader_.Operator(main_, "aten::cat", at, at + 2 * kMs);
+    reader_.Allocate(main_, at + kMs, 0x10000000, kBlock, {.device_type = 0});
+    reader_.Free(main_, at + 2 * kMs + kUs, 0x10000000, kBlock, {.device_type = 0});
+    reader_.Operator(main_, "aten::linear", at + 8 * kMs, at + kStepNs);
+  }
+  const Finding finding = Find("HOST_BOUND");
+  EXPECT_THAT(finding.measured, HasSubstr("1 block of host memory, 60 MiB in all, is freed"));
+  EXPECT_THAT(finding.advice, HasSubstr("Keep large tensors"));
+}
+
+TEST_F(HostRulesTest, FreesThatTakeLittleOfTheGapAreNot) {
+  Steps(5);
+  reader_.mutable_record().torch.memory = true;
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    reader_.Operator(main_, "aten::cat", at, at + 2 * kMs);
+    reader_.Allocate(main_, at + kMs, 0x10000000, 4 << 20, {.device_type = 0});
+    reader_.Free(main_, at + 2 * kMs + kUs, 0x10000000, 4 << 20, {.device_type = 0});
+    reader_.Operator(main_, "aten::linear", at + 8 * kMs, at + kStepNs);
+  }
+  const Finding finding = Find("HOST_BOUND");
+  EXPECT_THAT(finding.measured, Not(HasSubstr("freed")));
+  EXPECT_THAT(finding.advice, HasSubstr("freeing large tensors"));
+}
+
+TEST_F(HostRulesTest, ARankThatMostlyWaitsForOthersSaysWhereToLook) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    reader_.Operator(main_, "aten::linear", at, at + 2 * kMs);
+    reader_.Operator(main_, "c10d::allreduce_", at + 2 * kMs, at + 9 * kMs);
+  }
+  reader_.StepThread(main_);
+  EXPECT_THAT(Report().verdict, HasSubstr("a capture of all ranks (`profctl trace --all`)"));
+  reader_.mutable_record().group_id = "01JCQ0Z9";
+  EXPECT_THAT(Report().verdict, HasSubstr("`profctl stragglers 01JCQ0Z9` shows which one"));
+}
+
 TEST_F(HostRulesTest, OfAFileThatIsCutOffBeforeGpuWorkWhatTheGpuDidIsUnknown) {
   Steps(5);
   for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
