@@ -217,13 +217,15 @@ TEST_F(QualityTest, GpuRecordsThatTablesNeedLowerTheGradeIfTheyAreNotAvailable) 
             "2 kinds of GPU records were not available: driver (gives no records)");
 }
 
-TEST_F(QualityTest, OnlyASlowDownThatNoiseCannotExplainLowersTheGrade) {
-  record_.slowdown = {.known = true, .estimate = 0.2, .low = 0.05, .high = 0.9};
+TEST_F(QualityTest, ACertainOrProbableSlowDownLowersTheGrade) {
+  record_.slowdown = {.known = true, .estimate = 0.09, .low = 0.05, .high = 0.9};
   EXPECT_EQ(Grade(), "A");
   record_.slowdown.estimate = 0.4;
-  EXPECT_EQ(Grade(), "B") << "slower for certain, and maybe by far";
+  EXPECT_EQ(Grade(), "B");
   record_.slowdown.low = -0.01;
-  EXPECT_EQ(Grade(), "A") << "noise explains it";
+  EXPECT_EQ(Grade(), "B") << "noise may explain it, but probably does not";
+  record_.slowdown.estimate = 0.09;
+  EXPECT_EQ(Grade(), "A");
   record_.slowdown.low = 0.06;
   EXPECT_EQ(Grade(), "B");
   EXPECT_DOUBLE_EQ(Check("perturbation").value, 0.06);

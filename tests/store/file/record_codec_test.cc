@@ -250,7 +250,7 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full["slowdown"], empty["slowdown"]);
   expect_all_differ(full["graded"], empty["graded"]);
   expect_all_differ(full["cpu"], empty["cpu"]);
-  EXPECT_THAT(full, SizeIs(45));
+  EXPECT_THAT(full, SizeIs(48));
   EXPECT_THAT(full["cpu"], SizeIs(15));
   EXPECT_THAT(full["cpu"]["threads"][0], SizeIs(3));
   EXPECT_THAT(full["cpu"]["samples"][0], SizeIs(3));
