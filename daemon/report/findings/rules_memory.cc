@@ -233,6 +233,7 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
                              growth.step_count >= kFewestForRareRises;
   result.fired = finding.value > finding.threshold && (rises_in_most || rises_in_some);
   finding.severity = Severity::kWarning;
+  if (!rises_in_most) finding.title = "Memory grows in some steps and never falls";
   finding.measured =
       StrCat("Memory on ", device->memory.device, " grows by ", SizeText(growth.bytes_per_step),
              " a step; ", growth.rising_count, " of ", growth.step_count - 1,

@@ -33,6 +33,12 @@ constexpr std::string_view kAutogradPrefix = "autograd::engine::";
 constexpr auto kUserScope = static_cast<uint8_t>(wire::OperatorScope::kUserScope);
 constexpr auto kOperatorCategory = static_cast<uint8_t>(wire::RangeCategory::kOperator);
 
+// ATen's operators compute, and those of c10d only issue a collective, which Work.wait() waits for.
+// Other operators may contain a wait: autograd's, or those of the program.
+bool NeverWaits(std::string_view name) {
+  return name.starts_with("aten::") || name.starts_with("c10d::");
+}
+
 // What `record_param_comms` said of a collective.
 struct Note {
   Communicator communicator;
@@ -259,17 +265,16 @@ class CollectiveSummary {
         [&](const RangeBatch& batch) {
           if (!IsTrainingThread(batch.thread)) return absl::OkStatus();
           for (size_t i = 0; i < batch.size; ++i) {
+            const std::string& name = reader_.names()[batch.name[i]];
             const bool is_collective = KindOfName(batch.name[i]).has_value();
             // Its end is the worker's.
-            if (is_collective && EndsOnWorker(reader_.names()[batch.name[i]])) continue;
-            const bool is_work = !is_collective && batch.category[i] == kOperatorCategory;
-            waits.AddEvent(batch.start_ns[i], is_work);
+            if (is_collective && EndsOnWorker(name)) continue;
+            const bool is_operator = batch.category[i] == kOperatorCategory;
+            waits.AddEvent(batch.start_ns[i], is_operator && !is_collective);
             if (batch.duration_ns[i] < 0) continue;
             const int64_t end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]);
             waits.AddEvent(end_ns);
-            if (is_work && reader_.names()[batch.name[i]].starts_with("aten::")) {
-              waits.AddWork(batch.start_ns[i], end_ns);
-            }
+            if (is_operator && NeverWaits(name)) waits.AddWork(batch.start_ns[i], end_ns);
           }
           return absl::OkStatus();
         }));

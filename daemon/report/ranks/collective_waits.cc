@@ -15,8 +15,10 @@ using Running = CollectiveWaits::Running;
 constexpr uint64_t kMostWakeUpNs = 1'000'000;
 constexpr uint64_t kWaitsPerWakeUp = 3;
 
-// How long Python may take between two operators: a shorter wait may be none.
+// How long Python may take between two operators: a shorter wait may be none. On a busy machine it
+// may take longer; where the end comes soon, a wait that is many times as long explains more.
 constexpr uint64_t kMostPauseNs = 100'000;
+constexpr uint64_t kWaitsPerPause = 10;
 
 // `to` >= `from`. As unsigned, so that no times can overflow.
 uint64_t TimeBetween(int64_t from, int64_t to) {
@@ -157,11 +159,10 @@ std::vector<CollectiveWaits::Wait> CollectiveWaits::Find() {
 // `waits` are the others, by time, without overlap.
 std::vector<CollectiveWaits::Wait> CollectiveWaits::FindEndedLate(
     std::span<const Wait> waits) const {
-  std::vector<bool> is_waited_for(collectives_.size());
+  std::vector<uint64_t> waited_for_ns(collectives_.size());
   for (const Wait& wait : waits) {
-    if (TimeBetween(wait.start_ns, wait.end_ns) > kMostPauseNs) {
-      is_waited_for[wait.collective] = true;
-    }
+    uint64_t& waited_ns = waited_for_ns[wait.collective];
+    waited_ns = std::max(waited_ns, TimeBetween(wait.start_ns, wait.end_ns));
   }
   std::vector<Wait> found;
   const std::vector<Neighbors::Events> middles = middles_.Nearest();
@@ -169,8 +170,8 @@ std::vector<CollectiveWaits::Wait> CollectiveWaits::FindEndedLate(
   for (size_t i = 0; i < by_middle_.size(); ++i) {
     const Running& running = collectives_[by_middle_[i]];
     const auto& [idle_ns, is_at_work, resumed_ns] = middles[i];
-    if (is_waited_for[by_middle_[i]] || is_at_work || !idle_ns.has_value() ||
-        !resumed_ns.has_value() || *resumed_ns >= running.end_ns) {
+    if (is_at_work || !idle_ns.has_value() || !resumed_ns.has_value() ||
+        *resumed_ns >= running.end_ns) {
       continue;
     }
     int64_t start_ns = std::max(*idle_ns, running.start_ns);
@@ -180,7 +181,12 @@ std::vector<CollectiveWaits::Wait> CollectiveWaits::FindEndedLate(
     if (start_ns >= *resumed_ns) continue;
     const uint64_t waited_ns = TimeBetween(start_ns, *resumed_ns);
     if (waited_ns <= TimeBetween(running.start_ns, running.end_ns) / 2) continue;
-    if (!IsWakeUp(TimeBetween(*resumed_ns, running.end_ns), waited_ns)) continue;
+    const uint64_t late_ns = TimeBetween(*resumed_ns, running.end_ns);
+    if (!IsWakeUp(late_ns, waited_ns)) continue;
+    const uint64_t other_ns = waited_for_ns[by_middle_[i]];
+    const bool may_be_pause = other_ns <= kMostPauseNs ||
+                              (late_ns <= kMostWakeUpNs && other_ns <= waited_ns / kWaitsPerPause);
+    if (!may_be_pause) continue;
     found.push_back({.collective = by_middle_[i],
                      .start_ns = start_ns,
                      .end_ns = *resumed_ns,

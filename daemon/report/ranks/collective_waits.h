@@ -11,8 +11,9 @@
 // collective is under way goes on at another time.
 //
 // A worker wakes who waits before its own range ends, and may lose its CPU to that thread. So where
-// no such wait is found that is longer than a pause between operators (100 us), a thread may also
-// have gone on that much earlier, if it did nothing for more than half of the collective:
+// no such wait is found that is longer than a pause between operators (100 us; a tenth of the other
+// wait if the end comes within 1 ms), a thread may also have gone on that much earlier, if it did
+// nothing for more than half of the collective:
 //
 //   training thread   ── op ──┤P       (records nothing)     N├── op ──┤├── op ──
 //   worker              ├───────────── gloo:all_reduce ────────────────────────┤E
@@ -52,8 +53,8 @@ class CollectiveWaits {
   // `begins_work`: an operator began, so that the thread did not wait right after it.
   void AddEvent(int64_t time_ns, bool begins_work = false);
 
-  // Adds a time in which a training thread worked all along, whatever begins and ends in it: an
-  // operator of ATen. In any order.
+  // Adds a time in which a training thread worked all along, whatever begins and ends in it. In
+  // any order.
   void AddWork(int64_t start_ns, int64_t end_ns);
 
   // Returns the waits by time. They do not overlap: where several collectives were waited for, the

@@ -294,6 +294,31 @@ TEST_F(GlooTableTest, ALateEndWithinAnOperatorIsNoWaitOfThatOperator) {
   EXPECT_EQ(table.steps[1].exposed_ns, 38 * kMs);
 }
 
+TEST_F(GlooTableTest, ALateEndWhileTheNextIsIssuedIsNoWait) {
+  Work(0, 20);
+  reader_.Range(other_, "gloo:all_reduce", 15 * kMs, 48 * kMs);
+  Work(48, 60);
+  reader_.Range(other_, "gloo:all_reduce", 59 * kMs, 103 * kMs);
+  Work(98, 102);
+  reader_.Range(main_, "c10d::allreduce_", 102 * kMs, 103 * kMs + 100'000,
+                {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+  Work(104, 110);
+  reader_.Step(0, 0, 50 * kMs).Step(1, 50 * kMs, 60 * kMs).StepThread(main_);
+  EXPECT_EQ(Table().rows[1].exposed_ns, 38 * kMs);
+}
+
+// On a busy machine Python takes longer between two operators.
+TEST_F(GlooTableTest, ALateEndInALongPauseIsNoWaitOfThatPause) {
+  Work(0, 20);
+  reader_.Range(other_, "gloo:all_reduce", 15 * kMs, 48 * kMs);
+  Work(48, 60);
+  reader_.Range(other_, "gloo:all_reduce", 59 * kMs, 98 * kMs + 600'000);
+  reader_.Range(main_, "aten::copy_", 98 * kMs, 98 * kMs + 100'000);
+  Work(99, 110);
+  reader_.Step(0, 0, 50 * kMs).Step(1, 50 * kMs, 60 * kMs).StepThread(main_);
+  EXPECT_EQ(Table().steps[1].exposed_ns, 38 * kMs);
+}
+
 TEST_F(GlooTableTest, ALateEndIsTheException) {
   // It sleeps from 20 to 40, and does not wait after that.
   Work(0, 20);
