@@ -19,6 +19,8 @@ constexpr uint64_t kWaitsPerWakeUp = 3;
 // may take longer; where the end comes soon, a wait that is many times as long explains more.
 constexpr uint64_t kMostPauseNs = 100'000;
 constexpr uint64_t kWaitsPerPause = 10;
+// Where so many are waited for until they end, one whose end may be late is the exception.
+constexpr size_t kUsualPerLate = 3;
 
 // `to` >= `from`. As unsigned, so that no times can overflow.
 uint64_t TimeBetween(int64_t from, int64_t to) {
@@ -145,7 +147,15 @@ std::vector<CollectiveWaits::Wait> CollectiveWaits::Find() {
     }
     begin = last + 1;
   }
-  const std::vector<Wait> ended_late = FindEndedLate(waits);
+  const auto usual = static_cast<size_t>(std::ranges::count_if(waits, [&](const Wait& wait) {
+    const Running& running = collectives_[wait.collective];
+    return TimeBetween(wait.start_ns, wait.end_ns) >
+           TimeBetween(running.start_ns, running.end_ns) / 2;
+  }));
+  std::vector<Wait> ended_late = FindEndedLate(waits, kWaitsPerWakeUp);
+  if (usual < kUsualPerLate * ended_late.size()) {
+    ended_late = FindEndedLate(waits, kWaitsPerPause);
+  }
   std::vector<bool> has_ended_late(collectives_.size());
   for (const Wait& wait : ended_late) has_ended_late[wait.collective] = true;
   std::vector<Wait> all = waits;
@@ -156,9 +166,8 @@ std::vector<CollectiveWaits::Wait> CollectiveWaits::Find() {
   return all;
 }
 
-// `waits` are the others, by time, without overlap.
-std::vector<CollectiveWaits::Wait> CollectiveWaits::FindEndedLate(
-    std::span<const Wait> waits) const {
+std::vector<CollectiveWaits::Wait> CollectiveWaits::FindEndedLate(std::span<const Wait> waits,
+                                                                  uint64_t waits_per_pause) const {
   std::vector<uint64_t> waited_for_ns(collectives_.size());
   for (const Wait& wait : waits) {
     uint64_t& waited_ns = waited_for_ns[wait.collective];
@@ -184,8 +193,9 @@ std::vector<CollectiveWaits::Wait> CollectiveWaits::FindEndedLate(
     const uint64_t late_ns = TimeBetween(*resumed_ns, running.end_ns);
     if (!IsWakeUp(late_ns, waited_ns)) continue;
     const uint64_t other_ns = waited_for_ns[by_middle_[i]];
+    const uint64_t part_ns = waited_ns / waits_per_pause;
     const bool may_be_pause = other_ns <= kMostPauseNs ||
-                              (late_ns <= kMostWakeUpNs && other_ns <= waited_ns / kWaitsPerPause);
+                              (other_ns <= part_ns && late_ns <= std::max(kMostWakeUpNs, part_ns));
     if (!may_be_pause) continue;
     found.push_back({.collective = by_middle_[i],
                      .start_ns = start_ns,

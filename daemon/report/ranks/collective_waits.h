@@ -12,8 +12,9 @@
 //
 // A worker wakes who waits before its own range ends, and may lose its CPU to that thread. So where
 // no such wait is found that is longer than a pause between operators (100 us; a tenth of the other
-// wait if the end comes within 1 ms), a thread may also have gone on that much earlier, if it did
-// nothing for more than half of the collective:
+// wait if the end comes within that time or 1 ms; a third if three times as many are waited for
+// until they end), a thread may also have gone on that much earlier, if it did nothing for more
+// than half of the collective:
 //
 //   training thread   ── op ──┤P       (records nothing)     N├── op ──┤├── op ──
 //   worker              ├───────────── gloo:all_reduce ────────────────────────┤E
@@ -87,7 +88,9 @@ class CollectiveWaits {
     std::vector<int64_t> more_work_;
   };
 
-  std::vector<Wait> FindEndedLate(std::span<const Wait> waits) const;
+  // `waits` are the others, by time, without overlap. A wait that is so many times as long as
+  // another one for the same collective explains more.
+  std::vector<Wait> FindEndedLate(std::span<const Wait> waits, uint64_t waits_per_pause) const;
 
   std::vector<Running> collectives_;
   std::vector<size_t> by_end_;  // Indices of collectives.

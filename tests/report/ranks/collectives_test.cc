@@ -319,6 +319,33 @@ TEST_F(GlooTableTest, ALateEndInALongPauseIsNoWaitOfThatPause) {
   EXPECT_EQ(Table().steps[1].exposed_ns, 38 * kMs);
 }
 
+// The worker of the first one does not get a CPU until the thread waits for the second one.
+class LateInNextWaitTest : public GlooTableTest {
+ protected:
+  // After `usual` steps in which the thread waits until the end. Returns what the first one
+  // exposes.
+  int64_t ExposedAfter(int64_t usual) {
+    for (int64_t step = 0; step < usual; ++step) {
+      Work(50 * step, 50 * step + 10);
+      reader_.Range(other_, "gloo:all_reduce", (50 * step + 9) * kMs, (50 * step + 48) * kMs);
+      Work(50 * step + 48, 50 * step + 50);
+      reader_.Step(step, 50 * step * kMs, 50 * kMs);
+    }
+    const int64_t at = 50 * usual;
+    Work(at, at + 10);
+    reader_.Range(other_, "gloo:all_reduce", (at + 9) * kMs, (at + 57) * kMs);
+    Work(at + 48, at + 54);
+    reader_.Range(other_, "gloo:all_reduce", (at + 53) * kMs, (at + 96) * kMs);
+    Work(at + 96, at + 100);
+    reader_.Step(usual, at * kMs, 50 * kMs).StepThread(main_);
+    return Table().steps.back().exposed_ns;
+  }
+};
+
+TEST_F(LateInNextWaitTest, IsAWaitWhereItIsTheException) { EXPECT_EQ(ExposedAfter(3), 38 * kMs); }
+
+TEST_F(LateInNextWaitTest, IsNoneWhereItIsAsUsualAsOthers) { EXPECT_EQ(ExposedAfter(0), 0); }
+
 TEST_F(GlooTableTest, ALateEndIsTheException) {
   // It sleeps from 20 to 40, and does not wait after that.
   Work(0, 20);
