@@ -1,10 +1,8 @@
 #include "daemon/ingest/arm_guard.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 #include <string>
@@ -14,7 +12,7 @@
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/base/unique_fd.h"
+#include "daemon/base/text_file.h"
 #include "daemon/base/units.h"
 
 namespace profd {
@@ -22,14 +20,14 @@ namespace {
 
 constexpr std::string_view kAgentName = "profd";
 constexpr int kMostThreads = 1024;
+// More than a status with as many groups as the kernel allows (65,536).
+constexpr size_t kMostProcBytes = 1 << 20;
 constexpr int64_t kLeastLeftBytes = int64_t{1} << 30;
 constexpr int64_t kLeastLeftShare = 4;  // A quarter of the limit.
 
+// A file of /proc; empty: it cannot be read.
 std::string ReadText(const std::filesystem::path& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 8192> buffer;
-  const ssize_t size = fd.valid() ? read(fd.get(), buffer.data(), buffer.size()) : -1;
-  return size <= 0 ? std::string() : std::string(buffer.data(), static_cast<size_t>(size));
+  return ReadUpTo(kMostProcBytes, path).value_or(std::string());
 }
 
 // The number after `label` and blanks; none: there is no such line, or no number in it.

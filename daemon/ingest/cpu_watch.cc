@@ -16,6 +16,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text_file.h"
 #include "daemon/base/unique_fd.h"
 
 namespace profd {
@@ -32,13 +33,22 @@ constexpr int kThreadCountField = 17;
 // No thread has this number: the sum of those that have none of their own.
 constexpr int64_t kOtherThreads = 0;
 
-// A file of /proc, up to its first 4 KiB; empty: it cannot be read.
+// More than a status with as many groups as the kernel allows (65,536), or 100,000 children.
+constexpr size_t kMostListBytes = 1 << 20;
+
+// A file of /proc of less than 4 KiB; empty: it cannot be read. Of one that may be longer, the rest
+// would be missing.
 std::string ReadShortFile(const std::string& path) {
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return {};
   std::array<char, 4096> text;
   const ssize_t size = read(fd.get(), text.data(), text.size());
   return size <= 0 ? std::string() : std::string(text.data(), static_cast<size_t>(size));
+}
+
+// The same for a file of any length.
+std::string ReadLongFile(const std::string& path) {
+  return ReadUpTo(kMostListBytes, path).value_or(std::string());
 }
 
 // Takes a number and the blank after it off the front of `text`.
@@ -53,7 +63,7 @@ std::optional<int64_t> TakeNumber(std::string_view& text) {
 
 // What a thread is called in its own PID namespace: the last of "NSpid:\t4711\t12".
 int64_t OwnNumber(const std::string& task, int64_t thread) {
-  const std::string status = ReadShortFile(StrCat(task, "/", thread, "/status"));
+  const std::string status = ReadLongFile(StrCat(task, "/", thread, "/status"));
   const size_t line = status.find("\nNSpid:");
   if (line == std::string::npos) return thread;
   const std::string_view text =
@@ -298,7 +308,7 @@ CpuWatch::ReadThreads CpuWatch::ReadProcess(int64_t pid, size_t most, ByThread& 
       read->process = pid;
       times[*thread] = *read;
     }
-    const std::string text = ReadShortFile(thread_folder + "/children");
+    const std::string text = ReadLongFile(thread_folder + "/children");
     std::string_view rest = text;
     while (const std::optional<int64_t> child = TakeNumber(rest)) {
       if (children.size() < kMostChildren) {

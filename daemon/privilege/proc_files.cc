@@ -30,6 +30,35 @@ ssize_t ReadAt(int folder, const char* name, char* bytes, size_t size) {
   return result < 0 ? result : static_cast<ssize_t>(used);
 }
 
+// `status` without the line that lists the supplementary groups: it may have 700 KiB, and lines
+// that are needed follow it.
+ssize_t ReadStatus(int folder, char* bytes, size_t size) {
+  const int fd = openat(folder, "status", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return -errno;
+  constexpr std::string_view kGroups = "\nGroups:";
+  char piece[4096];
+  size_t used = 0;
+  bool is_left_out = false;
+  ssize_t result = 0;
+  for (;;) {
+    const ssize_t got = read(fd, piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) result = -errno;
+    if (got <= 0) break;
+    for (const char c : std::string_view(piece, static_cast<size_t>(got))) {
+      if (!is_left_out && used < size) bytes[used++] = c;
+      if (is_left_out && c == '\n') {
+        is_left_out = false;
+      } else if (!is_left_out && std::string_view(bytes, used).ends_with(kGroups)) {
+        used -= kGroups.size() - 1;
+        is_left_out = true;
+      }
+    }
+  }
+  close(fd);
+  return result < 0 ? result : static_cast<ssize_t>(used);
+}
+
 uint32_t BytesOrNone(ssize_t result) { return result < 0 ? 0 : static_cast<uint32_t>(result); }
 
 // The pid of a pidfd, from a text that the kernel alone writes; -1: it is not one, or has ended.
@@ -80,8 +109,7 @@ int ReadProcFacts(int process_folder, ProcFacts& facts) {
   if (size < 0) return static_cast<int>(-size);
   facts.start_ticks = StartTicksIn({stat, static_cast<size_t>(size)});
   if (facts.start_ticks < 0) return ESRCH;
-  facts.status_bytes =
-      BytesOrNone(ReadAt(process_folder, "status", facts.status, sizeof facts.status));
+  facts.status_bytes = BytesOrNone(ReadStatus(process_folder, facts.status, sizeof facts.status));
   facts.command_bytes =
       BytesOrNone(ReadAt(process_folder, "cmdline", facts.command, sizeof facts.command));
   facts.cgroup_bytes =

@@ -34,7 +34,7 @@ struct ProcFacts {
   uint32_t command_bytes = 0;
   uint32_t cgroup_bytes = 0;
   uint32_t reserved = 0;
-  char status[kMaxProcStatusBytes];
+  char status[kMaxProcStatusBytes];    // Without the line of groups.
   char command[kMaxProcCommandBytes];  // cmdline: arguments, each followed by a NUL.
   char cgroup[kMaxProcCgroupBytes];
 

@@ -31,10 +31,12 @@ class ArmGuardTest : public testing::Test {
     Limit("unlimited");
   }
 
-  void Thread(int64_t tid, const std::string& name, int filters) {
+  void Thread(int64_t tid, const std::string& name, int filters, int groups = 0) {
+    std::string listed;
+    for (int group = 0; group < groups; ++group) StrAppend(&listed, 1'000'000 + group, " ");
     Write(StrCat("task/", tid, "/status"),
-          StrCat("Name:\t", name, "\nState:\tS (sleeping)\nSeccomp:\t2\nSeccomp_filters:\t",
-                 filters, "\nCpus_allowed:\t3\n"));
+          StrCat("Name:\t", name, "\nState:\tS (sleeping)\nGroups:\t", listed,
+                 "\nSeccomp:\t2\nSeccomp_filters:\t", filters, "\nCpus_allowed:\t3\n"));
   }
 
   void Limit(const std::string& soft) {
@@ -69,6 +71,15 @@ TEST_F(ArmGuardTest, TheAgentIsFoundByItsName) {
   const AgentThread agent = FindAgentThread(kPid, proc());
   EXPECT_EQ(agent.tid, 4713);
   EXPECT_EQ(agent.filter_count, 2);
+}
+
+TEST_F(ArmGuardTest, ThousandsOfGroupsHideNoFilter) {
+  Thread(4713, "profd", 1, 65'536);
+  const AgentThread agent = FindAgentThread(kPid, proc());
+  EXPECT_EQ(agent.tid, 4713);
+  EXPECT_THAT(MayBeArmed(kPid, agent, 64 * kMiB, proc()), IsOk());
+  Thread(4713, "profd", 2, 65'536);
+  EXPECT_EQ(ReasonOf(MayBeArmed(kPid, agent, 64 * kMiB, proc())), "SECCOMP_FILTER");
 }
 
 TEST_F(ArmGuardTest, AProcessWithoutAnAgentThatCanBeSeenIsNotJudged) {

@@ -311,6 +311,13 @@ class FakeProcTest : public ::testing::Test {
     std::ofstream file(Task(process, thread) / "children");
     for (int64_t child = first; child < first + count; ++child) file << child << " ";
   }
+  // In its own PID namespace; with so many groups.
+  void Status(int64_t thread, int64_t own_number, int groups) {
+    std::ofstream file(Task(kTarget, thread) / "status");
+    file << "Name:\tpython3\nGroups:\t";
+    for (int group = 0; group < groups; ++group) file << 1'000'000 + group << " ";
+    file << "\nNSpid:\t" << thread << "\t" << own_number << "\nThreads:\t1\n";
+  }
   // Of the target: how long all threads that it has or had ran, in ticks of the kernel.
   void Stat(int64_t user_ticks, int64_t system_ticks, int64_t thread_count) {
     std::ofstream(root_ / StrCat(kTarget) / "stat")
@@ -406,6 +413,26 @@ TEST_F(FakeProcTest, ThousandsOfChildrenAreWatchedUpToTheLimit) {
   watch.End(absl::Seconds(1));
   EXPECT_EQ(watch.Take().children_waited_ns, int64_t{CpuWatch::kMostChildren});
   EXPECT_EQ(watch.Take().unread_child_count, 800 - int64_t{CpuWatch::kMostChildren});
+}
+
+TEST_F(FakeProcTest, ThousandsOfGroupsHideNoThreadNumber) {
+  Thread(kTarget, kTarget, 1, 1);
+  Status(kTarget, 7, 65'536);
+  CpuWatch watch = Watch();
+  watch.Begin(absl::ZeroDuration());
+  watch.End(absl::Seconds(1));
+  const CpuRecord record = watch.Take();
+  ASSERT_EQ(record.threads.size(), 1U);
+  EXPECT_EQ(record.threads.front().os_thread, 7);
+}
+
+TEST_F(FakeProcTest, AllOfThousandsOfChildrenAreCounted) {
+  Thread(kTarget, kTarget, 1, 1);
+  Children(kTarget, kTarget, 1'000'000, 10'000);
+  CpuWatch watch = Watch();
+  watch.Begin(absl::ZeroDuration());
+  watch.End(absl::Seconds(1));
+  EXPECT_EQ(watch.Take().unread_child_count, 10'000 - int64_t{CpuWatch::kMostChildren});
 }
 
 TEST_F(FakeProcTest, ManyShortLivedThreadsHaveOneSumTogether) {

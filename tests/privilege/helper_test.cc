@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "daemon/base/unique_fd.h"
 #include "daemon/privilege/helper_protocol.h"
 #include "daemon/privilege/helper_reader.h"
+#include "daemon/privilege/proc_files.h"
 #include "daemon/privilege/process_reader.h"
 #include "daemon/privilege/root_start.h"
 #include "gmock/gmock.h"
@@ -173,6 +177,24 @@ TEST(AccountTest, AnAccountThatDoesNotExistIsAnErrorWithTheRemedy) {
   const auto root = AccountFor("root");
   ASSERT_THAT(root, IsOk());
   EXPECT_FALSE(root->has_value());
+}
+
+TEST(ProcFilesTest, ThousandsOfGroupsHideNoLine) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / StrCat("proc_files_", getpid());
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "stat")
+      << "7 (a) S 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 98 0";
+  std::ofstream status(folder / "status");
+  status << "Name:\tGroups:\nPPid:\t3\nGroups:\t";
+  for (int group = 0; group < 65'536; ++group) status << 1'000'000 + group << " ";
+  status << "\nNSpid:\t7\t12\n";
+  status.close();
+  const UniqueFd opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const auto facts = std::make_unique<ProcFacts>();
+  EXPECT_EQ(ReadProcFacts(opened.get(), *facts), 0);
+  EXPECT_EQ(facts->status_text(), "Name:\tGroups:\nPPid:\t3\nNSpid:\t7\t12\n");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ProcFilesTest, TheStartTimeIsFoundBehindAnyName) {
