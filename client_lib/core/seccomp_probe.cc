@@ -24,6 +24,14 @@ namespace {
 // How far the child came. It is killed at the first call that the filter kills for.
 enum Progress : int { kStarted = 0, kMayWait = 1, kMayAll = 2 };
 
+// Newer than the headers of some images.
+constexpr long kClone3Call = 435;
+#if defined(__aarch64__)
+constexpr long kRseqCall = 293;
+#else
+constexpr long kRseqCall = 334;
+#endif
+
 // On this a child runs that shares our memory.
 alignas(64) constinit char g_stack[16 * 1024] = {};
 
@@ -49,16 +57,32 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void MakeCalls() 
   syscall(SYS_fcntl, kNoFile, 0, 0);
   syscall(SYS_fstat, kNoFile, nullptr);
   syscall(SYS_newfstatat, kNoFile, "", nullptr, 0);
+  syscall(SYS_openat, kNoFile, "", 0);
+  syscall(SYS_read, kNoFile, nullptr, 0);
   syscall(SYS_write, kNoFile, nullptr, 0);
+  syscall(SYS_lseek, kNoFile, 0, 0);
+  syscall(SYS_close, kNoFile);
+  syscall(SYS_pipe2, nullptr, -1);
+  syscall(SYS_process_vm_readv, 0, nullptr, 0, nullptr, 0, -1);
   syscall(SYS_prctl, -1, 0, 0, 0, 0);
+  syscall(SYS_getpriority, -1, 0);
   syscall(SYS_setpriority, -1, 0, 0);
+  syscall(SYS_getpid);
   syscall(SYS_gettid);
+  syscall(SYS_geteuid);
   syscall(SYS_tgkill, -1, -1, 0);
   syscall(SYS_sched_yield);
+  syscall(SYS_nanosleep, nullptr, nullptr);
+  syscall(SYS_clock_nanosleep, -1, 0, nullptr, nullptr);  // Some versions of nanosleep().
+  syscall(SYS_clock_gettime, -1, nullptr);                // Where the vDSO cannot do it.
   syscall(SYS_mmap, nullptr, 0, 0, 0, kNoFile, 0);
   syscall(SYS_munmap, nullptr, 0);
   syscall(SYS_madvise, nullptr, 0, 0);
   syscall(SYS_mprotect, nullptr, 0, 0);
+  // Of pthread_create() and of the thread's first steps.
+  syscall(kClone3Call, nullptr, 0);
+  syscall(SYS_set_robust_list, nullptr, 0);
+  syscall(kRseqCall, nullptr, 0, -1, 0);
 }
 
 // Runs on another stack, in memory that the parent sleeps in: nothing for a sanitizer.

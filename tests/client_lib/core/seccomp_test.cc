@@ -12,6 +12,7 @@
 
 #include "tests/client_lib/child.h"
 #include "tests/fakes/fake_daemon.h"
+#include "tests/fakes/sanitized.h"
 
 namespace profd::testing {
 namespace {
@@ -41,6 +42,49 @@ TEST(SeccompTest, AFilterIsFoundInAProcessOfThousandsOfGroups) {
     CHILD_EXPECT(Status().disabled != 0);
   });
   child.ExpectSuccess();
+}
+
+// What the library calls in its threads, to make them, and in captures.
+TEST(SeccompTest, AFilterThatKillsForACallOfTheLibraryKeepsItOff) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer makes such calls, too";
+  constexpr long kClone3 = 435;
+  constexpr long kCloseRange = 436;
+  constexpr long kFutexWaitv = 449;
+  for (const long call : {long{SYS_clock_nanosleep},
+                          kClone3,
+                          kCloseRange,
+                          long{SYS_connect},
+                          long{SYS_fcntl},
+                          kFutexWaitv,
+                          long{SYS_geteuid},
+                          long{SYS_getpriority},
+                          long{SYS_getsockopt},
+                          long{SYS_gettid},
+                          long{SYS_lseek},
+                          long{SYS_membarrier},
+                          long{SYS_munmap},
+                          long{SYS_nanosleep},
+                          long{SYS_newfstatat},
+                          long{SYS_pipe2},
+                          long{SYS_prctl},
+                          long{SYS_process_vm_readv},
+                          long{SYS_recvmsg},
+                          long{SYS_sendto},
+                          long{SYS_set_robust_list},
+                          long{SYS_setpriority},
+                          long{SYS_signalfd4},
+                          long{SYS_socket},
+                          long{SYS_tgkill}}) {
+    SCOPED_TRACE(call);
+    FakeDaemon daemon;
+    Child child(daemon.directory(), [call](Parent&) {
+      Filter(call, SECCOMP_RET_KILL_PROCESS);
+      profd_init();
+      CHILD_EXPECT(Status().disabled != 0);
+    });
+    child.ExpectSuccess();
+    EXPECT_FALSE(daemon.HasCaller());
+  }
 }
 
 }  // namespace
