@@ -61,7 +61,8 @@ constexpr uint64_t kGpuDrainTimeoutNs = 12'000'000'000;
 // Python looks through the program's objects for some tenths of a second, once it has the GIL.
 constexpr uint64_t kTorchDrainTimeoutNs = 3'000'000'000;
 
-constinit std::atomic<bool> g_waiting_to_connect{false};
+// The agent is not connected, and was not woken since its last try to connect began.
+constinit std::atomic<bool> g_would_connect{false};
 constinit std::atomic<bool> g_connected{false};
 constinit std::atomic<bool> g_was_registered{false};
 constinit std::atomic<uint64_t> g_capture_count{0};
@@ -593,11 +594,9 @@ bool Connect() {
 }
 
 void WaitToConnect(int backoff_ms) {
-  g_waiting_to_connect.store(true, std::memory_order_seq_cst);
   pollfd waited{agent_wake::Fd(), POLLIN, 0};
   // Ranks that lost their daemon together do not come back in the same millisecond.
   poll(&waited, 1, backoff_ms + getpid() % 64);
-  g_waiting_to_connect.store(false, std::memory_order_seq_cst);
   agent_wake::Drain();
 }
 
@@ -621,9 +620,13 @@ bool SetUpFiles() {
 void ConnectAndServe() {
   int backoff_ms = kFirstBackoffMs;
   while (!MustThreadsEnd()) {
+    // Before the try: it may be over for a daemon that a caller has just started.
+    g_would_connect.store(true, std::memory_order_seq_cst);
     if (Connect()) {
+      g_would_connect.store(false, std::memory_order_seq_cst);
       const uint64_t start_ns = wire::ReadMonotonicNs();
       Serve();
+      g_would_connect.store(true, std::memory_order_seq_cst);
       EndConnection();
       if (wire::ReadMonotonicNs() - start_ns > kSteadyConnectionNs) backoff_ms = kFirstBackoffMs;
     }
@@ -697,7 +700,7 @@ void WakeAgent() {
 }
 
 void WakeAgentToConnect() {
-  if (g_waiting_to_connect.exchange(false, std::memory_order_seq_cst)) AskForAgent();
+  if (g_would_connect.exchange(false, std::memory_order_seq_cst)) AskForAgent();
 }
 
 void WakeAgentForGpu() { AskForAgent(); }
@@ -711,7 +714,7 @@ void AgentResetInChild() {
   g_connection.ResetInChild();
   agent_wake::ResetInChild();
   HelperResetInChild();
-  g_waiting_to_connect.store(false, std::memory_order_relaxed);
+  g_would_connect.store(false, std::memory_order_relaxed);
   g_connected.store(false, std::memory_order_relaxed);
   g_was_registered.store(false, std::memory_order_relaxed);
   g_capture_count.store(0, std::memory_order_relaxed);

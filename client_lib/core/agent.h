@@ -25,7 +25,7 @@ bool StartAgent();
 // Metadata changed: send it if connected.
 void WakeAgent();
 
-// Ends the wait for the next try to connect, if the agent is in one.
+// Unless the agent is connected, it tries to connect once more after this call, without a wait.
 void WakeAgentToConnect();
 
 // The GPU's part of a capture has got somewhere. Any thread.

@@ -1,9 +1,12 @@
 // Filters of system calls that would end the program.
+#include <errno.h>
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <stddef.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -85,6 +88,48 @@ TEST(SeccompTest, AFilterThatKillsForACallOfTheLibraryKeepsItOff) {
     child.ExpectSuccess();
     EXPECT_FALSE(daemon.HasCaller());
   }
+}
+
+// From now on, connect() waits for an answer that is given at the returned descriptor; but not that
+// of no descriptor, which the library makes to see what is allowed.
+int AnswerConnects() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_connect, 0, 2),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ~0U, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+  };
+  const sock_fprog filter{std::size(program), program};
+  CHILD_EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  const long listener =
+      syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &filter);
+  CHILD_EXPECT(listener >= 0);
+  return static_cast<int>(listener);
+}
+
+TEST(ConnectTest, WhoAsksDuringATryThatFailsGetsAnotherOneAtOnce) {
+  // Of the waits, each twice as long as the one before, the last would be longer.
+  constexpr int kTries = 9;
+  constexpr int kAtOnceMs = 5000;
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent&) {
+    const int listener = AnswerConnects();
+    profd_init();
+    for (int i = 0; i < kTries; ++i) {
+      pollfd tried{listener, POLLIN, 0};
+      CHILD_EXPECT(poll(&tried, 1, kAtOnceMs) == 1);
+      seccomp_notif call{};
+      CHILD_EXPECT(ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &call) == 0);
+      profd_init();
+      seccomp_notif_resp answer{};
+      answer.id = call.id;
+      answer.error = -ECONNREFUSED;
+      CHILD_EXPECT(ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer) == 0);
+    }
+  });
+  child.ExpectSuccess();
 }
 
 }  // namespace
