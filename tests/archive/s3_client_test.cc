@@ -219,6 +219,62 @@ TEST_F(S3ClientTest, FollowsTheServersPages) {
   EXPECT_THAT(*client.ListParts("parts", *id), SizeIs(5));
 }
 
+// A page that is followed by another one, with these elements.
+std::string TruncatedPage(std::string_view elements) {
+  return StrCat(R"({"count": 100, "body": "<List><IsTruncated>true</IsTruncated>)", elements,
+                R"(</List>"})");
+}
+
+size_t RequestCount(const S3Server& server) {
+  const std::string log = server.Log();
+  size_t count = 0;
+  for (size_t at = log.find("\"method\""); at != std::string::npos;
+       at = log.find("\"method\"", at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+TEST_F(S3ClientTest, AListOfObjectsThatDoesNotSayHowItGoesOnIsNotComplete) {
+  server_.Fail(TruncatedPage("<Contents><Key>a</Key><Size>1</Size></Contents>"));
+  EXPECT_THAT(client_.List("").status(), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(S3ClientTest, AListThatDoesNotMoveOnIsNotReadForEver) {
+  server_.Fail(TruncatedPage("<NextContinuationToken>t</NextContinuationToken>"));
+  const auto first = client_.List("");
+  ASSERT_THAT(first, IsOk());
+  EXPECT_THAT(client_.List("", first->next).status(), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(RequestCount(server_), 2U);
+  server_.Fail(R"({"heal": true})");
+
+  server_.Fail(
+      TruncatedPage("<NextKeyMarker>k</NextKeyMarker><NextUploadIdMarker>u</NextUploadIdMarker>"
+                    "<Upload><Key>k</Key><UploadId>u</UploadId></Upload>"));
+  EXPECT_THAT(client_.ListUploads("").status(), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(RequestCount(server_), 4U);
+  server_.Fail(R"({"heal": true})");
+
+  for (const char* marker : {"3", "-1", "10000"}) {
+    server_.Fail(TruncatedPage(StrCat("<NextPartNumberMarker>", marker, "</NextPartNumberMarker>",
+                                      "<Part><PartNumber>3</PartNumber><Size>1</Size><ETag>e</ETag>"
+                                      "</Part>")));
+    EXPECT_THAT(client_.ListParts("k", "u").status(), StatusIs(absl::StatusCode::kDataLoss));
+    server_.Fail(R"({"heal": true})");
+  }
+  EXPECT_EQ(RequestCount(server_), 8U);
+}
+
+TEST_F(S3ClientTest, AListOfMoreUploadsOfOneKeyMovesOn) {
+  for (const char* upload : {"u1", "u2"}) {
+    server_.Fail(StrCat(R"({"count": 1, "body": "<List><IsTruncated>true</IsTruncated>)",
+                        "<NextKeyMarker>k</NextKeyMarker><NextUploadIdMarker>", upload,
+                        "</NextUploadIdMarker><Upload><Key>k</Key><UploadId>", upload,
+                        R"(</UploadId></Upload></List>"})"));
+  }
+  EXPECT_THAT(client_.ListUploads(""), IsOkAndHolds(SizeIs(2)));  // The third page is the last one.
+}
+
 TEST_F(S3ClientTest, CredentialsOfAnInstanceRoleAreUsedWithTheirToken) {
   CredentialSource role({.file = {},
                          .getenv = [this](const char* name) -> std::optional<std::string> {

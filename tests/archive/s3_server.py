@@ -10,7 +10,8 @@ they outlive the server. Tests steer it without a signature:
     POST /_faults  {"status": 503, "code": "SlowDown", "count": 3, "method": "PUT", "match": "part"}
                    the next `count` requests that match fail so; "cut": N closes the connection
                    after N bytes of the body; "delay": seconds; "corrupt": true changes a byte
-                   before the checksum is verified; "skew": seconds moves the server's clock;
+                   before the checksum is verified; "body": text is the answer, with status 200;
+                   "skew": seconds moves the server's clock;
                    "heal": true ends all of it
     GET  /_log     the requests since the start: method, path, status, bytes of the answer's body
 
@@ -202,7 +203,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if "status" in fault:
                 raise Refusal(fault["status"], fault.get("code", "InternalError"), "as asked")
             self.verify(data, fault)
-            status, headers, body = self.answer(data)
+            if "body" in fault:
+                status, body = 200, fault["body"].encode()
+            else:
+                status, headers, body = self.answer(data)
         except Refusal as refusal:
             status = refusal.status
             body = (f"<?xml version='1.0'?><Error><Code>{refusal.code}</Code>"

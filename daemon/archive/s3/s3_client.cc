@@ -21,6 +21,7 @@ namespace {
 
 constexpr char kSha256Header[] = "x-amz-meta-profd-sha256";
 constexpr int kMaxPages = 10'000;  // Of one listing; a server that never ends one is broken.
+constexpr size_t kMaxUploads = 1'000'000;
 constexpr absl::Duration kPauseSlice = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPause = absl::Seconds(10);
 constexpr size_t kMaxIdBytes = 2048;
@@ -66,6 +67,13 @@ absl::StatusOr<std::string> Sha256Of(const FilePart& file) {
     done += got;
   }
   return hash.Finish();
+}
+
+// For a list that goes on, but not from another place than before. Neither reading the same page
+// again nor taking it for the last one is right.
+absl::Status ListStandsStill(std::string_view what) {
+  return absl::DataLossError(
+      StrCat("the server's list of ", what, " has more, and does not say from where"));
 }
 
 std::string Escaped(std::string_view text) {
@@ -314,9 +322,9 @@ absl::StatusOr<ObjectPage> S3Client::List(std::string_view prefix, std::string_v
     ASSIGN_OR_RETURN(object.bytes, NumberIn(element.child_text("Size")));
     page.objects.push_back(std::move(object));
   }
-  if (root.child_text("IsTruncated") == "true") {
-    page.next = std::string(root.child_text("NextContinuationToken"));
-  }
+  if (root.child_text("IsTruncated") != "true") return page;
+  page.next = std::string(root.child_text("NextContinuationToken"));
+  if (page.next.empty() || page.next == next) return ListStandsStill("objects");
   return page;
 }
 
@@ -376,7 +384,7 @@ absl::StatusOr<std::vector<UploadedPart>> S3Client::ListParts(std::string_view k
   std::vector<UploadedPart> parts;
   Call call{.key = key, .query = {{"uploadId", std::string(upload_id)}}};
   ASSIGN_OR_RETURN(call.sha256, Sha256Of(std::string_view()));
-  for (int page = 0; page < kMaxPages; ++page) {
+  for (int64_t after = 0;;) {
     ASSIGN_OR_RETURN(const HttpAnswer answer, Send(call));
     ASSIGN_OR_RETURN(const XmlElement root, ParseXml(answer.body));
     for (const XmlElement& element : root.children) {
@@ -389,10 +397,13 @@ absl::StatusOr<std::vector<UploadedPart>> S3Client::ListParts(std::string_view k
       part.number = static_cast<int>(number);
       parts.push_back(std::move(part));
     }
+    if (parts.size() > kMaxParts) return absl::DataLossError("an upload has too many parts");
     if (root.child_text("IsTruncated") != "true") return parts;
-    ASSIGN_OR_RETURN(call.query["part-number-marker"], TokenIn(root, "NextPartNumberMarker"));
+    ASSIGN_OR_RETURN(const int64_t marker, NumberIn(root.child_text("NextPartNumberMarker")));
+    if (marker <= after || marker >= kMaxParts) return ListStandsStill("parts");
+    after = marker;
+    call.query["part-number-marker"] = StrCat(marker);
   }
-  return absl::DataLossError("the server's list of parts does not end");
 }
 
 absl::Status S3Client::FinishUpload(std::string_view key, std::string_view upload_id,
@@ -455,9 +466,17 @@ absl::StatusOr<std::vector<UnfinishedUpload>> S3Client::ListUploads(std::string_
       ASSIGN_OR_RETURN(upload.upload_id, TokenIn(element, "UploadId"));
       if (upload.key.starts_with(prefix)) uploads.push_back(std::move(upload));
     }
+    if (uploads.size() > kMaxUploads) break;
     if (root.child_text("IsTruncated") != "true") return uploads;
-    call.query["key-marker"] = std::string(root.child_text("NextKeyMarker"));
-    call.query["upload-id-marker"] = std::string(root.child_text("NextUploadIdMarker"));
+    const std::string_view key = root.child_text("NextKeyMarker");
+    const std::string_view upload_id = root.child_text("NextUploadIdMarker");
+    std::string& last_key = call.query["key-marker"];
+    std::string& last_upload_id = call.query["upload-id-marker"];
+    if (key.empty() || (key == last_key && upload_id == last_upload_id)) {
+      return ListStandsStill("uploads");
+    }
+    last_key = key;
+    last_upload_id = upload_id;
   }
   return absl::DataLossError("the server's list of uploads does not end");
 }
