@@ -142,8 +142,13 @@ int FullPathname(sqlite3_vfs*, const char* name, int size, char* out) {
   std::memcpy(out, name, length);
   return SQLITE_OK;
 }
+// Returns how many bytes are random. SQLite does not look at it, so the others are zeros. Nothing
+// is written that the numbers would have to be unpredictable for.
 int Randomness(sqlite3_vfs*, int size, char* out) {
-  return static_cast<int>(getrandom(out, static_cast<size_t>(size), GRND_NONBLOCK));
+  if (size <= 0) return 0;
+  std::memset(out, 0, static_cast<size_t>(size));
+  const ssize_t got = getrandom(out, static_cast<size_t>(size), GRND_NONBLOCK);
+  return got < 0 ? 0 : static_cast<int>(got);
 }
 int Sleep(sqlite3_vfs*, int microseconds) { return microseconds; }  // Nothing to wait for.
 int CurrentTime(sqlite3_vfs*, sqlite3_int64* julian_ms) {
