@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "daemon/base/folder_lock.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 
@@ -90,6 +91,8 @@ absl::StatusOr<AgentSocket> AgentSocket::Listen(const std::filesystem::path& soc
 
   RETURN_IF_ERROR(MakeDirectories(socket_dir));
   RETURN_IF_ERROR(MakeDirectories(directory));
+  // Until it listens. Before that, another daemon that starts would find that nobody answers.
+  ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(directory));
   ASSIGN_OR_RETURN(UniqueFd fd, NewSocket());
   RETURN_IF_ERROR(Bind(fd.get(), address));
   AgentSocket agent(std::move(fd));

@@ -9,9 +9,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
+#include <barrier>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
@@ -619,6 +623,33 @@ TEST(AgentSocketTest, ASecondDaemonIsTurnedAway) {
   ASSERT_THAT(first, IsOk());
   EXPECT_THAT(AgentSocket::Listen(dir.path()),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another profd answers")));
+}
+
+// What one daemon of several that start together listens at stays its own.
+TEST(AgentSocketTest, OfDaemonsThatStartTogetherOneListens) {
+  constexpr int kRounds = 200;
+  const TempDir dir;
+  for (int round = 0; round < kRounds; ++round) {
+    std::array<std::optional<absl::StatusOr<AgentSocket>>, 4> sockets;
+    std::barrier start(std::ssize(sockets));
+    std::vector<std::thread> daemons;
+    for (auto& socket : sockets) {
+      daemons.emplace_back([&dir, &start, &socket] {
+        start.arrive_and_wait();
+        socket.emplace(AgentSocket::Listen(dir.path()));
+      });
+    }
+    for (std::thread& daemon : daemons) daemon.join();
+    int listening = 0;
+    for (const auto& socket : sockets) {
+      listening += socket->ok() ? 1 : 0;
+      if (!socket->ok()) {
+        EXPECT_THAT(socket->status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+      }
+    }
+    ASSERT_EQ(listening, 1) << "in round " << round;
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path() / "agent"));
 }
 
 TEST(AgentSocketTest, ASocketNobodyAnswersAtIsReplaced) {

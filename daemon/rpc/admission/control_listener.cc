@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/base/folder_lock.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/rpc/admission/peer.h"
@@ -93,6 +94,8 @@ absl::StatusOr<UniqueFd> ListenAt(const std::filesystem::path& folder) {
   const std::filesystem::path new_path = folder / StrCat(".", kControlSocketName, ".new");
   ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
   ASSIGN_OR_RETURN(const sockaddr_un new_address, AddressOf(new_path));
+  // Until it listens. Before that, another daemon that starts would take its place.
+  ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(folder));
   RETURN_IF_ERROR(RemoveStale(path, address));
 
   UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -10,8 +10,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
+#include <barrier>
 #include <cstring>
 #include <fstream>
+#include <optional>
+#include <thread>
+#include <vector>
 
 #include "daemon/rpc/admission/control_listener.h"
 #include "daemon/rpc/admission/peer_table.h"
@@ -185,6 +190,31 @@ TEST_F(ListenTest, ALiveDaemonIsLeftAlone) {
   EXPECT_THAT(ListenAt(folder_.path()),
               StatusIs(Code::kFailedPrecondition, HasSubstr("another profd answers")));
   EXPECT_TRUE(std::filesystem::exists(path()));
+}
+
+TEST_F(ListenTest, OfDaemonsThatStartTogetherOneListens) {
+  constexpr int kRounds = 200;
+  for (int round = 0; round < kRounds; ++round) {
+    std::array<std::optional<absl::StatusOr<UniqueFd>>, 4> sockets;
+    std::barrier start(std::ssize(sockets));
+    std::vector<std::thread> daemons;
+    for (auto& socket : sockets) {
+      daemons.emplace_back([this, &start, &socket] {
+        start.arrive_and_wait();
+        socket.emplace(ListenAt(folder_.path()));
+      });
+    }
+    for (std::thread& daemon : daemons) daemon.join();
+    int listening = 0;
+    for (const auto& socket : sockets) {
+      listening += socket->ok() ? 1 : 0;
+      if (!socket->ok()) {
+        EXPECT_THAT(socket->status(), StatusIs(Code::kFailedPrecondition));
+      }
+    }
+    ASSERT_EQ(listening, 1) << "in round " << round;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / ".starting"));
 }
 
 TEST_F(ListenTest, WhatIsNoSocketIsNotRemoved) {
