@@ -227,7 +227,10 @@ absl::Status StoreRecovery::RecoverFile(const std::string& id,
   } else if (std::filesystem::exists(paths.sealed)) {
     status = RecoverSealed(paths, id, known, *attempt);
   }
-  EndAttempt(paths);
+  // A file that ended the daemon too often and stays where it is keeps its count: the next start
+  // would read it again.
+  const bool is_dangerous = *attempt > kMaxRecoveryAttempts;
+  if (!std::exchange(stays_in_place_, false) || !is_dangerous) EndAttempt(paths);
   // The file did nothing to this daemon: the next one counts from the start.
   if (std::exchange(summary_cut_short_, false)) BeginAttempt(paths).IgnoreError();
   return status;
@@ -342,6 +345,7 @@ absl::Status StoreRecovery::SetAside(const std::filesystem::path& file,
   if (error) {
     LogWarning(FileStatus(place, error.value()).ToString());
     place = file;
+    stays_in_place_ = true;
   }
   LogError(StrCat(file.string(), " cannot be read and is kept as ", place.string(),
                   " for you to remove: ", why.ToString()));

@@ -89,7 +89,9 @@ class StoreRecovery {
   const std::filesystem::path folder_;
   const absl::Time now_;
   const Summarize summarize_;
-  bool summary_cut_short_ = false;  // Of the file that is being recovered.
+  // Of the file that is being recovered.
+  bool summary_cut_short_ = false;
+  bool stays_in_place_ = false;  // It was to be set aside, and could not be.
 
   mutable absl::Mutex mu_;                                // Never held while calling out.
   std::deque<std::string> waiting_ ABSL_GUARDED_BY(mu_);  // The one that is recovered is the first.

@@ -356,6 +356,21 @@ TEST_F(StoreRecoveryTest, AFileThatEndedTheDaemonThreeTimesIsSetAside) {
   EXPECT_EQ(Get(begun.id).error_message, found.error_message);
 }
 
+TEST_F(StoreRecoveryTest, AFileThatEndsTheDaemonAndCannotBeSetAsideIsNotReadAgain) {
+  const CaptureRecord begun = LeaveUnfinished(1);
+  store_.reset();
+  std::ofstream(File(begun.id, ".attempts")) << "3";
+  std::filesystem::create_directory(File(begun.id, ".damaged"));
+  for (int start = 0; start < 2; ++start) {
+    Reopen();
+    const CaptureRecord found = Get(begun.id);
+    EXPECT_EQ(found.state, CaptureState::kFailed);
+    EXPECT_THAT(found.error_message, HasSubstr("profd ended 3 times"));
+    EXPECT_TRUE(Exists(begun.id, ".part"));
+    EXPECT_TRUE(Exists(begun.id, ".attempts"));
+  }
+}
+
 // The store is opened in a process of its own, which the summary ends.
 TEST_F(StoreRecoveryTest, ASummaryThatEndsTheDaemonDoesSoABoundedNumberOfTimes) {
   const CaptureRecord begun = LeaveUnfinished(1);
