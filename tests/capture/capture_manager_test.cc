@@ -632,28 +632,6 @@ TEST_F(CaptureManagerTest, AFileThatCannotBeFinishedFailsTheCapture) {
   EXPECT_EQ(done.error_reason, "DISK_FULL");
 }
 
-TEST_F(CaptureManagerTest, AnEndThatTheCatalogCannotTakeIsToldAllTheSameAndSavedLater) {
-  const TargetNumber target = targets_.Add(Training(10));
-  const CaptureRecord created = CreateOrDie(target, Steps(5), "again");
-  targets_.Armed(created.id);
-  manager_.DrainForTesting();
-  store_.update_error = absl::ResourceExhaustedError("no room");
-  Reach(created.id, RecordingPhase::kEnded);
-  targets_.Drained(created.id, Window(102, 107));
-  EXPECT_EQ(GetOrDie(created.id).state, CaptureState::kComplete);
-  EXPECT_THAT(manager_.Live(), SizeIs(1)) << "a listing is to show the end";
-  EXPECT_EQ(CreateOrDie(target, Steps(5), "again").state, CaptureState::kComplete);
-  EXPECT_FALSE(IsTerminal(store_.GetCapture(created.id)->state));
-  EXPECT_THAT(manager_.Delete(kAlice, created.id), StatusIs(Code::kResourceExhausted));
-
-  Advance(absl::Seconds(1));
-  EXPECT_FALSE(IsTerminal(store_.GetCapture(created.id)->state)) << "there is still no room";
-  store_.update_error = absl::OkStatus();
-  Advance(absl::Seconds(1));
-  EXPECT_EQ(store_.GetCapture(created.id)->state, CaptureState::kComplete);
-  EXPECT_THAT(manager_.Live(), IsEmpty());
-}
-
 TEST_F(CaptureManagerTest, AMissedStartFailsTheCapture) {
   const TargetNumber target = targets_.Add(Training(10));
   CaptureSpec spec = Steps(5);

@@ -2,6 +2,7 @@
 // not, which is written down and changes nothing.
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -393,6 +394,38 @@ TEST_F(AccessTest, WhereCapturesAreSwitchedOffEveryoneIsToldWhy) {
   ASSERT_THAT(Do(*me_->node, &v1::NodeService::Stub::SetCapturesAllowed, allow, &node), Succeeds());
   EXPECT_THAT(Do(*me_->captures, &v1::CaptureService::Stub::CreateCapture, create, &capture),
               Succeeds());
+}
+
+// What holds now is also what holds after a restart, whoever was the last of two at once.
+TEST_F(AccessTest, TwoSwitchesOfCapturesAtOnceLeaveOneState) {
+  constexpr int kRounds = 100;
+  Grant({Verb::kList, Verb::kCapture, Verb::kAdmin});
+  v1::SetCapturesAllowedRequest forbid;
+  forbid.set_reason("a benchmark runs");
+  v1::SetCapturesAllowedRequest allow;
+  allow.set_allowed(true);
+  v1::CreateCaptureRequest create;
+  create.set_target("targets/" + std::to_string(targets_.Add(MyTarget(10))));
+  create.mutable_spec()->set_steps(1);
+  for (int round = 0; round < kRounds; ++round) {
+    {
+      std::vector<std::jthread> operators;
+      for (const auto* request : {&forbid, &allow}) {
+        operators.emplace_back([this, request] {
+          v1::Node node;
+          EXPECT_THAT(Do(*me_->node, &v1::NodeService::Stub::SetCapturesAllowed, *request, &node),
+                      Succeeds());
+          EXPECT_EQ(node.captures_allowed(), request->allowed());
+        });
+      }
+    }
+    const auto saved = store_->CapturesForbidden();
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    v1::Capture capture;
+    const Outcome created =
+        Do(*me_->captures, &v1::CaptureService::Stub::CreateCapture, create, &capture);
+    ASSERT_EQ(created.reason == "CAPTURES_OFF", saved->has_value()) << "in round " << round;
+  }
 }
 
 TEST_F(AccessTest, NobodyCapturesWhoOptedOut) {

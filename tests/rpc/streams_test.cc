@@ -506,6 +506,17 @@ TEST_F(KeptRequestTest, AnAnswerIsChargedToo) {
               Succeeds());
 }
 
+TEST_F(KeptRequestTest, AFilterNamesNoMoreStatesThanThereMayBe) {
+  v1::ListCapturesRequest request;
+  for (int i = 0; i < 32; ++i) request.mutable_filter()->add_states(v1::Capture::COMPLETE);
+  v1::ListCapturesResponse response;
+  EXPECT_THAT(Do(*me_->captures, &v1::CaptureService::Stub::ListCaptures, request, &response),
+              Succeeds());
+  request.mutable_filter()->add_states(v1::Capture::COMPLETE);
+  EXPECT_THAT(Do(*me_->captures, &v1::CaptureService::Stub::ListCaptures, request, &response),
+              Fails(grpc::INVALID_ARGUMENT));
+}
+
 TEST_F(KeptRequestTest, PiecesOfAnExportAreCharged) {
   const CaptureRecord record = StoreCapture(uid_, kManyRanges);
   ledger_.SetLimit(kAnswers, {.capacity = 100 << 10});

@@ -649,6 +649,22 @@ TEST_F(ScheduleRunnerTest, AUniquePrefixWillDoAndAnotherIsToldApart) {
   EXPECT_THAT(runner_->Get(kAlice, "01J"), StatusIs(Code::kNotFound));
 }
 
+TEST_F(ScheduleRunnerTest, ADeletedScheduleIsFoundAfterHundredsOfOthers) {
+  const std::string id = "01HZZZZZZZZZZZZZZZZZZZZZZA";
+  ASSERT_THAT(runner_->Create(kAlice, EveryMinute(), id), IsOk());
+  ASSERT_THAT(runner_->Delete(kAlice, id), IsOk());
+  for (int i = 0; i < 250; ++i) {
+    const ScheduleRecord others = {.id = StrCat("01H00000000000000000000", 100 + i),
+                                   .creator = {.uid = kBob.uid},
+                                   .create_time = clock_.Now(),
+                                   .delete_time = clock_.Now()};
+    ASSERT_THAT(store_.InsertSchedule(others), IsOk());
+  }
+  const auto found = runner_->Get(kAlice, "01H");
+  ASSERT_THAT(found, IsOk());
+  EXPECT_EQ(found->record.id, id);
+}
+
 TEST_F(ScheduleRunnerTest, AHistoryThatCannotBeWrittenStopsNothing) {
   AddTarget(10);
   CreateOrDie(EveryMinute());

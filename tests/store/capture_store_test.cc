@@ -1,7 +1,10 @@
 // The store as the daemon uses it: captures in, listed, read, deleted and evicted.
 #include "daemon/store/capture_store.h"
 
+#include <linux/capability.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -240,6 +243,26 @@ TEST_F(GiveDataDirTest, OnlyADataDirectoryThatNoDaemonUsesIsGiven) {
   EXPECT_EQ(OwnerOf(data_ / "catalog.db"), 0U);
   ASSERT_THAT(GiveDataDir(folder_ / "new", kUser, kUser), IsOk());
   EXPECT_EQ(OwnerOf(folder_ / "new"), kUser);
+}
+
+// A lock that is there but cannot be opened may be one that a daemon holds.
+TEST_F(GiveDataDirTest, ALockThatCannotBeOpenedKeepsTheDirectoryRoots) {
+  ASSERT_EQ(chmod((data_ / "profd.lock").c_str(), 0400), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    // The rights of a root that modes of files bind.
+    __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    __user_cap_data_struct rights[2] = {};
+    if (syscall(SYS_capget, &header, rights) != 0) _exit(2);
+    rights[0].effective &= ~(1U << CAP_DAC_OVERRIDE);
+    if (syscall(SYS_capset, &header, rights) != 0) _exit(3);
+    _exit(absl::IsPermissionDenied(GiveDataDir(data_, kUser, kUser)) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(OwnerOf(data_), 0U);
 }
 
 TEST(CheckFileSystemTypeTest, RefusesNetworkFileSystemsWithAdvice) {
