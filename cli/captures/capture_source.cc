@@ -10,6 +10,7 @@
 #include "cli/captures/abortable_sink.h"
 #include "cli/captures/capture_cache.h"
 #include "cli/captures/find_capture.h"
+#include "cli/captures/find_group.h"
 #include "cli/captures/fleet.h"
 #include "cli/captures/local_store.h"
 #include "cli/captures/output_file.h"
@@ -172,6 +173,10 @@ std::string WhyNoCaptureId(std::string_view text) {
   if (text.ends_with(".profd")) {
     return StrCat(shown, " is a file, and this takes the id of a stored capture");
   }
+  if (text.starts_with(kGroupsPrefix)) {
+    return StrCat(shown, " is a group, and this command takes captures; `profctl show ",
+                  ForDisplay(text, 400), "` lists those of the group");
+  }
   if (text.ends_with(".json") || text.ends_with(".json.gz")) {
     return StrCat(shown, " is a trace; `profctl import` makes a capture of it");
   }
@@ -218,19 +223,22 @@ absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& inv
   ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(text));
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
   if (store != nullptr) {
-    ASSIGN_OR_RETURN(CaptureView view, store->GetCapture(id));
-    return store->OpenSource(std::move(view));
+    absl::StatusOr<CaptureView> view = store->GetCapture(id);
+    if (!view.ok()) return WhyNoCapture(*store, id, view.status());
+    return store->OpenSource(*std::move(view));
   }
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   if (fleet.has_value()) {
-    ASSIGN_OR_RETURN(FoundCapture found, FindCapture(invocation, *fleet, id));
-    DaemonClient& owner = *fleet->connection(found.member);
+    absl::StatusOr<FoundCapture> found = FindCapture(invocation, *fleet, id);
+    if (!found.ok()) return WhyNoCapture(invocation, *fleet, id, found.status());
+    DaemonClient& owner = *fleet->connection(found->member);
     return std::unique_ptr<CaptureSource>(new DaemonSource(
-        owner, std::move(found.view), &invocation.error_style(), std::move(fleet)));
+        owner, std::move(found->view), &invocation.error_style(), std::move(fleet)));
   }
   ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-  ASSIGN_OR_RETURN(CaptureView view, daemon->GetCapture(id));
-  return NewDaemonSource(*daemon, std::move(view), &invocation.error_style());
+  absl::StatusOr<CaptureView> view = daemon->GetCapture(id);
+  if (!view.ok()) return WhyNoCapture(*daemon, id, view.status());
+  return NewDaemonSource(*daemon, *std::move(view), &invocation.error_style());
 }
 
 }  // namespace profd::cli

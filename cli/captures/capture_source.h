@@ -58,8 +58,8 @@ bool NamesFile(std::string_view text);
 absl::StatusOr<std::string> ParseCaptureId(std::string_view text);
 
 // `text` is a file or an id; an id is looked for where LocalStore::Find() says, else in a daemon.
-// With --nodes it is looked for on all of
-// them, as FindCapture() says.
+// With --nodes it is looked for on all of them, as FindCapture() says. NOT_FOUND for the id of a
+// group lists its captures (WhyNoCapture in find_group.h).
 absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& invocation,
                                                                  const std::string& text);
 absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -160,6 +161,41 @@ void Overlay(FoundGroup& group) {
   });
 }
 
+constexpr size_t kMostListed = 16;
+
+// NOT_FOUND, with a row for each capture of the group.
+absl::Status ThisIsAGroup(GroupView group) {
+  // Members on nodes that were not asked are known by the group's record only.
+  std::vector<GroupMember>& members = group.record.members;
+  for (const CaptureView& view : group.captures) {
+    const CaptureRecord& record = view.record;
+    const auto known = std::ranges::find(members, record.id, &GroupMember::capture_id);
+    if (known != members.end()) continue;
+    members.push_back({.node = record.node,
+                       .capture_id = record.id,
+                       .pid = record.target.pid,
+                       .rank = RankOf(record.target)});
+  }
+  std::erase_if(members, [](const GroupMember& member) { return member.capture_id.empty(); });
+  std::ranges::stable_sort(members, {}, [](const GroupMember& member) {
+    return std::tuple(member.rank, member.node, member.pid);
+  });
+  std::string rows;
+  for (const GroupMember& member : members | std::views::take(kMostListed)) {
+    StrAppend(&rows, "\n  ", member.capture_id, "  ",
+              member.rank < 0 ? "" : StrCat("rank ", member.rank, ", "), "pid ", member.pid,
+              member.node.empty() ? "" : StrCat(" on ", member.node));
+  }
+  if (members.size() > kMostListed) {
+    StrAppend(&rows, "\n  and ", members.size() - kMostListed, " more: `profctl show ",
+              group.record.id, "`");
+  }
+  return absl::NotFoundError(StrCat(
+      group.record.id, " is the ID of a group, and this command takes captures. Choose one:", rows,
+      "\n`profctl ops`, `steps`, `report`, `stragglers`, `show`, `export`, and `fetch` take the "
+      "group."));
+}
+
 }  // namespace
 
 std::vector<int64_t> RanksWithoutTrace(std::span<const CaptureRecord* const> captures) {
@@ -246,6 +282,28 @@ absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const
   for (const FoundCaptureOf& capture : group.captures) records.push_back(&capture.view.record);
   group.ranks_without_trace = RanksWithoutTrace(records);
   return group;
+}
+
+absl::Status WhyNoCapture(DaemonClient& daemon, const std::string& id, absl::Status not_found) {
+  if (!absl::IsNotFound(not_found)) return not_found;
+  absl::StatusOr<GroupView> group = daemon.GetCaptureGroup(id);
+  return group.ok() ? ThisIsAGroup(*std::move(group)) : not_found;
+}
+
+absl::Status WhyNoCapture(LocalStore& store, const std::string& id, absl::Status not_found) {
+  if (!absl::IsNotFound(not_found)) return not_found;
+  absl::StatusOr<GroupView> group = store.GetCaptureGroup(id);
+  return group.ok() ? ThisIsAGroup(*std::move(group)) : not_found;
+}
+
+absl::Status WhyNoCapture(Invocation& invocation, Fleet& fleet, const std::string& id,
+                          absl::Status not_found) {
+  if (!absl::IsNotFound(not_found)) return not_found;
+  absl::StatusOr<FoundGroup> found = FindGroup(invocation, &fleet, id);
+  if (!found.ok()) return not_found;
+  GroupView group = {.record = std::move(found->record)};
+  for (FoundCaptureOf& capture : found->captures) group.captures.push_back(std::move(capture.view));
+  return ThisIsAGroup(std::move(group));
 }
 
 absl::StatusOr<DaemonClient*> OwnerOf(const FoundCaptureOf& capture, Invocation& invocation,

@@ -57,6 +57,14 @@ std::optional<std::string> WholeGroupId(std::string_view text);
 // that answered has such a group.
 absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const std::string& id);
 
+// The error of a command that takes captures, for `id`, of which `not_found` says that no capture
+// has it. If a group has it, the message says so and lists the group's captures, so that the user
+// can paste one; else it is `not_found`. The code stays.
+absl::Status WhyNoCapture(DaemonClient& daemon, const std::string& id, absl::Status not_found);
+absl::Status WhyNoCapture(LocalStore& store, const std::string& id, absl::Status not_found);
+absl::Status WhyNoCapture(Invocation& invocation, Fleet& fleet, const std::string& id,
+                          absl::Status not_found);
+
 // The daemon that has one of its captures. Fails if it is the store of a daemon that does not run.
 absl::StatusOr<DaemonClient*> OwnerOf(const FoundCaptureOf& capture, Invocation& invocation,
                                       Fleet* fleet);

@@ -8,6 +8,7 @@
 #include "cli/base/errors.h"
 #include "cli/captures/capture_source.h"
 #include "cli/captures/find_capture.h"
+#include "cli/captures/find_group.h"
 #include "cli/captures/fleet.h"
 #include "cli/captures/local_store.h"
 #include "cli/render/capture.h"
@@ -32,7 +33,11 @@ absl::StatusOr<Results> ActOnDaemon(Invocation& invocation, const std::vector<st
   Results results;
   for (const std::string& id : ids) {
     absl::StatusOr<CaptureView> view = daemon->GetCapture(id);
-    if (view.ok()) view = act(*daemon, view->record.id);
+    if (view.ok()) {
+      view = act(*daemon, view->record.id);
+    } else {
+      view = WhyNoCapture(*daemon, id, view.status());
+    }
     results.views.push_back(std::move(view));
   }
   return results;
@@ -40,7 +45,11 @@ absl::StatusOr<Results> ActOnDaemon(Invocation& invocation, const std::vector<st
 
 Results ActOnStore(LocalStore& store, const std::vector<std::string>& ids, ActInStore act) {
   Results results;
-  for (const std::string& id : ids) results.views.push_back((store.*act)(id));
+  for (const std::string& id : ids) {
+    absl::StatusOr<CaptureView> view = (store.*act)(id);
+    if (!view.ok()) view = WhyNoCapture(store, id, view.status());
+    results.views.push_back(std::move(view));
+  }
   return results;
 }
 
@@ -62,7 +71,8 @@ absl::StatusOr<Results> ActOnFleet(Invocation& invocation, Fleet& fleet,
     return absl::OkStatus();
   });
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (!search.found[i].ok()) results.views[i] = search.found[i].status();
+    if (search.found[i].ok()) continue;
+    results.views[i] = WhyNoCapture(invocation, fleet, ids[i], search.found[i].status());
   }
   return results;
 }

@@ -638,7 +638,9 @@ absl::StatusOr<CaptureRecord> CaptureStore::ResolvePrefix(
   } while (!before.empty() && std::ssize(found) <= kMostCandidates);
   if (found.size() == 1) return std::move(found[0]);
   if (found.empty()) {
-    return absl::NotFoundError(StrCat("no capture's id starts with ", filter.id_prefix));
+    return absl::NotFoundError(
+        StrCat(IsUlid(filter.id_prefix) ? "no capture " : "no capture's id starts with ",
+               filter.id_prefix));
   }
   std::string candidates;
   for (size_t i = 0; i < found.size(); ++i) {

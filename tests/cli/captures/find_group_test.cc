@@ -10,6 +10,7 @@ namespace profd::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 class FindGroupTest : public CliTest {
@@ -64,6 +65,26 @@ TEST_F(FindGroupTest, WithoutStartsThePidIsTheProcess) {
   profd_.targets[1].set_process_start_ticks(0);
   profd_.windows[0].set_process_start_ticks(0);
   EXPECT_THAT(RunJson({"show", group_})["members"], SizeIs(1));
+}
+
+// `trace` prints the group's ID, and some commands take one capture.
+TEST_F(FindGroupTest, ACommandOfOneCaptureListsTheCapturesOfAGroup) {
+  const std::string id = TestId(7000);
+  for (const std::string command : {"time", "memory", "modules", "collectives", "idle", "kernels",
+                                    "copies", "syncs", "compile", "pin", "delete"}) {
+    const RunResult result = Run({command, id});
+    EXPECT_EQ(result.exit_code, 1) << command;
+    EXPECT_THAT(result.err, HasSubstr(id + " is the ID of a group")) << command;
+    EXPECT_THAT(result.err, HasSubstr("\n  " + TestId(1) + "  rank 0, pid 4711")) << command;
+  }
+  EXPECT_THAT(Run({"time", group_}).err, HasSubstr("`profctl show " + group_ + "`"));
+  const RunResult neither = Run({"time", TestId(7001)});
+  EXPECT_THAT(neither.err, Not(HasSubstr("group")));
+}
+
+TEST_F(FindGroupTest, TheCapturesOfAGroupAreListedForNodes) {
+  const RunResult result = Run({"time", TestId(7000), "--nodes", profd_.address()});
+  EXPECT_THAT(result.err, HasSubstr("\n  " + TestId(1) + "  rank 0, pid 4711")) << result.err;
 }
 
 }  // namespace
