@@ -187,10 +187,14 @@ std::string RenderStragglerVerdict(const CaptureSet& set, const report::GroupSte
                                                  ForDisplay(first.group, 64), ")"),
                     others, ".\n");
     }
-    case report::StragglerVerdict::kPair:
+    case report::StragglerVerdict::kPair: {
+      const bool is_usual = first.caused_wait_ns > 0;
       return StrCat(NameOfMember(set, steps.ranking.back().member), " waits for ",
-                    NameOfMember(set, first.member), ": ", FormatNs(first.caused_wait_ns),
-                    " per step. At least 3 ranks are needed to identify an outlier.\n");
+                    NameOfMember(set, first.member), ": ",
+                    FormatNs(is_usual ? first.caused_wait_ns : first.mean_caused_wait_ns),
+                    " per step ", is_usual ? "at the median" : "on average",
+                    ". At least 3 ranks are needed to identify an outlier.\n");
+    }
     case report::StragglerVerdict::kNone:
       if (steps.reason == report::StragglerReason::kNone) {
         return absl::StrFormat("No straggler (score above %.1f).\n", report::kStragglerScore);

@@ -11,7 +11,8 @@ RankRow RankRowOf(const report::GroupSteps& steps, const report::RankScore& of) 
   RankRow row = {.member = static_cast<int64_t>(of.member), .of = of};
   if (steps.matched_count == 0) {
     report::RankScore& figures = row.of;
-    figures.transfer_ns = figures.wait_ns = figures.caused_wait_ns = -1;
+    figures.transfer_ns = figures.wait_ns = -1;
+    figures.caused_wait_ns = figures.mean_caused_wait_ns = -1;
     figures.last_count = figures.late_ns = -1;
   }
   if (steps.enough_ranks) row.score = of.score;
@@ -85,13 +86,23 @@ std::vector<table::Field<RankRow>> ComparedRankFields() {
        {.key = "wait_ns",
         .title = "Wait",
         .doc = "Time in collectives before the last rank arrived; null: none were matched",
+        .formula = "median over steps",
         .unit = Unit::kNs,
         .nullable = true}},
       {Path<&RankRow::of, &RankScore::caused_wait_ns>(),
        {.key = "caused_wait_ns",
         .title = "Caused",
-        .doc = "How long the other ranks together waited for the rank, per step",
+        .doc = "How long the other ranks together waited for the rank: of two ranks, the Wait of "
+               "the other one",
+        .formula = "median over steps of the sum of their waits for it",
         .unit = Unit::kNs,
+        .nullable = true}},
+      {Path<&RankRow::of, &RankScore::mean_caused_wait_ns>(),
+       {.key = "mean_caused_wait_ns",
+        .doc = "How long the other ranks together waited for the rank, also if in few steps",
+        .formula = "mean over steps of the sum of their waits for it",
+        .unit = Unit::kNs,
+        .priority = kOnlyInData,
         .nullable = true}},
       {Path<&RankRow::of, &RankScore::last_count>(),
        {.key = "last_count",
@@ -101,7 +112,8 @@ std::vector<table::Field<RankRow>> ComparedRankFields() {
         .nullable = true}},
       {Path<&RankRow::of, &RankScore::late_ns>(),
        {.key = "late_ns",
-        .doc = "Time from the previous rank's arrival at those collectives to its own, per step",
+        .doc = "Time from the previous rank's arrival at those collectives to its own, per step "
+               "on average",
         .unit = Unit::kNs,
         .priority = kOnlyInData,
         .nullable = true}},

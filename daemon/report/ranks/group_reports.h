@@ -6,6 +6,7 @@
 #define PROFD_DAEMON_REPORT_RANKS_GROUP_REPORTS_H_
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,6 +60,7 @@ struct RankStep {
   int64_t own_ns = 0;
   int64_t transfer_ns = 0;
   int64_t wait_ns = 0;
+  std::map<size_t, int64_t> wait_ns_by_last;  // The same, by the member that was waited for.
   // Of its own work, how long the threads that work on the step waited for a CPU, at most; -1: not
   // known.
   int64_t cpu_wait_ns = -1;
@@ -80,7 +82,9 @@ struct GroupStepRow {
 // Ranks are compared over the steps that all of them have.
 //
 // Of one matched collective, the rank with the shortest duration arrived last, since all end it
-// together; the others waited for it. Ranks are ordered by the wait that they caused.
+// together; the others waited for it. Ranks are ordered by the wait that they caused. That is the
+// sum of what the others waited for them in each step: of two ranks, the wait of one is what the
+// other caused.
 //
 // The score is the modified z-score of own work:
 //
@@ -123,14 +127,15 @@ struct RankScore {
   int64_t own_ns = 0;
   int64_t transfer_ns = 0;
   int64_t wait_ns = 0;
-  // How long the other ranks waited for it, all together: mean per step.
+  // How long the other ranks waited for it, all together: median over its steps, as wait_ns is.
   int64_t caused_wait_ns = 0;
-  int64_t last_count = 0;     // Matched collectives at which it arrived last.
-  int64_t late_ns = 0;        // By how much, after the rank before it: mean per step.
-  int64_t usual_late_ns = 0;  // Likewise, the median over the steps.
-  std::string group;          // In which others waited most for it: Communicator::shown_name().
-  int64_t more_own_ns = 0;    // Median over its steps: own work less the other ranks' median.
-  int64_t cpu_wait_ns = -1;   // Of its own work: median over its steps. -1: not known.
+  int64_t mean_caused_wait_ns = 0;  // Likewise, the mean: waits in few steps show.
+  int64_t last_count = 0;           // Matched collectives at which it arrived last.
+  int64_t late_ns = 0;              // By how much, after the rank before it: mean per step.
+  int64_t usual_late_ns = 0;        // Likewise, the median over the steps.
+  std::string group;         // In which others waited most for it: Communicator::shown_name().
+  int64_t more_own_ns = 0;   // Median over its steps: own work less the other ranks' median.
+  int64_t cpu_wait_ns = -1;  // Of its own work: median over its steps. -1: not known.
   // Over its steps, its wait for a CPU less the other ranks' median: the median, and the mean, for
   // waits in few steps. 0: not known.
   int64_t more_cpu_wait_ns = 0;

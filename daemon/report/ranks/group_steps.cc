@@ -27,8 +27,10 @@ constexpr double kShareOfCause = 0.5;
 // Caused by one rank, it is no longer the ranks that are late in turn.
 constexpr double kShareOfOne = 2.0 / 3;
 
+// By the member that arrived last: how long a member waited for it in one step.
+using WaitsFor = std::map<size_t, int64_t>;
 // By member, then by the number of the step: what its collectives waited for other ranks.
-using Waits = std::vector<std::map<int64_t, int64_t>>;
+using Waits = std::vector<std::map<int64_t, WaitsFor>>;
 
 // A step of a rank, for finding it on the others. Windows, which have no numbers, are counted.
 using StepKey = std::pair<int64_t, size_t>;
@@ -86,25 +88,53 @@ Waits WaitsOf(std::span<const CollectiveTable* const> tables,
     std::map<size_t, int64_t> of_member;
     for (const CollectiveBlame::Wait& wait : blame.waits) of_member[wait.member] = wait.wait_ns;
     for (const MatchedCollective::Part& part : matches[blame.match].parts) {
+      if (part.member == blame.last) continue;
       const CollectiveRow& row = tables[part.member]->rows[part.row];
-      AddCapped(waits[part.member][row.step], of_member[part.member]);
+      AddCapped(waits[part.member][row.step][blame.last], of_member[part.member]);
     }
   }
   return waits;
 }
 
+int64_t SumOf(const WaitsFor& waits) {
+  int64_t sum = 0;
+  for (const auto& [last, wait_ns] : waits) AddCapped(sum, wait_ns);
+  return sum;
+}
+
+// Collectives that overlap cannot make a member wait for longer than `most_ns`: then `waits` become
+// their shares of it.
+WaitsFor Fitting(WaitsFor waits, int64_t most_ns) {
+  const int64_t sum_ns = SumOf(waits);
+  if (sum_ns <= most_ns) return waits;
+  int64_t left_ns = most_ns;
+  for (auto& [last, wait_ns] : waits) {
+    const double share = static_cast<double>(wait_ns) / static_cast<double>(sum_ns);
+    wait_ns = std::min(static_cast<int64_t>(share * static_cast<double>(most_ns)), left_ns);
+    left_ns -= wait_ns;
+  }
+  waits.begin()->second += left_ns;  // What rounding left over.
+  return waits;
+}
+
 std::vector<RankStep> StepsOf(const CollectiveTable& table,
-                              const std::map<int64_t, int64_t>& waits) {
+                              const std::map<int64_t, WaitsFor>& waits) {
+  std::map<int64_t, int64_t> window_counts;  // Windows without steps all have one number.
+  for (const StepWorkRow& work : table.steps) ++window_counts[work.step];
   std::vector<RankStep> steps;
   for (const StepWorkRow& work : table.steps) {
     RankStep step = {.step = work.step, .duration_ns = std::max<int64_t>(work.duration_ns, 0)};
     const int64_t exposed_ns = std::clamp<int64_t>(work.exposed_ns, 0, step.duration_ns);
-    const auto wait = waits.find(work.step);
-    step.wait_ns = wait == waits.end() ? 0 : std::clamp<int64_t>(wait->second, 0, exposed_ns);
+    if (const auto wait = waits.find(work.step); wait != waits.end()) {
+      WaitsFor of_window = wait->second;
+      for (auto& [last, wait_ns] : of_window) wait_ns /= window_counts[work.step];
+      step.wait_ns_by_last = Fitting(std::move(of_window), exposed_ns);
+      step.wait_ns = SumOf(step.wait_ns_by_last);
+    }
     step.transfer_ns = exposed_ns - step.wait_ns;
     step.own_ns = step.duration_ns - exposed_ns;
     if (work.cpu_wait_ns >= 0) step.cpu_wait_ns = std::min(work.cpu_wait_ns, step.own_ns);
-    steps.push_back(step);
+    steps.push_back(std::move(step));
   }
   return steps;
 }
@@ -248,9 +278,9 @@ void WeighCpuWaits(const std::vector<std::vector<RankStep>>& members,
   }
 }
 
-// Over the common steps.
-void CountCausedWaits(std::span<const CollectiveBlame> blames, std::span<const int64_t> steps,
-                      std::vector<RankScore>& ranking) {
+// Over the common steps: how often each rank arrived last, and how late.
+void CountLateArrivals(std::span<const CollectiveBlame> blames, std::span<const int64_t> steps,
+                       std::vector<RankScore>& ranking) {
   std::map<size_t, RankScore*> of_member;
   for (RankScore& rank : ranking) of_member[rank.member] = &rank;
   std::map<std::pair<size_t, std::string>, int64_t> by_group;
@@ -264,7 +294,6 @@ void CountCausedWaits(std::span<const CollectiveBlame> blames, std::span<const i
     if (blame.late_by_ns > 0) ++rank->second->last_count;
     AddCapped(rank->second->late_ns, blame.late_by_ns);
     AddCapped(late_in_steps[blame.last][blame.step], blame.late_by_ns);
-    AddCapped(rank->second->caused_wait_ns, blame.total_wait_ns);
     AddCapped(by_group[{blame.last, blame.group}], blame.total_wait_ns);
   }
   for (const auto& [who, wait_ns] : by_group) {
@@ -273,7 +302,6 @@ void CountCausedWaits(std::span<const CollectiveBlame> blames, std::span<const i
     of_member[who.first]->group = who.second;
   }
   for (RankScore& rank : ranking) {
-    rank.caused_wait_ns /= std::max<int64_t>(std::ssize(steps), 1);
     rank.late_ns /= std::max<int64_t>(std::ssize(steps), 1);
     std::vector<int64_t> late_ns;
     for (const auto& [step, step_late_ns] : late_in_steps[rank.member]) {
@@ -281,6 +309,27 @@ void CountCausedWaits(std::span<const CollectiveBlame> blames, std::span<const i
     }
     late_ns.resize(steps.size());  // 0 in the other steps.
     rank.usual_late_ns = Median(late_ns);
+  }
+}
+
+// `members` have their common steps only. Of each rank: what the others waited for it.
+void SumCausedWaits(const std::vector<std::vector<RankStep>>& members,
+                    std::vector<RankScore>& ranking) {
+  std::map<size_t, std::vector<int64_t>> caused_ns;  // By member, then by common step.
+  for (const RankScore& rank : ranking) {
+    caused_ns[rank.member].resize(static_cast<size_t>(rank.step_count));
+  }
+  for (const std::vector<RankStep>& steps : members) {
+    for (size_t i = 0; i < steps.size(); ++i) {
+      for (const auto& [last, wait_ns] : steps[i].wait_ns_by_last) {
+        const auto caused = caused_ns.find(last);
+        if (caused != caused_ns.end()) AddCapped(caused->second[i], wait_ns);
+      }
+    }
+  }
+  for (RankScore& rank : ranking) {
+    rank.mean_caused_wait_ns = Mean(caused_ns[rank.member]);
+    rank.caused_wait_ns = Median(caused_ns[rank.member]);
   }
 }
 
@@ -377,13 +426,13 @@ void Judge(GroupSteps& steps) {
     if (is_late) consistent.late_ns = std::max(consistent.late_ns, rank.late_ns);
     rank.straggler = has_high_score && rank.is_consistent;
     any_candidate |= rank.straggler;
-    wait_ns += static_cast<double>(rank.caused_wait_ns);
-    if (static_cast<double>(rank.caused_wait_ns) > most_caused_ns) {
-      most_caused_ns = static_cast<double>(rank.caused_wait_ns);
+    wait_ns += static_cast<double>(rank.mean_caused_wait_ns);
+    if (static_cast<double>(rank.mean_caused_wait_ns) > most_caused_ns) {
+      most_caused_ns = static_cast<double>(rank.mean_caused_wait_ns);
       is_most_usual = is_usually_late;
     }
     duration_ns += static_cast<double>(rank.duration_ns);
-    if (rank.straggler) caused_ns += static_cast<double>(rank.caused_wait_ns);
+    if (rank.straggler) caused_ns += static_cast<double>(rank.mean_caused_wait_ns);
   }
   const bool is_agreed = wait_ns > 0 && caused_ns >= kLeastShareOfWait * wait_ns;
   if (!any_candidate) {
@@ -539,15 +588,16 @@ GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,
     steps.ranking.push_back(rank);
   }
   steps.enough_ranks = std::ssize(steps.ranking) >= kFewestForStragglers;
-  CountCausedWaits(steps.blames, steps.common_steps, steps.ranking);
+  CountLateArrivals(steps.blames, steps.common_steps, steps.ranking);
+  SumCausedWaits(common, steps.ranking);
   WeighCpuWaits(common, steps.ranking);
   Score(steps.ranking);
   Judge(steps);
-  std::stable_sort(steps.ranking.begin(), steps.ranking.end(),
-                   [](const RankScore& a, const RankScore& b) {
-                     return std::tie(a.straggler, a.caused_wait_ns, a.own_ns) >
-                            std::tie(b.straggler, b.caused_wait_ns, b.own_ns);
-                   });
+  std::stable_sort(
+      steps.ranking.begin(), steps.ranking.end(), [](const RankScore& a, const RankScore& b) {
+        return std::tie(a.straggler, a.caused_wait_ns, a.mean_caused_wait_ns, a.own_ns) >
+               std::tie(b.straggler, b.caused_wait_ns, b.mean_caused_wait_ns, b.own_ns);
+      });
   std::stable_sort(steps.blames.begin(), steps.blames.end(),
                    [](const CollectiveBlame& a, const CollectiveBlame& b) {
                      return a.total_wait_ns > b.total_wait_ns;

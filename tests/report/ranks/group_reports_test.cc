@@ -205,9 +205,51 @@ TEST_F(GroupStepsTest, OfTwoRanksOneWaitsForTheOther) {
   const GroupSteps steps = Compare({{1000, 1010, 990, 1000, 1000}, {1600, 1580, 1610, 1600, 1590}});
   EXPECT_EQ(steps.verdict, StragglerVerdict::kPair);
   EXPECT_EQ(steps.ranking[0].member, 1u);
-  EXPECT_EQ(steps.ranking[0].caused_wait_ns, (600 + 570 + 620 + 600 + 590) / 5);
+  EXPECT_EQ(steps.ranking[0].caused_wait_ns, 600);
+  EXPECT_EQ(steps.ranking[0].caused_wait_ns, steps.ranking[1].wait_ns);
+  EXPECT_EQ(steps.ranking[0].mean_caused_wait_ns, (600 + 570 + 620 + 600 + 590) / 5);
   EXPECT_EQ(steps.ranking[0].last_count, 5);
   for (const RankScore& rank : steps.ranking) EXPECT_FALSE(rank.straggler);
+}
+
+// In some steps no wait is seen, in others each of the ranks is late.
+TEST_F(GroupStepsTest, OfTwoRanksTheWaitOfOneIsWhatTheOtherCaused) {
+  std::mt19937 random(3);
+  std::uniform_int_distribution<int64_t> work(1'000, 3'000);
+  for (int run = 0; run < 50; ++run) {
+    std::vector<std::vector<int64_t>> own_ns(2, std::vector<int64_t>(7));
+    for (std::vector<int64_t>& of_rank : own_ns) {
+      for (int64_t& step_ns : of_rank) step_ns = work(random);
+    }
+    const GroupSteps steps = Compare(own_ns);
+    ASSERT_THAT(steps.ranking, SizeIs(2));
+    EXPECT_EQ(steps.ranking[0].caused_wait_ns, steps.ranking[1].wait_ns);
+    EXPECT_EQ(steps.ranking[1].caused_wait_ns, steps.ranking[0].wait_ns);
+  }
+}
+
+// Two collectives at once cannot make a rank wait for longer than its step is exposed.
+TEST_F(GroupStepsTest, CollectivesThatOverlapCauseNoMoreWaitThanThereIs) {
+  std::vector<CollectiveTable> tables(2, {.communicators = {{.size = 2}}});
+  for (size_t rank = 0; rank < 2; ++rank) {
+    for (int64_t step = 0; step < 3; ++step) {
+      for (int i = 0; i < 2; ++i) {
+        const int64_t duration_ns = rank == 0 ? 500 : 100;
+        tables[rank].rows.push_back({.duration_ns = duration_ns,
+                                     .exposed_ns = duration_ns,
+                                     .sequence = std::ssize(tables[rank].rows),
+                                     .step = step,
+                                     .kind = CollectiveKind::kAllReduce});
+      }
+      tables[rank].steps.push_back({.step = step, .duration_ns = 1000, .exposed_ns = 501});
+    }
+  }
+  const std::vector<const CollectiveTable*> members = {&tables[0], &tables[1]};
+  const GroupSteps steps = CompareSteps(members, MatchCollectives(members));
+  ASSERT_THAT(steps.ranking, SizeIs(2));
+  EXPECT_EQ(steps.ranking[0].member, 1u);
+  EXPECT_EQ(steps.ranking[0].caused_wait_ns, 501);
+  EXPECT_EQ(steps.ranking[1].wait_ns, 501);
 }
 
 TEST_F(GroupStepsTest, BalancedRanksWithNoiseNameNobody) {
