@@ -253,7 +253,8 @@ report::OpTable TableOf(report::OpProfile profile) {
                            .has_device = profile.has_device,
                            .self_device_total_ns = profile.self_device_total_ns,
                            .unattributed_device_ns = profile.unattributed_device_ns,
-                           .row_count = static_cast<int64_t>(profile.rows.size())};
+                           .row_count = static_cast<int64_t>(profile.rows.size()),
+                           .step_count = profile.step_count};
   for (report::OpProfileRow& row : profile.rows) {
     table.rows.push_back(std::move(static_cast<report::OpRow&>(row)));
   }
@@ -273,13 +274,15 @@ absl::StatusOr<int> ShowOpsOfGroup(Invocation& invocation, const OpsRequest& wan
   for (size_t i = 0; i < tables.size(); ++i) {
     present.push_back(set.members()[i].missing.empty() ? &tables[i] : nullptr);
   }
-  const report::GroupOps ops = report::CompareOps(present, options.sort, options.limit);
+  const report::GroupOps ops =
+      report::CompareOps(present, options.sort, options.limit, options.by_step);
   if (invocation.json()) {
     JsonWriter json;
     WriteGroupOpsJson(set, ops, options, json);
     invocation.Print(json.TakeLine());
   } else if (invocation.flags().Has("csv")) {
-    invocation.Note(RenderSetHeader(set, invocation.error_style()));
+    invocation.Note(StrCat(RenderSetHeader(set, invocation.error_style()),
+                           RenderGroupOpsBasis(set, ops, options)));
     invocation.Print(GroupOpsCsv(set, ops));
   } else {
     invocation.Print(RenderSetHeader(set, invocation.style()));
@@ -339,7 +342,8 @@ Command OpsCommand() {
           "has every column's definition and formula.\n\n"
           "--torch prints torch.profiler's own table of the same events instead, letter for "
           "letter.\n\n"
-          "Of a group, or of several files, it shows the figure that --sort names over the ranks: "
+          "Of a group, or of several files, it shows the figure that --sort names over the ranks, "
+          "per step where all of them have steps: "
           "minimum, median, maximum and the slowest one; with --group-by rank, or a --sort that "
           "ranks are not compared by, each rank's rows. A "
           "rank that did not run an operator has 0. A member that is out of reach is named on "

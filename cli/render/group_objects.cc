@@ -251,7 +251,8 @@ const ObjectDescription<GroupOpView>& GroupOpObject() {
         {.key = "min",
          .title = "Min",
          .doc = "Minimum over the ranks of the figure that --sort names: ns, or calls with --sort "
-                "calls. A rank that did not run it has 0"}},
+                "calls. Per step if all ranks have steps, except for calls, averages, and maxima "
+                "(per_step). A rank that did not run it has 0"}},
        {[](const Row& view) { return view.row->median; },
         {.key = "median", .title = "Median", .doc = "Median of the same over the ranks"}},
        {[](const Row& view) { return view.row->max; },
@@ -286,7 +287,16 @@ const ObjectDescription<GroupOpView>& GroupOpObject() {
          .title = "Calls",
          .doc = "Median number of its calls over the ranks",
          .unit = table::Unit::kCount,
-         .priority = 1}}},
+         .priority = 1}},
+       {[](const Row& view) { return view.row->calls_per_step; },
+        {.key = "calls_per_step",
+         .title = "Calls/step",
+         .doc = "Median over the ranks that ran it of its calls per step; null: not compared per "
+                "step",
+         .formula = "calls / steps of the capture",
+         .priority = 1,
+         .nullable = true,
+         .only_if_set = true}}},
       {IntsOf<Row>(
           "by_member", "The figure of each member, in the order of the members",
           [](const Row& view) -> const auto& { return view.row->figures; })});
@@ -299,10 +309,17 @@ const ObjectDescription<GroupOpsAnswer>& GroupOpsObject() {
       {{&Row::figure,
         {.key = "figure", .doc = "Figure that ranks are compared by: the key of --sort"}},
        {&Row::row_count,
-        {.key = "row_count", .doc = "Number of rows before --limit", .unit = table::Unit::kCount}}},
-      {ListOf<Row>(
-          "rows", "Operators, by the median over the ranks, descending", &GroupOpObject,
-          [](const Row& row) -> const auto& { return row.rows; })});
+        {.key = "row_count", .doc = "Number of rows before --limit", .unit = table::Unit::kCount}},
+       {&Row::per_step,
+        {.key = "per_step",
+         .doc = "Whether the figures are per step; if not, they are totals of each capture, or of "
+                "one call"}}},
+      {IntsOf<Row>(
+           "step_counts", "Steps of each member, in the order of the members; 0: it has none",
+           [](const Row& row) -> const auto& { return row.step_counts; }),
+       ListOf<Row>(
+           "rows", "Operators, by the median over the ranks, descending", &GroupOpObject,
+           [](const Row& row) -> const auto& { return row.rows; })});
   return object;
 }
 

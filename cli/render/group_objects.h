@@ -38,6 +38,8 @@ const table::ObjectDescription<GroupOpView>& GroupOpObject();
 struct GroupOpsAnswer {
   std::string figure;  // What ranks are compared by.
   int64_t row_count = 0;
+  bool per_step = false;
+  const std::vector<int64_t>& step_counts;
   const std::vector<GroupOpView>& rows;
 };
 const table::ObjectDescription<GroupOpsAnswer>& GroupOpsObject();

@@ -332,11 +332,34 @@ std::string RenderGroupOps(const CaptureSet& set, const report::GroupOps& ops,
   for (table::Column& column : rows.columns) {
     if (column.key != "min" && column.key != "median" && column.key != "max") continue;
     column.unit = IsTime(options.sort) ? table::Unit::kNs : table::Unit::kCount;
+    if (ops.per_step) column.title += "/step";
+  }
+  // Of unequal captures only the calls per step can be compared.
+  if (ops.per_step) {
+    for (table::Column& column : rows.columns) {
+      if (column.key == "median_calls") column.priority = kOnlyInData;
+    }
   }
   std::string text = RenderTable(rows, style);
   if (ops.row_count == 0) text += "No ranges were recorded.\n";
-  StrAppend(&text, "Over ranks: ", SortKeyText(options.sort),
-            " of each; one that did not run it counts as 0.\n");
+  return text + RenderGroupOpsBasis(set, ops, options);
+}
+
+std::string RenderGroupOpsBasis(const CaptureSet& set, const report::GroupOps& ops,
+                                const report::OpOptions& options) {
+  std::string text =
+      StrCat("Over ranks: ", SortKeyText(options.sort), ops.per_step ? " per step" : "",
+             " of each; one that did not run it counts as 0.\n");
+  if (!ops.differ_in_steps) return text;
+  std::string counts;
+  for (size_t i = 0; i < ops.step_counts.size(); ++i) {
+    if (!set.members()[i].missing.empty()) continue;
+    StrAppend(&counts, counts.empty() ? "" : ", ", NameOfMember(set, i), " ", ops.step_counts[i]);
+  }
+  StrAppend(&text, "Totals of captures with different numbers of steps (", counts,
+            "): do not compare them",
+            IsTime(options.sort) ? ", because not all have steps.\n"
+                                 : "; times are compared per step.\n");
   return text;
 }
 
@@ -347,8 +370,12 @@ void WriteGroupOpsJson(const CaptureSet& set, const report::GroupOps& ops,
       options.sort == report::OpSort::kName ? report::OpSort::kSelfCpu : options.sort;
   json.BeginObject();
   WriteMembersJson(set, json);
-  GroupOpsObject().WriteFields(
-      {.figure = std::string(ToString(figure)), .row_count = ops.row_count, .rows = rows}, json);
+  GroupOpsObject().WriteFields({.figure = std::string(ToString(figure)),
+                                .row_count = ops.row_count,
+                                .per_step = ops.per_step,
+                                .step_counts = ops.step_counts,
+                                .rows = rows},
+                               json);
   json.EndObject();
 }
 

@@ -39,6 +39,9 @@ std::string RenderClock(const report::ClockAlignment& alignment);
 
 std::string RenderGroupOps(const CaptureSet& set, const report::GroupOps& ops,
                            const report::OpOptions& options, const Style& style);
+// What the figures are: of which basis, and what keeps them from being compared.
+std::string RenderGroupOpsBasis(const CaptureSet& set, const report::GroupOps& ops,
+                                const report::OpOptions& options);
 void WriteGroupOpsJson(const CaptureSet& set, const report::GroupOps& ops,
                        const report::OpOptions& options, JsonWriter& json);
 std::string GroupOpsCsv(const CaptureSet& set, const report::GroupOps& ops);

@@ -108,7 +108,9 @@ class GroupOfRanks:
                          [ids[f'rank{rank}.json'] for rank in range(4)])
         mm = next(row for row in ops.json['rows'] if row['name'] == 'aten::mm')
         self.assertEqual(mm['slowest'], SLOW_RANK)
-        self.assertEqual(mm['by_member'], [840_000, 840_000, 2_340_000, 840_000])
+        self.assertTrue(ops.json['per_step'])
+        self.assertEqual(ops.json['step_counts'], [STEPS] * 4)
+        self.assertEqual([STEPS * ns for ns in mm['by_member']], [840_000, 840_000, 2_340_000, 840_000])
 
         steps = self.ranks_ctl('steps', group, '--json')
         self.assertEqual(steps.status, DONE, steps.err)

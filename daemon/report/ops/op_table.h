@@ -91,6 +91,7 @@ struct OpTable {
   int64_t self_device_total_ns = 0;
   int64_t unattributed_device_ns = 0;  // By orphans, and by launches outside any range.
   int64_t row_count = 0;               // Before `limit`.
+  int64_t step_count = 0;              // In the window, or 1 of one; 0: it has no steps.
 };
 
 // Returns INVALID_ARGUMENT for a step that is not in the capture; the error lists its steps.

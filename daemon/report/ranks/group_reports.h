@@ -26,23 +26,31 @@ struct GroupOpRow {
   std::string dims, types;   // With OpOptions.by_inputs.
   int64_t member_count = 0;  // Members that ran it.
   // Of the figure that rows are sorted by, over all members that are there: one that did not run it
-  // has 0.
+  // has 0. Per step with GroupOps.per_step.
   int64_t min = 0;
   int64_t median = 0;
   int64_t max = 0;
   size_t slowest = 0;            // The member with the most.
   std::vector<int64_t> figures;  // By member; 0 also of one that is missing.
   int64_t median_calls = 0;
+  double calls_per_step = -1;  // Median over the ranks that ran it; -1: not GroupOps.per_step.
 };
 struct GroupOps {
-  std::vector<GroupOpRow> rows;  // By median, descending; ties by name.
-  int64_t row_count = 0;         // Before `limit`.
+  std::vector<GroupOpRow> rows;      // By median, descending; ties by name.
+  int64_t row_count = 0;             // Before `limit`.
+  std::vector<int64_t> step_counts;  // By member: the steps that it was recorded in.
+  // Figures are per step: they are sums of times, rows are not by step already, and all members
+  // have steps.
+  bool per_step = false;
+  // Figures are totals of members with different numbers of steps, and not to be compared.
+  bool differ_in_steps = false;
 };
 // What `sort` sorts by, of one row. kName: self CPU time.
 int64_t FigureOf(const OpRow& row, OpSort sort);
 // `tables` are the members', whole, all made with these options; nullptr: a member without.
-// Rows are those of OpOptions.by_step and by_inputs; `limit` 0: all.
-GroupOps CompareOps(std::span<const OpTable* const> tables, OpSort sort, int64_t limit);
+// Rows are those of OpOptions.by_step and by_inputs (`by_step`: the former); `limit` 0: all.
+GroupOps CompareOps(std::span<const OpTable* const> tables, OpSort sort, int64_t limit,
+                    bool by_step = false);
 
 // ---- steps and stragglers ----
 

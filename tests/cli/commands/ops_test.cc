@@ -357,7 +357,7 @@ TEST_F(OpsTest, RanksAreComparedByTheirDaemonsOrShownEach) {
   EXPECT_EQ(Run({"ops", group, "--torch"}).exit_code, 2);
   EXPECT_THAT(Run({"ops", group, "--csv"}).out,
               HasSubstr("name,step,dims,types,min,median,max,slowest,slowest_rank,member_count,"
-                        "median_calls\n"));
+                        "median_calls,calls_per_step\n"));
 }
 
 TEST_F(OpsTest, RanksInFilesAreShownEach) {

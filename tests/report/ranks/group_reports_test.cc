@@ -62,6 +62,37 @@ TEST(GroupOpsTest, StepsAndInputsMakeRowsOfTheirOwn) {
   EXPECT_THAT(CompareOps(tables, OpSort::kSelfCpu, 0).rows, SizeIs(2));
 }
 
+// Two captures of one loop, of 10 and 6 steps.
+TEST(GroupOpsTest, TimesOfCapturesWithDifferentNumbersOfStepsAreComparedPerStep) {
+  const OpTable a = {.rows = {Op("aten::mm", 60, 54'800), Op("save", 1, 100)}, .step_count = 10};
+  const OpTable b = {.rows = {Op("aten::mm", 36, 31'560)}, .step_count = 6};
+  const std::vector<const OpTable*> tables = {&a, &b};
+  const GroupOps ops = CompareOps(tables, OpSort::kSelfCpu, 0);
+  EXPECT_TRUE(ops.per_step);
+  EXPECT_FALSE(ops.differ_in_steps);
+  EXPECT_THAT(ops.step_counts, ElementsAre(10, 6));
+  EXPECT_THAT(ops.rows[0].figures, ElementsAre(5480, 5260));
+  EXPECT_EQ(ops.rows[0].calls_per_step, 6);
+  EXPECT_EQ(ops.rows[1].calls_per_step, 0.1);
+
+  const GroupOps calls = CompareOps(tables, OpSort::kCalls, 0);
+  EXPECT_FALSE(calls.per_step);
+  EXPECT_TRUE(calls.differ_in_steps);
+  EXPECT_THAT(calls.rows[0].figures, ElementsAre(60, 36));
+  // Neither a row of one step nor the average of a call is to be divided.
+  EXPECT_FALSE(CompareOps(tables, OpSort::kSelfCpu, 0, /*by_step=*/true).per_step);
+  const GroupOps average = CompareOps(tables, OpSort::kAverage, 0);
+  EXPECT_FALSE(average.per_step);
+  EXPECT_FALSE(average.differ_in_steps);
+
+  const OpTable without = {.rows = {Op("aten::mm", 1, 7)}};
+  const std::vector<const OpTable*> mixed = {&a, &without};
+  const GroupOps totals = CompareOps(mixed, OpSort::kSelfCpu, 0);
+  EXPECT_FALSE(totals.per_step);
+  EXPECT_TRUE(totals.differ_in_steps);
+  EXPECT_THAT(totals.rows[0].figures, ElementsAre(54'800, 7));
+}
+
 // Four ranks that all-reduce at the end of each step; `own_ns` is what each works before.
 class GroupStepsTest : public testing::Test {
  protected:
