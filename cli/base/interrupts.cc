@@ -56,7 +56,12 @@ void Interrupts::Run() {
     any_requested.store(true, std::memory_order_release);
     if (interrupted_.exchange(true, std::memory_order_acq_rel)) {
       // Leaves a progress line behind as a line of its own.
-      [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, "\n", isatty(STDERR_FILENO));
+      std::string text = isatty(STDERR_FILENO) != 0 ? "\n" : "";
+      {
+        const absl::MutexLock lock(&last_words_mu_);
+        text += last_words_;
+      }
+      [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
       _exit(kExitInterrupted);
     }
     // Apart from this thread: a handler that hangs must not keep the second signal waiting.
@@ -70,6 +75,11 @@ bool Interrupts::AnyRequested() { return any_requested.load(std::memory_order_ac
 void Interrupts::CallHandler() {
   const absl::MutexLock lock(&mu_);
   if (handler_) handler_();
+}
+
+void Interrupts::SetLastWords(std::string text) {
+  const absl::MutexLock lock(&last_words_mu_);
+  last_words_ = std::move(text);
 }
 
 void Interrupts::OnInterrupt(std::function<void()> handler) {

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <functional>
+#include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -28,6 +29,9 @@ class Interrupts {
   // What the first signal does from now on; at once, on this thread, if it came already.
   // A handler may be called twice. When this returns, the one before is not running any more.
   void OnInterrupt(std::function<void()> handler);
+  // What the second signal writes to stderr before the program ends, with its newline; empty:
+  // nothing.
+  void SetLastWords(std::string text);
   bool interrupted() const { return interrupted_.load(std::memory_order_acquire); }
   // Whether this process has had the first signal, for code that waits and was handed no
   // Interrupts.
@@ -44,6 +48,10 @@ class Interrupts {
   // Held while a handler runs: it must not call OnInterrupt().
   absl::Mutex mu_;
   std::function<void()> handler_ ABSL_GUARDED_BY(mu_);
+
+  // Held for no longer than it takes to copy the text: a second signal never waits.
+  absl::Mutex last_words_mu_;
+  std::string last_words_ ABSL_GUARDED_BY(last_words_mu_);
 
   std::thread thread_;  // Last: it uses all of the above.
 };

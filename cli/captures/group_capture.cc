@@ -74,7 +74,7 @@ std::string NameOf(const GroupCaptureResult& result, const JobMember& member) {
                 rank < 0 ? member.target.pid : rank);
 }
 
-GroupCapture::GroupCapture(Invocation& invocation, Fleet& fleet, const Interrupts& interrupts,
+GroupCapture::GroupCapture(Invocation& invocation, Fleet& fleet, Interrupts& interrupts,
                            GroupCaptureRequest request)
     : invocation_(invocation),
       fleet_(fleet),
@@ -165,6 +165,7 @@ absl::Status GroupCapture::Resolve() {
 
 void GroupCapture::Prepare() {
   result_.id = NewUlid(Now());
+  interrupts_.SetLastWords(LastWordsOfTrace(invocation_.NextProfctl(), "group", result_.id));
   result_.first_step = -1;
   std::vector<std::vector<size_t>> members(fleet_.members().size());
   for (size_t i = 0; i < result_.members.size(); ++i) {

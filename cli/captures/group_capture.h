@@ -78,7 +78,7 @@ class GroupCapture {
  public:
   // All must outlive it; `invocation` for what is shown meanwhile. An interrupt cancels what is
   // live; Run() goes on to its end, with what was recorded.
-  GroupCapture(Invocation& invocation, Fleet& fleet, const Interrupts& interrupts,
+  GroupCapture(Invocation& invocation, Fleet& fleet, Interrupts& interrupts,
                GroupCaptureRequest request);
 
   // Until all have ended. An error is that of nothing having been begun, and nothing is armed:
@@ -123,7 +123,7 @@ class GroupCapture {
 
   Invocation& invocation_;
   Fleet& fleet_;
-  const Interrupts& interrupts_;
+  Interrupts& interrupts_;
   const GroupCaptureRequest request_;
   absl::Duration lead_;
   // Nodes' threads write to members of their own.

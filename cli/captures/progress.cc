@@ -101,4 +101,9 @@ std::string TransferProgress(std::string_view what, int64_t done_bytes, int64_t 
   return text;
 }
 
+std::string LastWordsOfTrace(std::string_view profctl, std::string_view what, std::string_view id) {
+  return StrCat("profctl: exits before ", what, " ", id, " has ended. Go on with: ", profctl,
+                " show ", id, " | report ", id, "\n");
+}
+
 }  // namespace profd::cli

@@ -57,6 +57,10 @@ class CaptureProgress {
 // "12.0 MiB of 34.0 MiB (35.29%)"
 std::string TransferProgress(std::string_view what, int64_t done_bytes, int64_t total_bytes);
 
+// For a user who leaves before `id`, a "capture" or a "group", has ended: nothing else has printed
+// the ID. `profctl` as Invocation::NextProfctl(). A line.
+std::string LastWordsOfTrace(std::string_view profctl, std::string_view what, std::string_view id);
+
 }  // namespace profd::cli
 
 #endif  // PROFD_CLI_CAPTURES_PROGRESS_H_

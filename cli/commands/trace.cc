@@ -215,6 +215,13 @@ absl::StatusOr<TraceRequest> ParseRequest(const ParsedFlags& flags) {
   return request;
 }
 
+// For a user who leaves before the end: the ID, which nothing has printed yet.
+std::string WhereToGoOn(const Invocation& invocation, const CaptureRecord& record, bool is_group) {
+  const bool has_group = is_group && !record.group_id.empty();
+  return LastWordsOfTrace(invocation.NextProfctl(), has_group ? "group" : "capture",
+                          has_group ? record.group_id : record.id);
+}
+
 class TraceOnNode {
  public:
   TraceOnNode(Invocation& invocation, TraceRequest request, Interrupts& interrupts,
@@ -226,6 +233,7 @@ class TraceOnNode {
 
   absl::StatusOr<int> Run() {
     RETURN_IF_ERROR(Start());
+    interrupts_.SetLastWords(WhereToGoOn(invocation_, views_.front().record, IsGroup()));
     RETURN_IF_ERROR(Follow());
     NoteUnpinned();
     const absl::Status saved = Save();

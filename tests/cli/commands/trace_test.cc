@@ -332,6 +332,11 @@ TEST_F(TraceTest, TheSecondInterruptLeavesAtOnce) {
   const RunResult result = process.Wait();
   EXPECT_EQ(result.exit_code, 130);
   EXPECT_EQ(result.out, "");
+  ASSERT_THAT(profd_.captures, SizeIs(1));
+  const std::string& id = profd_.captures.begin()->first;
+  EXPECT_EQ(result.err, "profctl: exits before capture " + id +
+                            " has ended. Go on with: profctl show " + id + " | report " + id +
+                            "\n");
 }
 
 TEST_F(TraceTest, ADaemonThatComesBackSaysHowItEnded) {
