@@ -30,6 +30,11 @@ constexpr size_t kMostCommunicators = 4096;
 // Ranges of the threads that run the backward pass.
 constexpr std::string_view kAutogradPrefix = "autograd::engine::";
 
+// Torch's operators that issue a collective to whatever backend the process group has.
+constexpr std::string_view kIssuingPrefix = "c10d::";
+// How long an idle worker takes to begin what it is given, at most, as on a busy machine.
+constexpr uint64_t kMostWorkerWakeUpNs = 10'000'000;
+
 constexpr auto kUserScope = static_cast<uint8_t>(wire::OperatorScope::kUserScope);
 constexpr auto kOperatorCategory = static_cast<uint8_t>(wire::RangeCategory::kOperator);
 
@@ -54,9 +59,14 @@ class Notes {
   absl::Status Read(store::CaptureReader& reader) {
     threads_.resize(reader.threads().size());
     std::vector<std::optional<bool>> is_note(reader.scalars().size());
+    std::vector<std::optional<bool>> is_issued(reader.inputs().size());
     RETURN_IF_ERROR(reader.ForEach<OperatorRow>([&](const OperatorBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
-        if (batch.inputs[i] != 0 && batch.scope[i] == kUserScope) {
+        const uint32_t inputs = batch.inputs[i];
+        if (inputs != 0 && !is_issued[inputs].has_value()) {
+          is_issued[inputs] = reader.inputs()[inputs].types.starts_with(kTensorsForGroup);
+        }
+        if (inputs != 0 && (batch.scope[i] == kUserScope || *is_issued[inputs])) {
           inputs_[{batch.thread, batch.start_ns[i], batch.depth[i]}] = batch.inputs[i];
         }
         const uint32_t scalars = batch.scalars[i];
@@ -104,7 +114,8 @@ class Notes {
     return note;
   }
 
-  // Of a range with inputs of its own, as NCCL's have in imported traces.
+  // Of a range with inputs of its own, as NCCL's have in imported traces, and as torch's operators
+  // have that issue a list of tensors to a process group.
   FirstInputSize SizeOf(const store::CaptureReader& reader, uint32_t thread, int64_t start_ns,
                         uint16_t depth) const {
     const auto found = inputs_.find({thread, start_ns, depth});
@@ -120,7 +131,9 @@ class Notes {
     uint32_t inputs;
   };
   std::vector<std::vector<Entry>> threads_;
-  // Of ranges of the program, by thread, start, and depth.
+  // A list of tensors, then an object without a type that is known: the process group.
+  static constexpr std::string_view kTensorsForGroup = R"(["TensorList","")";
+  // Of ranges of the program and of such operators, by thread, start, and depth.
   absl::flat_hash_map<std::tuple<uint32_t, int64_t, uint16_t>, uint32_t> inputs_;
 };
 
@@ -131,6 +144,8 @@ struct HostCollective {
   std::optional<Note> note;
   FirstInputSize size;             // Where the note does not tell it.
   bool lasts_until_done = false;   // Its range does.
+  bool issues = false;             // It is one of torch's operators that issue a collective.
+  bool is_nccl = false;            // NCCL ran it, and no worker.
   std::optional<int64_t> done_ns;  // When a worker was done with what the range issued.
   // When the training threads waited for it, after the range; by time.
   std::vector<std::pair<int64_t, int64_t>> waits;
@@ -155,6 +170,7 @@ class CollectiveSummary {
     RETURN_IF_ERROR(notes_.Read(reader_));
     RETURN_IF_ERROR(ReadRanges());
     JoinRuns();
+    JoinLateRuns();
     if (reader_.gpu_row_count() > 0) RETURN_IF_ERROR(ReadKernels());
     RETURN_IF_ERROR(FindWaits());
     AddHostRows();
@@ -194,7 +210,9 @@ class CollectiveSummary {
             HostCollective collective = {.start_ns = batch.start_ns[i],
                                          .end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]),
                                          .kind = *kind,
-                                         .lasts_until_done = LastsUntilDone(name)};
+                                         .lasts_until_done = LastsUntilDone(name),
+                                         .issues = name.starts_with(kIssuingPrefix),
+                                         .is_nccl = name.starts_with("nccl")};
             collective.size =
                 notes_.SizeOf(reader_, batch.thread, batch.start_ns[i], batch.depth[i]);
             if (EndsOnWorker(name)) {
@@ -217,7 +235,10 @@ class CollectiveSummary {
     while (!thread.empty() && thread.back().start_ns >= collective.start_ns) {
       HostCollective& inside = thread.back();
       if (!collective.note.has_value()) collective.note = inside.note;
-      if (!collective.size.elements.has_value()) collective.size = inside.size;
+      const bool says_more = !collective.size.elements.has_value() ||
+                             (!collective.size.bytes.has_value() && inside.size.bytes.has_value());
+      if (says_more) collective.size = inside.size;
+      collective.is_nccl |= inside.is_nccl;
       if (collective.kind == CollectiveKind::kOther) collective.kind = inside.kind;
       thread.pop_back();
     }
@@ -226,6 +247,8 @@ class CollectiveSummary {
 
   // What a worker ran is of the call in which it began, where there is a range of that.
   void JoinRuns() {
+    for (const HostCollective& run : runs_) run_ends_.push_back(run.end_ns);
+    std::sort(run_ends_.begin(), run_ends_.end());
     std::erase_if(runs_, [&](const HostCollective& run) {
       for (size_t thread = 0; thread < host_.size(); ++thread) {
         HostCollective* const call = Around(static_cast<uint32_t>(thread), run.start_ns);
@@ -237,6 +260,52 @@ class CollectiveSummary {
       }
       return false;
     });
+  }
+
+  // A worker may also begin when the call has returned already. Workers take collectives in the
+  // order in which these were issued. A call that they could have begun with long before is not the
+  // one: its run was lost.
+  void JoinLateRuns() {
+    std::map<CollectiveKind, std::vector<HostCollective*>> calls;
+    for (std::vector<HostCollective>& thread : host_) {
+      for (HostCollective& call : thread) {
+        if (call.issues && !call.is_nccl && !call.done_ns.has_value()) {
+          calls[call.kind].push_back(&call);
+        }
+      }
+    }
+    if (calls.empty()) return;
+    const auto by_start = [](const HostCollective* a, const HostCollective* b) {
+      return a->start_ns < b->start_ns;
+    };
+    for (auto& [kind, of_kind] : calls) std::ranges::stable_sort(of_kind, by_start);
+    std::ranges::stable_sort(runs_, {}, &HostCollective::start_ns);
+    std::map<CollectiveKind, size_t> next;  // The first call that may be of a later run.
+    std::erase_if(runs_, [&](const HostCollective& run) {
+      const std::vector<HostCollective*>& of_kind = calls[run.kind];
+      std::optional<size_t> found;
+      uint64_t least_delay_ns = 0;
+      for (size_t i = next[run.kind]; i < of_kind.size(); ++i) {
+        if (of_kind[i]->start_ns > run.start_ns) break;
+        const uint64_t delay_ns = DelayOf(run, *of_kind[i]);
+        if (found.has_value() && delay_ns >= least_delay_ns) continue;
+        found = i;
+        least_delay_ns = delay_ns;
+        if (delay_ns <= kMostWorkerWakeUpNs) break;
+      }
+      if (!found.has_value()) return false;
+      of_kind[*found]->done_ns = run.end_ns;
+      next[run.kind] = *found + 1;
+      return true;
+    });
+  }
+
+  // How long the workers had nothing to do but `call`, before they began with `run`.
+  uint64_t DelayOf(const HostCollective& run, const HostCollective& call) const {
+    const auto after = std::ranges::upper_bound(run_ends_, run.start_ns);
+    int64_t idle_since_ns = call.start_ns;
+    if (after != run_ends_.begin()) idle_since_ns = std::max(idle_since_ns, *(after - 1));
+    return static_cast<uint64_t>(run.start_ns) - static_cast<uint64_t>(idle_since_ns);
   }
 
   bool IsTrainingThread(size_t thread) {
@@ -500,6 +569,7 @@ class CollectiveSummary {
   IntervalSet all_kernels_;
   IntervalSet compute_;
   std::vector<HostCollective> runs_;  // Of workers, that no call is known of; they may overlap.
+  std::vector<int64_t> run_ends_;     // Of all runs, ascending.
   std::vector<bool> runs_backward_;   // By thread: nodes of autograd.
   std::vector<std::pair<int64_t, int64_t>> on_host_parts_;
   IntervalSet on_host_;  // When the training threads were in collectives, or waited for them.

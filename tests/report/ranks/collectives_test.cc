@@ -424,6 +424,75 @@ TEST_F(GlooTableTest, AWorkersRunBelongsToTheCallThatIssuedIt) {
   EXPECT_TRUE(table.rows[0].has_completion);
 }
 
+// On a machine with other work, the worker wakes up when the call has returned.
+TEST_F(GlooTableTest, ARunThatBeginsAfterItsCallIsTheSameCollective) {
+  const uint32_t bucket =
+      reader_.Inputs("[[[263168]],[],[],[],[],[]]", R"(["TensorList","","","","Scalar","Scalar"])");
+  for (int64_t step = 0; step < 3; ++step) {
+    const int64_t at = step * 50;
+    Work(at, at + 10);
+    reader_.Operator(main_, "c10d::allreduce_", (at + 10) * kMs, (at + 11) * kMs,
+                     {.inputs = bucket});
+    reader_.Range(other_, "gloo:all_reduce", (at + 12) * kMs, (at + 40) * kMs);
+    Work(at + 40, at + 50);
+    reader_.Step(step, at * kMs, 50 * kMs);
+  }
+  reader_.StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(3));
+  for (size_t step = 0; step < 3; ++step) {
+    const CollectiveRow& row = table.rows[step];
+    EXPECT_EQ(row.step, static_cast<int64_t>(step));
+    EXPECT_EQ(row.start_ns, (static_cast<int64_t>(step) * 50 + 10) * kMs);
+    EXPECT_EQ(row.duration_ns, 30 * kMs);
+    EXPECT_EQ(row.exposed_ns, 30 * kMs);
+    EXPECT_EQ(row.elements, 263'168);
+    EXPECT_EQ(row.bytes, -1);  // A list of tensors does not say its type.
+    EXPECT_TRUE(row.has_completion);
+  }
+}
+
+// The next run is not the one that was lost.
+TEST_F(GlooTableTest, ACallWhoseRunIsNotRecordedKeepsNoOtherRun) {
+  for (int64_t step = 0; step < 3; ++step) {
+    const int64_t at = step * 50;
+    Work(at, at + 10);
+    reader_.Range(main_, "c10d::allreduce_", (at + 10) * kMs, (at + 11) * kMs);
+    if (step != 1) reader_.Range(other_, "gloo:all_reduce", (at + 12) * kMs, (at + 40) * kMs);
+    Work(at + 40, at + 50);
+    reader_.Step(step, at * kMs, 50 * kMs);
+  }
+  reader_.StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(3));
+  EXPECT_EQ(table.rows[0].duration_ns, 30 * kMs);
+  EXPECT_EQ(table.rows[1].duration_ns, 1 * kMs);
+  EXPECT_FALSE(table.rows[1].has_completion);
+  EXPECT_EQ(table.rows[2].duration_ns, 30 * kMs);
+}
+
+// Two buckets are issued at once; one worker runs them in order.
+TEST_F(GlooTableTest, RunsAreOfTheCallsInTheirOrder) {
+  Work(0, 10);
+  reader_.Range(main_, "c10d::allreduce_", 10 * kMs, 11 * kMs);
+  reader_.Range(main_, "c10d::allreduce_", 11 * kMs, 12 * kMs);
+  reader_.Range(other_, "gloo:all_reduce", 13 * kMs, 25 * kMs);
+  reader_.Range(other_, "gloo:all_reduce", 26 * kMs, 40 * kMs);
+  Work(40, 50);
+  // NCCL has no such workers.
+  reader_.Range(main_, "nccl:all_reduce", 50 * kMs + 1, 51 * kMs - 1);
+  reader_.Range(main_, "c10d::allreduce_", 50 * kMs, 51 * kMs);
+  reader_.Range(other_, "gloo:all_reduce", 52 * kMs, 53 * kMs);
+  reader_.Step(0, 0, 60 * kMs).StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(4));
+  EXPECT_EQ(table.rows[0].duration_ns, 15 * kMs);
+  EXPECT_EQ(table.rows[1].start_ns, 11 * kMs);
+  EXPECT_EQ(table.rows[1].duration_ns, 29 * kMs);
+  EXPECT_EQ(table.rows[2].duration_ns, 1 * kMs);
+  EXPECT_EQ(table.rows[3].duration_ns, 1 * kMs);
+}
+
 TEST_F(GlooTableTest, TheBackwardThreadsWorkIsNoWait) {
   Work(0, 10);
   reader_.Range(other_, "autograd::engine::evaluate_function: MmBackward0", 10 * kMs, 39 * kMs,
