@@ -9,8 +9,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/outliers.h"
 #include "daemon/report/index/end_of.h"
-#include "daemon/report/index/wrapping_math.h"
-#include "proto/wire/event.h"
+#include "daemon/report/memory/host_frees.h"
 
 namespace profd::report {
 namespace {
@@ -68,24 +67,13 @@ constexpr double kExplainsGap = 0.5;
 absl::Status FindFrees(store::CaptureReader& reader, HostFacts& facts) {
   if (facts.gaps.rows.empty() || !reader.record().torch.memory) return absl::OkStatus();
   const HostGapRow& largest = facts.gaps.rows.front();
-  const store::TimeFilter gap = {.begin_ns = largest.longest_start_ns,
-                                 .end_ns = EndOf(largest.longest_start_ns, largest.max_ns)};
-  int64_t bytes = 0;
-  int64_t count = 0;
-  RETURN_IF_ERROR(reader.ForEach<MemoryRow>(gap, [&](const MemoryBatch& batch) {
-    for (size_t i = 0; i < batch.size; ++i) {
-      const bool is_host = batch.device_type[i] == static_cast<uint8_t>(wire::DeviceType::kCpu);
-      const bool is_inside = batch.time_ns[i] >= gap.begin_ns && batch.time_ns[i] < gap.end_ns;
-      if (batch.is_free[i] == 0 || !is_host || !is_inside) continue;
-      AddTo(bytes, std::max<int64_t>(batch.bytes[i], 0));
-      ++count;
-    }
-    return absl::OkStatus();
-  }));
-  const double takes_ns = static_cast<double>(bytes) / kFreedBytesPerNs;
+  ASSIGN_OR_RETURN(const HostFrees frees,
+                   HostFreesIn(reader, largest.longest_start_ns,
+                               EndOf(largest.longest_start_ns, largest.max_ns)));
+  const double takes_ns = static_cast<double>(frees.bytes) / kFreedBytesPerNs;
   if (takes_ns < kExplainsGap * static_cast<double>(largest.max_ns)) return absl::OkStatus();
-  facts.freed_bytes = bytes;
-  facts.freed_count = count;
+  facts.freed_bytes = frees.bytes;
+  facts.freed_count = frees.count;
   return absl::OkStatus();
 }
 
