@@ -105,8 +105,7 @@ absl::StatusOr<int> RunTop(Invocation& invocation) {
     return UsageError("--every takes 100ms to 1h");
   }
   if (!invocation.json() && !invocation.style().is_terminal) {
-    return UsageError(
-        "`profctl top` needs a terminal; elsewhere, use --json or `profctl ps --watch`");
+    return UsageError("`profctl top` needs a terminal; elsewhere, use --json or `profctl ps`");
   }
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   Top top(invocation, std::move(fleet));
@@ -130,7 +129,8 @@ Command TopCommand() {
                      .value_name = "TIME",
                      .help = "The time between two looks (default: 1s)"}},
           .examples = {{"profctl top", "This machine"},
-                       {"profctl --nodes gpu[001-016] top", "A job's nodes"}},
+                       {"profctl --nodes gpu[001-016] top", "A job's nodes"},
+                       {"profctl top --json --every 10s", "A line every 10 s, for a script"}},
           .takes_nodes = true,
           .run = &RunTop};
 }

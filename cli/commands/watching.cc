@@ -20,11 +20,6 @@
 namespace profd::cli {
 namespace {
 
-constexpr absl::Duration kShortestInterval = absl::Milliseconds(100);
-constexpr absl::Duration kLongestInterval = absl::Hours(24);
-constexpr absl::Duration kUsualInterval = absl::Seconds(2);
-
-constexpr std::string_view kClearScreen = "\x1b[2J";
 constexpr std::string_view kHome = "\x1b[H";
 constexpr std::string_view kClearLine = "\x1b[K";
 constexpr std::string_view kClearBelow = "\x1b[J";
@@ -114,36 +109,7 @@ int RowsOfTerminal() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
 }
 
-void ShowLook(Invocation& invocation, const Look& look, bool is_first) {
-  if (!invocation.json() && invocation.style().is_terminal) {
-    if (is_first) invocation.Print(kClearScreen);
-    invocation.Print(ScreenOf(StrCat(look.text, look.notes), RowsOfTerminal()));
-    return;
-  }
-  if (!is_first && !invocation.json()) invocation.Print("\n");
-  invocation.Print(look.text);
-  invocation.Note(look.notes);
-}
-
 }  // namespace
-
-Flag WatchFlag() {
-  return {.name = "watch",
-          .value_name = "EVERY",
-          .help = "Repeat every EVERY (default: 2s) until Ctrl-C; with --json, one line each time",
-          .value_is_optional = true};
-}
-
-absl::StatusOr<std::optional<absl::Duration>> WatchInterval(const ParsedFlags& flags) {
-  const std::optional<std::string> text = flags.Get("watch");
-  if (!text.has_value()) return std::nullopt;
-  if (text->empty()) return kUsualInterval;
-  ASSIGN_OR_RETURN(const std::optional<absl::Duration> every, flags.Duration("watch"));
-  if (*every < kShortestInterval || *every > kLongestInterval) {
-    return UsageError("--watch takes 100ms to 24h");
-  }
-  return every;
-}
 
 std::string ScreenOf(std::string_view text, int rows) {
   const auto all = static_cast<int>(std::ranges::count(text, '\n'));
@@ -165,7 +131,7 @@ std::string ScreenOf(std::string_view text, int rows) {
 
 namespace {
 
-// `screen`: nullptr: there is none.
+// `screen`: nullptr: there is none, and each look follows the one before.
 absl::StatusOr<int> Watch(Invocation& invocation, absl::Duration interval, FullScreen* screen,
                           absl::FunctionRef<absl::StatusOr<Look>()> look) {
   Endings endings(screen != nullptr && screen->has_keys() ? STDIN_FILENO : -1);
@@ -174,12 +140,15 @@ absl::StatusOr<int> Watch(Invocation& invocation, absl::Duration interval, FullS
     if (screen != nullptr) screen->Leave();
     endings.Interrupt();
   });
-  bool is_first = true;
   while (true) {
     ASSIGN_OR_RETURN(const Look seen, look());
-    if (screen == nullptr || !interrupts.interrupted()) ShowLook(invocation, seen, is_first);
+    if (screen == nullptr) {
+      invocation.Print(seen.text);
+      invocation.Note(seen.notes);
+    } else if (!interrupts.interrupted()) {
+      invocation.Print(ScreenOf(StrCat(seen.text, seen.notes), RowsOfTerminal()));
+    }
     RETURN_IF_ERROR(invocation.WriteStatus());
-    is_first = false;
     const Ending ending = endings.Await(interval);
     if (ending == Ending::kNone) continue;
     interrupts.OnInterrupt(nullptr);

@@ -1,13 +1,9 @@
-// A listing that is shown again and again until Ctrl-C.
-//
-// On a terminal each look takes the place of the one before, cut to the screen; elsewhere they
-// follow each other. With --json a look is a line.
+// A listing that is shown again and again until Ctrl-C, as `profctl top` shows it.
 //
 // Threads: one.
 #ifndef PROFD_CLI_COMMANDS_WATCHING_H_
 #define PROFD_CLI_COMMANDS_WATCHING_H_
 
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,13 +21,9 @@ struct Look {
   int exit_code = 0;
 };
 
-// --watch[=EVERY].
-Flag WatchFlag();
-// The time between two looks, 0.1 s to a day, 2 s unless given; nullopt: one look is asked for.
-absl::StatusOr<std::optional<absl::Duration>> WatchInterval(const ParsedFlags& flags);
-
-// Looks every `interval` until Ctrl-C or SIGTERM, and returns kExitInterrupted. The first error of
-// a look, or of stdout, ends it. Call it before anything else starts a thread (interrupts.h).
+// Looks every `interval` until Ctrl-C or SIGTERM, writes each look after the one before, and
+// returns kExitInterrupted. The first error of a look, or of stdout, ends it. Call it before
+// anything else starts a thread (interrupts.h).
 absl::StatusOr<int> WatchUntilInterrupted(Invocation& invocation, absl::Duration interval,
                                           absl::FunctionRef<absl::StatusOr<Look>()> look);
 

@@ -100,7 +100,7 @@ TEST_F(TerminalTest, TopEndsWithItsDaemonAndGivesTheTerminalBack) {
 TEST_F(TerminalTest, TopWithoutATerminalSaysWhatToUse) {
   const RunResult result = Run({"top"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("ps --watch"));
+  EXPECT_THAT(result.err, HasSubstr("--json or `profctl ps`"));
 }
 
 TEST_F(TerminalTest, TraceShowsWhereItIsAndLeavesNoTraceOfIt) {

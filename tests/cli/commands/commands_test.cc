@@ -164,9 +164,9 @@ TEST_F(CommandsTest, PsListsAllPages) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("COMMAND"), HasSubstr("1003")));
 }
 
-TEST_F(CommandsTest, PsWatchesUntilInterrupted) {
+TEST_F(CommandsTest, TopAsJsonIsALineEachTimeUntilInterrupted) {
   profd_.targets = {ATarget(4711)};
-  ProfctlProcess process({"ps", "--watch=100ms", "--json"}, environment());
+  ProfctlProcess process({"top", "--every=100ms", "--json"}, environment());
   profd_.AwaitTargetPages(3);
   process.Signal(SIGINT);
   const RunResult result = process.Wait();
@@ -181,19 +181,19 @@ TEST_F(CommandsTest, PsWatchesUntilInterrupted) {
   EXPECT_GE(looks, 3);
 }
 
-TEST_F(CommandsTest, AWatchEndsWithItsDaemon) {
-  ProfctlProcess process({"ps", "--watch=100ms"}, environment());
+TEST_F(CommandsTest, TopAsJsonEndsWithItsDaemon) {
+  ProfctlProcess process({"top", "--every=100ms", "--json"}, environment());
   profd_.AwaitTargetPages(1);
   profd_.Kill();
   const RunResult result = process.Wait();
   EXPECT_EQ(result.exit_code, 6) << result.err;
 }
 
-TEST_F(CommandsTest, AWatchThatIsTooFastOrNoneIsRefused) {
-  for (const char* flag : {"--watch=1ms", "--watch=25h", "--watch=soon"}) {
-    const RunResult result = Run({"ps", flag});
+TEST_F(CommandsTest, ATopThatIsTooFastOrNoneIsRefused) {
+  for (const char* flag : {"--every=1ms", "--every=25h", "--every=soon"}) {
+    const RunResult result = Run({"top", "--json", flag});
     EXPECT_EQ(result.exit_code, 2) << flag;
-    EXPECT_THAT(result.err, HasSubstr("--watch")) << flag;
+    EXPECT_THAT(result.err, HasSubstr("--every")) << flag;
   }
 }
 
