@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -283,29 +285,36 @@ class CollectiveSummary {
     std::map<CollectiveKind, size_t> next;  // The first call that may be of a later run.
     std::erase_if(runs_, [&](const HostCollective& run) {
       const std::vector<HostCollective*>& of_kind = calls[run.kind];
-      std::optional<size_t> found;
-      uint64_t least_delay_ns = 0;
-      for (size_t i = next[run.kind]; i < of_kind.size(); ++i) {
-        if (of_kind[i]->start_ns > run.start_ns) break;
-        const uint64_t delay_ns = DelayOf(run, *of_kind[i]);
-        if (found.has_value() && delay_ns >= least_delay_ns) continue;
-        found = i;
-        least_delay_ns = delay_ns;
-        if (delay_ns <= kMostWorkerWakeUpNs) break;
-      }
-      if (!found.has_value()) return false;
-      of_kind[*found]->done_ns = run.end_ns;
-      next[run.kind] = *found + 1;
+      const auto first = of_kind.begin() + static_cast<ptrdiff_t>(next[run.kind]);
+      const auto found = FindCall(run, first, of_kind.end());
+      if (found == of_kind.end()) return false;
+      (*found)->done_ns = run.end_ns;
+      next[run.kind] = static_cast<size_t>(found - of_kind.begin()) + 1;
       return true;
     });
   }
 
-  // How long the workers had nothing to do but `call`, before they began with `run`.
-  uint64_t DelayOf(const HostCollective& run, const HostCollective& call) const {
-    const auto after = std::ranges::upper_bound(run_ends_, run.start_ns);
-    int64_t idle_since_ns = call.start_ns;
-    if (after != run_ends_.begin()) idle_since_ns = std::max(idle_since_ns, *(after - 1));
-    return static_cast<uint64_t>(run.start_ns) - static_cast<uint64_t>(idle_since_ns);
+  // Of calls by their start: the first one that `run` can be of. If the workers had nothing to do
+  // for longer before the run, that is the last one since then, or the first one. `end`: all began
+  // later.
+  std::vector<HostCollective*>::const_iterator FindCall(
+      const HostCollective& run, std::vector<HostCollective*>::const_iterator first,
+      std::vector<HostCollective*>::const_iterator end) const {
+    const auto start_of = [](const HostCollective* call) { return call->start_ns; };
+    const auto after = std::ranges::upper_bound(first, end, run.start_ns, {}, start_of);
+    if (after == first) return end;
+    const auto is_soon_after = [&](int64_t time_ns) {
+      return static_cast<uint64_t>(run.start_ns) - static_cast<uint64_t>(time_ns) <=
+             kMostWorkerWakeUpNs;
+    };
+    int64_t idle_since_ns = std::numeric_limits<int64_t>::min();
+    const auto later_end = std::ranges::upper_bound(run_ends_, run.start_ns);
+    if (later_end != run_ends_.begin()) idle_since_ns = *(later_end - 1);
+    if (is_soon_after(idle_since_ns)) return first;
+    const auto soon = std::partition_point(
+        first, after, [&](const HostCollective* call) { return !is_soon_after(call->start_ns); });
+    if (soon != after) return soon;
+    return (*(after - 1))->start_ns > idle_since_ns ? after - 1 : first;
   }
 
   bool IsTrainingThread(size_t thread) {
