@@ -90,6 +90,7 @@ TEST_F(MergedTraceTest, EachRankIsAProcessAndEachGpuOneOfItsOwn) {
   }
   ASSERT_THAT(names, SizeIs(4));
   std::vector<std::string> in_order;
+  in_order.reserve(names.size());
   for (const auto& [pid, name] : names) in_order.push_back(name);
   EXPECT_THAT(in_order, ElementsAre("rank 0: python train.py", "rank 0: python train.py",
                                     "rank 1: python train.py", "rank 1: python train.py"));
