@@ -620,7 +620,7 @@ bool SetUpFiles() {
 void ConnectAndServe() {
   int backoff_ms = kFirstBackoffMs;
   while (!MustThreadsEnd()) {
-    // Before the try: it may be over for a daemon that a caller has just started.
+    // Before the try, so that a call of WakeAgentToConnect() during a try that fails counts.
     g_would_connect.store(true, std::memory_order_seq_cst);
     if (Connect()) {
       g_would_connect.store(false, std::memory_order_seq_cst);

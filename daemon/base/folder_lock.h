@@ -1,5 +1,5 @@
-// Lets one process at a time take the place of a socket. Between the look at a socket that does not
-// answer and the end of listen(), another process that starts must not do the same.
+// Lets one daemon at a time make a socket in a folder. Between the look at an old socket and the
+// end of listen(), another daemon that starts would find no daemon there and replace the socket.
 //
 // The lock is a file of mode 0600, FOLDER/.starting, which exists while the lock is held. The
 // kernel releases the lock of a process that dies.

@@ -91,7 +91,7 @@ absl::StatusOr<AgentSocket> AgentSocket::Listen(const std::filesystem::path& soc
 
   RETURN_IF_ERROR(MakeDirectories(socket_dir));
   RETURN_IF_ERROR(MakeDirectories(directory));
-  // Until it listens. Before that, another daemon that starts would find that nobody answers.
+  // Until it listens. Before that, another daemon that starts would find that no daemon answers.
   ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(directory));
   ASSIGN_OR_RETURN(UniqueFd fd, NewSocket());
   RETURN_IF_ERROR(Bind(fd.get(), address));

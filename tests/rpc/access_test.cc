@@ -396,7 +396,7 @@ TEST_F(AccessTest, WhereCapturesAreSwitchedOffEveryoneIsToldWhy) {
               Succeeds());
 }
 
-// What holds now is also what holds after a restart, whoever was the last of two at once.
+// What holds now is what holds after a restart, too.
 TEST_F(AccessTest, TwoSwitchesOfCapturesAtOnceLeaveOneState) {
   constexpr int kRounds = 100;
   Grant({Verb::kList, Verb::kCapture, Verb::kAdmin});

@@ -142,8 +142,8 @@ int FullPathname(sqlite3_vfs*, const char* name, int size, char* out) {
   std::memcpy(out, name, length);
   return SQLITE_OK;
 }
-// Returns how many bytes are random. SQLite does not look at it, so the others are zeros. Nothing
-// is written that the numbers would have to be unpredictable for.
+// Returns how many bytes are random. SQLite does not look at it, so the others are zeros. Files are
+// only read here, so the numbers need not be unpredictable.
 int Randomness(sqlite3_vfs*, int size, char* out) {
   if (size <= 0) return 0;
   std::memset(out, 0, static_cast<size_t>(size));
