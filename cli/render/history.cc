@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cli/base/object.h"
+#include "cli/base/short_names.h"
 #include "cli/base/units.h"
 #include "cli/render/report_tables.h"
 #include "daemon/base/median.h"
@@ -89,7 +90,8 @@ struct HistorySeries {
   std::string node;
   std::string job;
   int64_t rank = -1;
-  int64_t pid = -1;  // -1: of a rank
+  int64_t pid = -1;     // -1: of a rank
+  std::string program;  // Of a process.
   int64_t window_count = 0;
   int64_t min_ns = 0;
   int64_t median_ns = 0;
@@ -132,6 +134,12 @@ const table::Description<HistorySeries>& SeriesColumns() {
         .title = "PID",
         .doc = "The process; -: a rank, which may have had several",
         .nullable = true}},
+      {&Row::program,
+       {.key = "program",
+        .title = "Program",
+        .doc = "The program that the process runs; empty: of a rank, or not known",
+        .only_if_set = true,
+        .max_width = 40}},
       {&Row::window_count,
        {.key = "window_count",
         .title = "Windows",
@@ -285,7 +293,9 @@ table::Table HistorySeriesOf(const History& history, HistoryMeasure measure, boo
   const bool per_step = IsPerStep(history);
   std::map<SeriesKey, std::vector<TimedValue>> by_key;
   std::map<SeriesKey, std::vector<int64_t>> cpu_waits;
+  std::map<SeriesKey, std::string> commands;
   for (const HistoryPoint& point : history.points) {
+    if (!point.command.empty()) commands[KeyOf(point)] = point.command;
     by_key[KeyOf(point)].push_back({point.time_unix_ns, MeasuredValue(point, measure, per_step)});
     cpu_waits[KeyOf(point)].push_back(point.cpu_wait_ns);
   }
@@ -295,6 +305,7 @@ table::Table HistorySeriesOf(const History& history, HistoryMeasure measure, boo
                             history.points.back().time_unix_ns));
     if (measure == HistoryMeasure::kStep) ExplainByCpuWaits(cpu_waits[key], rows.back());
     if (!several_nodes) rows.back().node.clear();
+    if (rows.back().pid >= 0) rows.back().program = ShortCommand(commands[key]);
   }
   table::Table series = SeriesColumns().ToTable("series", rows);
   // A row is a process, or a rank, which may have had several.

@@ -21,6 +21,7 @@ struct HistoryPoint {
   std::string capture;       // ID; its events may be gone.
   std::string node;
   int64_t pid = 0;
+  std::string command;  // Of the process; empty: not known.
   int64_t rank = -1;
   std::string job;
   std::string schedule;  // ID; empty: not a scheduled capture.

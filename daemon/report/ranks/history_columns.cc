@@ -40,6 +40,8 @@ const table::Description<HistoryPoint>& HistoryColumns() {
       {&HistoryPoint::node, PlainColumn("node", "Node", "Node of the daemon")},
       {&HistoryPoint::capture, PlainColumn("capture", "Capture", "The capture's ID")},
       {&HistoryPoint::pid, PlainColumn("pid", "PID", "Process ID")},
+      {&HistoryPoint::command,
+       PlainColumn("command", "Command", "Command line of the process; empty: not known")},
       {&HistoryPoint::rank,
        PlainColumn("rank", "Rank", "Rank, from the program's metadata; -1: none")},
       {&HistoryPoint::job, PlainColumn("job", "Job", "Job of the process")},

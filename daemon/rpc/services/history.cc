@@ -91,6 +91,7 @@ HistoryPoint PointOf(const CaptureRecord& record, int64_t start_ns) {
           .capture = record.id,
           .node = ToValidUtf8(record.node),
           .pid = record.target.pid,
+          .command = ToValidUtf8(record.target.command),
           .rank = RankOf(record.target),
           .job = ToValidUtf8(JobOf(record.target)),
           .schedule = record.schedule_id,

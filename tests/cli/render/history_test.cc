@@ -56,6 +56,18 @@ TEST(SparklineTest, OneMomentIsOneColumn) {
   EXPECT_EQ(Sparkline(values, 7, 7, 3), "▁  ");
 }
 
+TEST(HistoryRenderTest, AProcessIsNamedByItsProgram) {
+  HistoryPoint first = AStep(1, 5 * kNsPerMs, /*job=*/"", /*rank=*/-1);
+  first.command = "/usr/bin/python3 -u /job/train.py --lr 1";
+  HistoryPoint rank = AStep(2, 5 * kNsPerMs);
+  rank.command = "/usr/bin/python3 other.py";
+  EXPECT_THAT(
+      Shown({.points = {first, rank}}, {}),
+      AllOf(HasSubstr("Program"), HasSubstr("train.py --lr 1"), Not(HasSubstr("other.py"))));
+  first.command.clear();
+  EXPECT_THAT(Shown({.points = {first}}, {}), Not(HasSubstr("Program")));
+}
+
 TEST(HistoryRenderTest, WaitsForACpuThatCanBeHalfOfAChangeAreNamed) {
   const auto shown = [](int64_t early_ms, int64_t late_ms, int64_t early_wait_ms,
                         int64_t late_wait_ms) {
