@@ -79,7 +79,9 @@ std::string Asked(const CaptureSpec& spec) {
 // Median step times. How much of the difference is due to recording, the line below it says.
 std::string Perturbation(const CaptureRecord& record) {
   if (record.step_during_ns == 0) return "";
-  std::string text = StrCat(FormatNs(record.step_during_ns), " in the window");
+  // Steps that only the capture counts are known by their number and the window's time.
+  std::string text = StrCat(FormatNs(record.step_during_ns), " in the window",
+                            CountsOwnSteps(record.spec) ? " (mean)" : "");
   if (record.step_before_ns > 0) {
     StrAppend(&text, ", ", FormatNs(record.step_before_ns), " before");
   }
@@ -184,7 +186,7 @@ std::string TorchMissingText(const TorchRecord& torch) {
 std::string Labels(const std::map<std::string, std::string>& labels) {
   std::string text;
   for (const auto& [key, value] : labels) {
-    StrAppend(&text, text.empty() ? "" : " ", key, "=", value);
+    StrAppend(&text, text.empty() ? "" : ", ", key, "=", value);
   }
   return text;
 }
@@ -395,7 +397,10 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
   AddShareTrust(view, &text);
   if (record.state == CaptureState::kPartial && record.imported.source.empty()) {
     StrAppend(&text, "  PARTIAL, ended by ", ForDisplay(view.ended_by, 40));
-    const std::string_view advice = AdviceForEnd(view.ended_by);
+    const bool was_stopped =
+        view.ended_by == "deadline" && record.target.state == TargetState::kStopped;
+    const std::string_view advice =
+        was_stopped ? "the process is stopped (SIGSTOP, Ctrl-Z)" : AdviceForEnd(view.ended_by);
     if (!advice.empty()) StrAppend(&text, ": ", advice);
     StrAppend(&text, "\n");
   }
@@ -424,7 +429,7 @@ struct CaptureRow {
   absl::Time now;
 };
 
-// Its name, labels, and what is special about it.
+// Its name, and what is special about it.
 std::string NameCell(const CaptureView& view) {
   const CaptureRecord& record = view.record;
   std::string name =
@@ -433,7 +438,6 @@ std::string NameCell(const CaptureView& view) {
   const auto add = [&name](const std::string& more) {
     if (!more.empty()) StrAppend(&name, name.empty() ? "" : "  ", more);
   };
-  add(Labels(record.spec.labels));
   if (view.pinned) add("(pinned)");
   if (record.gpu.simulated) add("(simulated GPU)");
   return name;
@@ -468,6 +472,12 @@ const table::Description<CaptureRow>& CaptureRowColumns() {
         .priority = 1}},
       {[](const Row& row) { return SizeCell(row.view->record); },
        {.title = "SIZE", .doc = "Size of the capture file", .priority = 6, .right = true}},
+      {[](const Row& row) { return Labels(row.view->record.spec.labels); },
+       {.title = "LABELS",
+        .doc = "Labels given by its creator",
+        .priority = 8,
+        .only_if_set = true,
+        .max_width = 40}},
       {[](const Row& row) { return NameCell(*row.view); },
        {.title = "NAME",
         .doc = "Name given by its creator; without one, the file of an import, or the command of "
@@ -496,7 +506,10 @@ const table::Description<CaptureView>& GroupRowColumns() {
          const int64_t ns = row.record.step_during_ns;
          return ns > 0 ? FormatNs(ns) : std::string();
        },
-       {.title = "STEP TIME", .doc = "Median time of its steps", .priority = 1, .right = true}},
+       {.title = "STEP TIME",
+        .doc = "Median time of its steps; with --step-source or --step-marker, the mean",
+        .priority = 1,
+        .right = true}},
       {[](const Row& row) { return row.record.event_count; },
        {.title = "EVENTS", .doc = "Events kept", .unit = table::Unit::kCount, .priority = 4}},
       {&Row::dropped_event_count,

@@ -485,9 +485,10 @@ TEST(RenderCaptureTest, AnImportWithoutANameIsListedByItsFile) {
   const std::vector<CaptureView> unnamed = {ViewOf(record, {})};
   EXPECT_THAT(RenderCaptureTable(unnamed, absl::Now(), Style{}), HasSubstr("rank0.json.gz"));
   record.spec.display_name = "before";
+  record.spec.labels = {{"k", "v"}, {"run", "a b"}};
   const std::vector<CaptureView> named = {ViewOf(record, {})};
   EXPECT_THAT(RenderCaptureTable(named, absl::Now(), Style{}),
-              AllOf(HasSubstr("before"), Not(HasSubstr("rank0.json.gz"))));
+              AllOf(HasSubstr("  k=v, run=a b  before"), Not(HasSubstr("rank0.json.gz"))));
 }
 
 TEST(RenderCaptureTest, SaysWhatWentWrongWithTheGpu) {
