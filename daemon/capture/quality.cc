@@ -106,11 +106,17 @@ QualityCheck Coverage(const Subject& subject) {
     if (__builtin_mul_overflow(spec.steps, std::max<int64_t>(spec.repeat, 1), &asked)) asked = 0;
     check.value = Share(std::max<int64_t>(asked - record.covered_steps, 0), asked);
     check.sentence = StrCat(record.covered_steps, " of ", asked, " steps were recorded");
+    if (check.value > 0 && IsTerminal(record.state)) {
+      StrAppend(&check.sentence, ": ", Percent(check.value), " of what was requested is missing");
+    }
   } else {
     const int64_t asked_ns = absl::ToInt64Nanoseconds(spec.duration);
     check.value = Share(std::max<int64_t>(asked_ns - record.covered_ns, 0), asked_ns);
     if (check.value < 0.01) check.value = 0;  // Stopping takes its time.
     check.sentence = StrCat(Percent(1 - check.value), " of the requested time was recorded");
+    if (check.value > 0 && IsTerminal(record.state)) {
+      StrAppend(&check.sentence, " and ", Percent(check.value), " is missing");
+    }
   }
   if (record.state == CaptureState::kPartial) {
     check.grade = 'D';

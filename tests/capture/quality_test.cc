@@ -89,7 +89,8 @@ TEST_F(QualityTest, StepsThatWereNotCoveredLowerTheGrade) {
   record_.state = CaptureState::kCancelled;
   EXPECT_EQ(Grade(), "C");
   EXPECT_DOUBLE_EQ(Check("coverage").value, 0.2);
-  EXPECT_EQ(Check("coverage").sentence, "4 of 5 steps were recorded");
+  EXPECT_EQ(Check("coverage").sentence,
+            "4 of 5 steps were recorded: 20% of what was requested is missing");
   record_.state = CaptureState::kPartial;
   record_.ended_by = EndedBy::kByteCap;
   EXPECT_EQ(Grade(), "D");
