@@ -408,6 +408,13 @@ std::string DeviceTotalsText(const OpProfile& profile) {
   return text;
 }
 
+constexpr std::string_view kNoRanges =
+    "No ranges were recorded. Annotate the program (`with profd.annotate(...)`, PROFD_RANGE) "
+    "to see what its steps are made of.";
+constexpr std::string_view kOperatorsOff =
+    "No ranges were recorded: PyTorch's operators were switched off (--ops off). Trace again with "
+    "--ops names or --ops shapes.";
+
 }  // namespace
 
 table::Report ToReport(const OpProfile& profile) {
@@ -415,9 +422,7 @@ table::Report ToReport(const OpProfile& profile) {
                           .totals = OpTotals().ToTable("totals", std::span(&profile, 1)),
                           .tables = {OpColumns().ToTable("rows", profile.rows)}};
   if (profile.rows.empty()) {
-    report.notes.emplace_back(
-        "No ranges were recorded. Annotate the program (`with profd.annotate(...)`, PROFD_RANGE) "
-        "to see what its steps are made of.");
+    report.notes.emplace_back(profile.operators_are_off ? kOperatorsOff : kNoRanges);
   }
   if (profile.frame_row_count > 0) {
     report.notes.push_back(

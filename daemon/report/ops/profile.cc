@@ -129,13 +129,16 @@ class OpProfiler {
       RETURN_IF_ERROR(ReadRanges());
       RETURN_IF_ERROR(ReadCalls());
     }
-    OpProfile profile = {.self_cpu_total_ns = summary.table.self_cpu_total_ns,
-                         .has_memory = summary.table.has_memory,
-                         .has_device = summary.table.has_device,
-                         .self_device_total_ns = summary.table.self_device_total_ns,
-                         .unattributed_device_ns = summary.table.unattributed_device_ns,
-                         .is_simulated = reader_.record().gpu.simulated,
-                         .overlaps_add_up = summary.table.overlaps_add_up};
+    OpProfile profile = {
+        .self_cpu_total_ns = summary.table.self_cpu_total_ns,
+        .has_memory = summary.table.has_memory,
+        .has_device = summary.table.has_device,
+        .self_device_total_ns = summary.table.self_device_total_ns,
+        .unattributed_device_ns = summary.table.unattributed_device_ns,
+        .is_simulated = reader_.record().gpu.simulated,
+        .overlaps_add_up = summary.table.overlaps_add_up,
+        .operators_are_off = reader_.record().imported.source.empty() &&
+                             reader_.record().spec.torch.operators == OperatorMode::kOff};
     profile.step_count = only_.has_value() ? 1 : static_cast<int64_t>(lookup_.steps().size());
     if (!sums_only_) {
       ASSIGN_OR_RETURN(profile.busy_device_ns, BusyDeviceTime());

@@ -97,8 +97,9 @@ struct OpProfile {
   int64_t step_count = 0;              // In the window, or 1 of one.
   // Python functions (RangeCategory::kPython) are not rows; modules are.
   int64_t frame_row_count = 0;
-  bool is_simulated = false;     // The GPU is.
-  bool overlaps_add_up = false;  // As OpTable::overlaps_add_up.
+  bool is_simulated = false;       // The GPU is.
+  bool overlaps_add_up = false;    // As OpTable::overlaps_add_up.
+  bool operators_are_off = false;  // The capture was not to record those of PyTorch.
 };
 
 // Most self time first: of the GPU, where there is one. As SummarizeOpProfile() leaves the rows.

@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class OpProfileTest : public ::testing::Test {
  protected:
@@ -50,6 +51,12 @@ TEST_F(OpProfileTest, PercentilesAreDurationsThatOccurred) {
   EXPECT_EQ(row.p99_ns, 99);
   EXPECT_EQ(row.max_ns, 100);
   EXPECT_EQ(row.calls, 100);
+}
+
+TEST_F(OpProfileTest, WithoutRangesTheNoteSaysWhetherOperatorsWereSwitchedOff) {
+  EXPECT_THAT(ToReport(Profile()).notes[0], HasSubstr("Annotate the program"));
+  reader_.mutable_record().spec.torch.operators = OperatorMode::kOff;
+  EXPECT_THAT(ToReport(Profile()).notes[0], HasSubstr("switched off (--ops off)"));
 }
 
 TEST_F(OpProfileTest, ANoteNamesOverlappingCalls) {
