@@ -61,8 +61,7 @@ constexpr Advice kAdvice[] = {
     {"MEMORY_CAP", kExitRefused,
      "Ask for less with --buffer, accept less with --allow-smaller-buffer, or wait until other "
      "captures have ended."},
-    {"DISK_FULL", kExitRefused,
-     "`profctl node` shows the storage in use; `profctl delete ID` frees some."},
+    {"DISK_FULL", kExitRefused, "`profctl node` shows the storage in use."},
     {"STORAGE_FULL", kExitRefused, "`profctl node` shows the storage in use."},
     {"PIN_LIMIT", kExitRefused, ""},
     {"REQUEST_ID_REUSED", kExitUsage, "Use a new --request-id for a new request."},

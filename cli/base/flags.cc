@@ -10,6 +10,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/units.h"
 
 namespace profd::cli {
 namespace {
@@ -234,10 +235,14 @@ absl::StatusOr<std::optional<absl::Duration>> ParsedFlags::Duration(std::string_
   return InFlag(flag, ParseDuration(*text));
 }
 
-absl::StatusOr<std::optional<int64_t>> ParsedFlags::Bytes(std::string_view flag) const {
+absl::StatusOr<std::optional<int64_t>> ParsedFlags::Bytes(std::string_view flag, int64_t min,
+                                                          int64_t max) const {
   const std::optional<std::string> text = Get(flag);
   if (!text.has_value()) return std::optional<int64_t>();
-  return InFlag(flag, ParseBytes(*text));
+  absl::StatusOr<std::optional<int64_t>> bytes = InFlag(flag, ParseBytes(*text));
+  if (!bytes.ok() || (**bytes >= min && **bytes <= max)) return bytes;
+  return UsageError(StrCat("--", flag, " '", ShownWord(*text), "' must be at least ",
+                           FormatBytes(min), " and at most ", FormatBytes(max)));
 }
 
 absl::StatusOr<int64_t> ParseInt(std::string_view text) {

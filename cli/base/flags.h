@@ -78,7 +78,9 @@ class ParsedFlags {
   // "250ms", "1m30s", "2h", "3d"; a bare number is seconds.
   absl::StatusOr<std::optional<absl::Duration>> Duration(std::string_view flag) const;
   // "65536", "64KiB", "64K", "1.5GiB"; units of 1024.
-  absl::StatusOr<std::optional<int64_t>> Bytes(std::string_view flag) const;
+  absl::StatusOr<std::optional<int64_t>> Bytes(
+      std::string_view flag, int64_t min = 0,
+      int64_t max = std::numeric_limits<int64_t>::max()) const;
 
   const std::vector<std::string>& arguments() const { return arguments_; }
 

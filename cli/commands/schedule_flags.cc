@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/base/label.h"
+#include "cli/base/spec_names.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -74,16 +75,17 @@ absl::Status ParseCapture(const ParsedFlags& flags, CaptureSpec& spec) {
   spec.warmup_steps = warmup.value_or(spec.warmup_steps);
   ASSIGN_OR_RETURN(const auto timeout, flags.Duration("timeout"));
   spec.timeout = timeout.value_or(spec.timeout);
-  ASSIGN_OR_RETURN(const auto max_bytes, flags.Bytes("max-bytes"));
+  ASSIGN_OR_RETURN(const auto max_bytes,
+                   flags.Bytes("max-bytes", int64_t{1} << 20, int64_t{1} << 50));
   spec.max_bytes = max_bytes.value_or(spec.max_bytes);
-  ASSIGN_OR_RETURN(const auto buffer, flags.Bytes("buffer"));
+  ASSIGN_OR_RETURN(const auto buffer, flags.Bytes("buffer", int64_t{1} << 20, int64_t{4} << 30));
   spec.memory_bytes = buffer.value_or(spec.memory_bytes);
   spec.step_marker = flags.Get("step-marker").value_or("");
   if (const auto mode = flags.Get("gpu")) spec.gpu.mode = *GpuModeFromString(*mode);
   if (const auto mode = flags.Get("ops")) spec.torch.operators = *OperatorModeFromString(*mode);
   ASSIGN_OR_RETURN(spec.labels, ParseLabels(flags.All("label")));
   if (absl::Status valid = ValidateSpec(spec); !valid.ok()) {
-    return UsageError(std::string(valid.message()));
+    return UsageError(InNamesOfFlags(FromAbsl(valid.message())));
   }
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 #include "cli/base/errors.h"
 #include "cli/base/interrupts.h"
 #include "cli/base/label.h"
+#include "cli/base/spec_names.h"
 #include "cli/captures/capture_source.h"
 #include "cli/captures/fleet.h"
 #include "cli/captures/output_file.h"
@@ -134,7 +135,8 @@ absl::Status ParseGpu(const ParsedFlags& flags, GpuSpec& spec) {
       }
     }
   }
-  ASSIGN_OR_RETURN(const auto buffer, flags.Bytes("gpu-buffer"));
+  ASSIGN_OR_RETURN(const auto buffer,
+                   flags.Bytes("gpu-buffer", int64_t{4} << 20, int64_t{1} << 30));
   spec.buffer_bytes = buffer.value_or(spec.buffer_bytes);
   ASSIGN_OR_RETURN(const auto records, flags.Int("gpu-max-records", 1000, 100'000'000));
   spec.max_records = records.value_or(spec.max_records);
@@ -183,9 +185,10 @@ absl::Status ParseTorch(const ParsedFlags& flags, CaptureSpec& spec) {
 absl::Status ParseCaptureLimits(const ParsedFlags& flags, CaptureSpec& spec) {
   ASSIGN_OR_RETURN(const auto timeout, flags.Duration("timeout"));
   spec.timeout = timeout.value_or(spec.timeout);
-  ASSIGN_OR_RETURN(const auto buffer, flags.Bytes("buffer"));
+  ASSIGN_OR_RETURN(const auto buffer, flags.Bytes("buffer", int64_t{1} << 20, int64_t{4} << 30));
   spec.memory_bytes = buffer.value_or(spec.memory_bytes);
-  ASSIGN_OR_RETURN(const auto max_bytes, flags.Bytes("max-bytes"));
+  ASSIGN_OR_RETURN(const auto max_bytes,
+                   flags.Bytes("max-bytes", int64_t{1} << 20, int64_t{1} << 50));
   spec.max_bytes = max_bytes.value_or(spec.max_bytes);
   spec.allow_less_memory = flags.Has("allow-smaller-buffer");
   spec.display_name = flags.Get("name").value_or("");
@@ -202,7 +205,7 @@ absl::StatusOr<TraceRequest> ParseRequest(const ParsedFlags& flags) {
   RETURN_IF_ERROR(ParseTorch(flags, request.spec));
   RETURN_IF_ERROR(ParseCaptureLimits(flags, request.spec));
   if (const absl::Status valid = ValidateSpec(request.spec); !valid.ok()) {
-    return UsageError(std::string(valid.message()));
+    return UsageError(InNamesOfFlags(FromAbsl(valid.message())));
   }
   request.pin = flags.Has("pin");
   // A request that a broken connection makes gRPC send twice must not capture twice.

@@ -438,7 +438,11 @@ absl::StatusOr<CaptureRecord> CaptureManager::Actor::Delete(const Caller& caller
   if (!caller.May(Verb::kDelete, OwnerOf(record))) {
     return NotAllowed(caller, Verb::kDelete, StrCat("capture ", id));
   }
-  if (record.deleted) return NoSuchCapture(id);
+  if (record.deleted) {
+    return absl::NotFoundError(StrCat("capture ", id,
+                                      " is deleted already: its events are gone, "
+                                      "and what `profctl show` prints of it is kept"));
+  }
   if (FindLive(id) != nullptr) {
     return WithReason(absl::FailedPreconditionError(
                           StrCat("capture ", id, " is live; `profctl cancel ", id, "` it first")),

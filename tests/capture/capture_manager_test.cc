@@ -721,7 +721,8 @@ TEST_F(CaptureManagerTest, DeleteWaitsForTheEnd) {
   manager_.DrainForTesting();
   EXPECT_THAT(manager_.Delete(kBob, created.id), StatusIs(Code::kNotFound));
   EXPECT_THAT(manager_.Delete(kAlice, created.id), IsOk());
-  EXPECT_THAT(manager_.Delete(kAlice, created.id), StatusIs(Code::kNotFound));
+  EXPECT_THAT(manager_.Delete(kAlice, created.id),
+              StatusIs(Code::kNotFound, HasSubstr("is deleted already")));
 }
 
 TEST_F(CaptureManagerTest, AStoppedWatchHearsNoMore) {

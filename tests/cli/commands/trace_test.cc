@@ -232,6 +232,16 @@ TEST_F(TraceTest, WrongUsageEndsBeforeAnythingIsAsked) {
   EXPECT_THAT(profd_.creates(), SizeIs(0));
 }
 
+TEST_F(TraceTest, AWrongValueIsNamedByItsFlag) {
+  EXPECT_THAT(Run({"trace", "--name", "a\nb"}).err, HasSubstr("profctl: --name is 'a?b'; it must"));
+  EXPECT_THAT(Run({"trace", "--step-marker", "a\nb"}).err, HasSubstr("profctl: --step-marker is"));
+  EXPECT_THAT(Run({"trace", "--timeout", "25h"}).err, HasSubstr("profctl: --timeout is 25h; it"));
+  EXPECT_THAT(Run({"trace", "--max-bytes", "300KiB"}).err,
+              HasSubstr("--max-bytes '300KiB' must be at least 1.00 MiB and at most 1.00 PiB"));
+  EXPECT_THAT(Run({"schedule", "create", "--every", "1h", "--buffer", "1"}).err,
+              HasSubstr("--buffer '1' must be at least 1.00 MiB and at most 4.00 GiB"));
+}
+
 struct RefusalCase {
   Refusal refusal;
   int exit_code;
@@ -249,7 +259,7 @@ TEST_F(TraceTest, EveryRefusalHasItsExitCodeAndSaysWhatToDo) {
       {{StatusCode::kPermissionDenied, "OTHER_OWNER", "not yours"}, 5, "as root"},
       {{StatusCode::kPermissionDenied, "", "no"}, 5, "no"},
       {{StatusCode::kResourceExhausted, "MEMORY_CAP", "cap"}, 5, "--allow-smaller-buffer"},
-      {{StatusCode::kResourceExhausted, "DISK_FULL", "full"}, 5, "profctl delete"},
+      {{StatusCode::kResourceExhausted, "DISK_FULL", "full"}, 5, "profctl node"},
       {{StatusCode::kInvalidArgument, "", "steps is -4"}, 2, "steps is -4"},
       {{StatusCode::kAlreadyExists, "REQUEST_ID_REUSED", "used"}, 2, "--request-id"},
       {{StatusCode::kInternal, "", "a bug \033[31m"}, 1, "a bug ?[31m"}};
