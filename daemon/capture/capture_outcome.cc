@@ -101,6 +101,12 @@ int64_t ApplyDrainResult(const DrainResult& result, CaptureRecord& record) {
   record.gpu = result.gpu;
   record.torch = result.torch;
   record.cpu = result.cpu;
+  // As it was at the end, for the reason of a failure.
+  if (result.target_is_stopped) {
+    record.target.state = TargetState::kStopped;
+  } else if (record.target.state == TargetState::kStopped) {
+    record.target.state = TargetState::kRunning;
+  }
   if (record.spec.steps > 0 && record.torch.step_source == StepSource::kNone) {
     // Only PyTorch's part says whose steps they were; any other's are the target's, or a marker's.
     record.torch.step_source =
@@ -174,6 +180,12 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
                                        "anything was recorded; retry once `profctl ps` "
                                        "lists it again"));
     case EndedBy::kDeadline:
+      if (record.target.state == TargetState::kStopped) {
+        return set("DEADLINE",
+                   StrCat(target, " is stopped (SIGSTOP, Ctrl-Z), so nothing was recorded within ",
+                          absl::FormatDuration(record.spec.timeout), "; let it go on (`kill -CONT ",
+                          record.target.pid, "`) and trace it again"));
+      }
       if (CountsOwnSteps(record.spec) && record.current_step < 0) {
         return set("DEADLINE",
                    StrCat("nothing was recorded within ", absl::FormatDuration(record.spec.timeout),

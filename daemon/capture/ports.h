@@ -214,6 +214,7 @@ struct DrainResult {
   bool target_gone = false;  // It ended before it could say it was drained.
   // With target_gone: the connection ended while the process lives (exec, protocol error).
   bool library_gone = false;
+  bool target_is_stopped = false;  // By a signal, so that it did not answer.
   absl::Status sink_status;
 };
 

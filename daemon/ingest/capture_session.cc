@@ -7,6 +7,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/ingest/decode/untrusted_values.h"
 #include "daemon/ingest/frame_codec.h"
+#include "daemon/ingest/process_info.h"
 
 namespace profd {
 namespace {
@@ -104,7 +105,8 @@ wire::ArmTorchField TorchField(const TorchSpec& torch) {
 }  // namespace
 
 CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, TargetNumber target,
-                               int64_t pid, std::unique_ptr<CaptureMemory> memory, TickClock& clock,
+                               int64_t pid, int64_t start_ticks,
+                               std::unique_ptr<CaptureMemory> memory, TickClock& clock,
                                CaptureSink& sink, const Options& options,
                                TargetPort::Observer& observer, DecodeWorker::Wake wake,
                                DecodeWorker::Done done)
@@ -114,6 +116,8 @@ CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, Targe
       step_marker_(request.step_marker),
       number_(number),
       target_(target),
+      pid_(pid),
+      start_ticks_(start_ticks),
       options_(options),
       clock_(clock),
       observer_(observer),
@@ -211,6 +215,7 @@ void CaptureSession::Stop(absl::Duration now) {
   state_ = State::kStopping;
   cpu_watch_.End(now);
   drain_deadline_ = now + DrainTimeout();
+  next_look_ = now + options_.drain_timeout;
   SendStop();
 }
 
@@ -248,6 +253,12 @@ absl::Duration CaptureSession::Poll(absl::Duration now) {
     ReportProgress(now);
   }
   if (state_ == State::kFired) WatchCpu(now);
+  if (state_ == State::kStopping && IsTargetStopped(now)) {
+    LogWarning(StrCat("capture=", id_, " target is stopped; keeping what it had published"));
+    end_.target_is_stopped = true;
+    end_.target_holds_memory = true;
+    BeginDraining();
+  }
   if (state_ == State::kStopping && now >= drain_deadline_) {
     LogWarning(StrCat("capture=", id_, " target did not answer STOP within ",
                       absl::FormatDuration(DrainTimeout()), "; keeping what it had published"));
@@ -268,6 +279,13 @@ absl::Duration CaptureSession::Poll(absl::Duration now) {
       return kShortestPeriod;
   }
   return absl::InfiniteDuration();
+}
+
+bool CaptureSession::IsTargetStopped(absl::Duration now) {
+  constexpr absl::Duration kInterval = absl::Milliseconds(200);
+  if (pid_ == 0 || now < next_look_) return false;
+  next_look_ = now + kInterval;
+  return IsStopped(pid_, start_ticks_);
 }
 
 void CaptureSession::CopyFullChunks() {

@@ -42,7 +42,8 @@ class CaptureSession {
     // See DecodeWorker.
     absl::Duration settle = absl::Milliseconds(50);
     // How long a target may take from STOP to DRAINED: its threads alone, with PyTorch, and with
-    // its GPU. (The library gives its GPU 5 s, and 3 s to Python.)
+    // its GPU. (The library gives its GPU 5 s, and 3 s to Python.) A process that a signal has
+    // stopped gets `drain_timeout`, whatever is recorded of it.
     absl::Duration drain_timeout = absl::Seconds(2);
     absl::Duration torch_drain_timeout = absl::Seconds(6);
     absl::Duration gpu_drain_timeout = absl::Seconds(14);
@@ -54,11 +55,11 @@ class CaptureSession {
   };
 
   // `wake` makes the ingest thread call Poll(); `done` runs last; both run on the worker's thread.
-  // `pid`: of the target; 0: not known.
+  // `pid`: of the target, which began at `start_ticks`; 0: not known.
   CaptureSession(const ArmRequest& request, uint64_t number, TargetNumber target, int64_t pid,
-                 std::unique_ptr<CaptureMemory> memory, TickClock& clock, CaptureSink& sink,
-                 const Options& options, TargetPort::Observer& observer, DecodeWorker::Wake wake,
-                 DecodeWorker::Done done);
+                 int64_t start_ticks, std::unique_ptr<CaptureMemory> memory, TickClock& clock,
+                 CaptureSink& sink, const Options& options, TargetPort::Observer& observer,
+                 DecodeWorker::Wake wake, DecodeWorker::Done done);
 
   const std::string& id() const { return id_; }
   uint64_t number() const { return number_; }
@@ -94,6 +95,8 @@ class CaptureSession {
   // If the first chunks have been made, too.
   void BecomeArmed();
   absl::Duration DrainTimeout() const;
+  // In kStopping, when even a target that is alone with its threads had to answer.
+  bool IsTargetStopped(absl::Duration now);
   void SendStop();
   void CopyFullChunks();
   bool CopyChunk(uint32_t index, bool give_back);
@@ -112,6 +115,8 @@ class CaptureSession {
   const std::string step_marker_;
   const uint64_t number_;
   const TargetNumber target_;
+  const int64_t pid_;
+  const int64_t start_ticks_;
   const Options options_;
   TickClock& clock_;
   TargetPort::Observer& observer_;
@@ -127,6 +132,7 @@ class CaptureSession {
   bool let_go_ = false;
   DecodeWorker::End end_;
   absl::Duration drain_deadline_ = absl::InfiniteDuration();
+  absl::Duration next_look_ = absl::InfiniteDuration();     // Whether it is stopped.
   absl::Duration arming_time_ = -absl::InfiniteDuration();  // When an activity was passed on.
 
   absl::Duration period_ = absl::ZeroDuration();

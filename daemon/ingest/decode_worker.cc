@@ -193,6 +193,9 @@ DrainResult DecodeWorker::Conclude(const End& end) {
     result.gpu.problem =
         "the process ended, or did not answer, before it gave all that it had of its GPU";
   }
+  if (end.target_is_stopped && result.gpu.outcome == GpuOutcome::kUnknown) {
+    result.gpu.problem = "the process is stopped (SIGSTOP, Ctrl-Z) and does not answer";
+  }
   const ClockPair now = clock_.Sample();
   LimitCounts(now.mono_ns - epoch_.mono_ns, result);
   decoder.DescribeTorch(result.torch);
@@ -206,6 +209,7 @@ DrainResult DecodeWorker::Conclude(const End& end) {
   for (CpuSample& sample : result.cpu.samples) sample.time_ns -= epoch_.mono_ns;
   result.target_gone = end.target_gone;
   result.library_gone = end.library_gone;
+  result.target_is_stopped = end.target_is_stopped;
   result.sink_status = decoder.sink_status();
   return result;
 }

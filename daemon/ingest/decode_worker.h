@@ -44,6 +44,7 @@ class DecodeWorker {
     bool library_gone = false;
     uint32_t stuck_writer_count = 0;
     bool target_holds_memory = false;  // It did not answer.
+    bool target_is_stopped = false;    // As DrainResult has it.
     CpuRecord cpu;
   };
   using Wake = absl::AnyInvocable<void() &&>;

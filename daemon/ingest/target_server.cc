@@ -168,8 +168,9 @@ absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, C
     Post(FinishedCommand{id});
   };
   auto session = std::make_unique<CaptureSession>(
-      request, number, target, pid, *std::move(memory), *reserved.clock, sink, options_.capture,
-      *observer_, [this] { Wake(); }, std::move(done));
+      request, number, target, pid, info.has_value() ? info->process_start_ticks : 0,
+      *std::move(memory), *reserved.clock, sink, options_.capture, *observer_, [this] { Wake(); },
+      std::move(done));
   if (!session->ok()) {
     return give_up(absl::ResourceExhaustedError("no memory left for the capture's buffers"));
   }

@@ -57,6 +57,35 @@ TEST_F(StepsAroundAWindowTest, TheSealWaitsForTheStepsAfterTheWindow) {
   EXPECT_EQ(QualityGrade(done), "B");
 }
 
+TEST_F(CaptureManagerTest, ADeadlineOfAStoppedTargetSaysSo) {
+  const TargetNumber target = targets_.Add(Training(10));
+  CaptureSpec spec = Steps(5);
+  spec.timeout = absl::Seconds(60);
+  const CaptureRecord created = CreateOrDie(target, spec);
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  Advance(absl::Seconds(60));
+  DrainResult result;
+  result.target_is_stopped = true;
+  targets_.Drained(created.id, result);
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.error_reason, "DEADLINE");
+  EXPECT_THAT(done.error_message, HasSubstr("is stopped (SIGSTOP, Ctrl-Z)"));
+}
+
+TEST_F(CaptureManagerTest, AStartStepThatIsNotReachedIsNamed) {
+  const TargetNumber target = targets_.Add(Training(10));
+  CaptureSpec spec = Steps(5);
+  spec.start_step = 1'000'000;
+  spec.timeout = absl::Seconds(60);
+  const CaptureRecord created = CreateOrDie(target, spec);
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  Advance(absl::Seconds(60));
+  targets_.Drained(created.id, DrainResult());
+  EXPECT_THAT(GetOrDie(created.id).error_message, HasSubstr("did not reach step 1000000"));
+}
+
 TEST_F(StepsAroundAWindowTest, TheSealWaitsForASecondAtMost) {
   const std::string id = Record(1'000'000, 1'000'000);
   Advance(absl::Milliseconds(999));

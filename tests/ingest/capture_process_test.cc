@@ -114,6 +114,24 @@ TEST_F(CaptureProcessTest, AStoppedTargetDoesNotHoldUpTheCapture) {
   observer_.WaitArmed("B");
 }
 
+// What its GPU or PyTorch would have left to do comes no sooner than the process goes on.
+TEST_F(CaptureProcessTest, AStoppedTargetGetsNoTimeForItsGpu) {
+  options_.capture.drain_timeout = absl::Milliseconds(100);
+  options_.capture.gpu_drain_timeout = absl::Hours(1);
+  gpu_.mode = GpuMode::kDefault;
+  StartProcess();
+  ArmAndFire();
+  process_->Command("ranges 10");
+  process_->Kill(SIGSTOP);
+  server_->Stop("A");
+  const DrainResult result = observer_.WaitDrained("A");
+  EXPECT_TRUE(result.target_is_stopped);
+  EXPECT_EQ(result.event_count, 10);
+  EXPECT_EQ(result.gpu.outcome, GpuOutcome::kUnknown);
+  EXPECT_THAT(result.gpu.problem, HasSubstr("SIGSTOP"));
+  process_->Kill(SIGCONT);
+}
+
 TEST_F(CaptureProcessTest, AStoppedTargetThatEndsFreesItsMemory) {
   options_.capture.drain_timeout = absl::Milliseconds(100);
   gpu_.mode = GpuMode::kOff;
