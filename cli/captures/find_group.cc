@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
-#include <ranges>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -181,7 +181,8 @@ absl::Status ThisIsAGroup(GroupView group) {
     return std::tuple(member.rank, member.node, member.pid);
   });
   std::string rows;
-  for (const GroupMember& member : members | std::views::take(kMostListed)) {
+  for (const GroupMember& member :
+       std::span(members).first(std::min(members.size(), kMostListed))) {
     StrAppend(&rows, "\n  ", member.capture_id, "  ",
               member.rank < 0 ? "" : StrCat("rank ", member.rank, ", "), "pid ", member.pid,
               member.node.empty() ? "" : StrCat(" on ", member.node));

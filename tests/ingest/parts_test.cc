@@ -633,6 +633,7 @@ TEST(AgentSocketTest, OfDaemonsThatStartTogetherOneListens) {
     std::array<std::optional<absl::StatusOr<AgentSocket>>, 4> sockets;
     std::barrier start(std::ssize(sockets));
     std::vector<std::thread> daemons;
+    daemons.reserve(sockets.size());
     for (auto& socket : sockets) {
       daemons.emplace_back([&dir, &start, &socket] {
         start.arrive_and_wait();
