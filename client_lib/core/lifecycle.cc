@@ -30,7 +30,16 @@
 namespace profd::client {
 namespace {
 
-enum class State : uint32_t { kNew, kStarting, kRunning, kStopped, kStayStopped, kDisabled };
+// kClaimed: as kRunning, and a thread looks whether it may stop the library's.
+enum class State : uint32_t {
+  kNew,
+  kStarting,
+  kRunning,
+  kClaimed,
+  kStopped,
+  kStayStopped,
+  kDisabled
+};
 
 bool IsOff(State state) { return state == State::kDisabled || state == State::kStayStopped; }
 
@@ -152,14 +161,17 @@ bool BecomeStopped() {
   for (uint64_t look = 0;; ++look) {
     State state = g_state.load(std::memory_order_acquire);
     if (state == State::kNew || IsOff(state)) return false;
-    if (state == State::kRunning) {
+    // First of all: until this thread lets others stop the library's, none of them sets a filter
+    // that may forbid getpid(), and IsStarted() is false for no other thread's stop.
+    if (state == State::kRunning && g_state.compare_exchange_strong(state, State::kClaimed)) {
       // The child of a vfork() has no threads, but its parent's memory. So has that of a bare
       // clone(), whose page was wiped.
-      if (!IsStarted() || g_pid != static_cast<uint32_t>(getpid())) return false;
-      if (g_state.compare_exchange_strong(state, State::kStopped)) {
-        g_stopped_by.store(pthread_self());
-        return true;
-      }
+      const bool is_ours = IsStarted() && g_pid == static_cast<uint32_t>(getpid());
+      State claimed = State::kClaimed;
+      const State next = is_ours ? State::kStopped : State::kRunning;
+      if (!g_state.compare_exchange_strong(claimed, next) || !is_ours) return false;
+      g_stopped_by.store(pthread_self());
+      return true;
     }
     const bool is_ours =
         state == State::kStopped && pthread_equal(g_stopped_by.load(), pthread_self()) != 0;
