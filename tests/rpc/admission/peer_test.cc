@@ -198,6 +198,7 @@ TEST_F(ListenTest, OfDaemonsThatStartTogetherOneListens) {
     std::array<std::optional<absl::StatusOr<UniqueFd>>, 4> sockets;
     std::barrier start(std::ssize(sockets));
     std::vector<std::thread> daemons;
+    daemons.reserve(sockets.size());
     for (auto& socket : sockets) {
       daemons.emplace_back([this, &start, &socket] {
         start.arrive_and_wait();
