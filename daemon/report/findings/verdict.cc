@@ -85,12 +85,12 @@ std::string HottestOp(const Facts& facts) {
   return text;
 }
 
-// " Most of it is waiting for other ranks, or for the network: ..."; empty: it is not.
+// " Most of the time is waiting for other ranks, or for the network: ..."; empty: it is not.
 std::string WhoIsWaitedFor(const Facts& facts) {
   const HostFacts& host = facts.host;
   if (!host.needs.empty() || facts.ShareOfSteps(host.split.collectives_ns) < kMostly) return {};
   const std::string& group = facts.record->group_id;
-  return StrCat(" Most of it is waiting for other ranks, or for the network: ",
+  return StrCat(" Most of the time is waiting for other ranks, or for the network: ",
                 group.empty()
                     ? "a capture of all ranks (`profctl trace --all`) shows which one it waits for."
                     : StrCat("`profctl stragglers ", group, "` shows which one it waits for."));
@@ -210,7 +210,7 @@ std::string WhereTheTimeGoes(const Facts& facts) {
   return text;
 }
 
-// " The 83 steps around the capture took 25.1 ms on average: it lacks slow steps (QUALITY_WINDOW)."
+// " The 83 steps around the capture took 25.1 ms on average: the capture lacks slow steps (...)."
 // Or nothing.
 std::string WhatTheWindowLacks(const Facts& facts, const FindingsReport& report) {
   const auto lacks_slow_steps = [](const Finding& finding) {
@@ -219,7 +219,7 @@ std::string WhatTheWindowLacks(const Facts& facts, const FindingsReport& report)
   if (std::ranges::none_of(report.findings, lacks_slow_steps)) return "";
   return StrCat(" The ", facts.record->around_step_count, " steps around the capture took ",
                 TimeText(facts.record->around_step_mean_ns),
-                " on average: it lacks slow steps (QUALITY_WINDOW).");
+                " on average: the capture lacks slow steps (QUALITY_WINDOW).");
 }
 
 std::string FirstSentence(std::string_view text) {

@@ -121,7 +121,7 @@ TEST_F(QualityRulesTest, SlowStepsAroundTheCaptureAreSaid) {
   EXPECT_THAT(finding.measured, HasSubstr("took 25 ms on average, and 8 of them over 1.5 times"));
   EXPECT_THAT(finding.advice, HasSubstr("--steps 20`"));
   EXPECT_THAT(Report().verdict, HasSubstr("The 83 steps around the capture took 25 ms on average: "
-                                          "it lacks slow steps (QUALITY_WINDOW)."));
+                                          "the capture lacks slow steps (QUALITY_WINDOW)."));
 }
 
 TEST_F(QualityRulesTest, FewOrUnclearSlowStepsAroundTheCaptureAreNot) {
