@@ -117,7 +117,7 @@ std::string OutlierAdvice(const SlowStep& slow) {
   const Evidence& most = slow.causes.front();
   return StrCat("Look at what the slow steps have more of: ", most.name, " (+",
                 TimeText(most.duration_ns), " in step ", slow.step,
-                slow.longest_gap.empty() || most.kind != EvidenceKind::kStep
+                slow.longest_gap.empty() || !most.detail.ends_with(slow.longest_gap)
                     ? ""
                     : StrCat("; ", slow.longest_gap),
                 "). ", compare, most.kind == EvidenceKind::kStep ? kUsualCauses : "");
@@ -618,7 +618,7 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
     finding.confidence_reason =
         StrCat("one slow step of ", step_count, " may be chance, or other load on the machine");
   }
-  if (facts.slowest.updates_more) {
+  if (facts.slowest.updates_more && facts.slowest.mostly_more_calls) {
     finding.saving_ns_per_step = 0;
     finding.confidence = Confidence::kLow;
     finding.confidence_reason =

@@ -200,6 +200,21 @@ TEST_F(FindingOutliersTest, TheAdviceNamesWhatTheSlowestStepHasMoreOf) {
                 "and backward)."));
 }
 
+// A checkpoint in a step that also has the second optimizer's update.
+TEST_F(FindingOutliersTest, AnUpdateDoesNotExcuseAnotherCause) {
+  int64_t at = 0;
+  for (int step = 0; step < 10; ++step) {
+    const bool is_slow = step == 6;
+    const int64_t length_ns = is_slow ? 60 * kMs : kStepNs;
+    reader_.Step(step, at, length_ns);
+    reader_.Range(main_, "aten::mm", at, at + 9 * kMs);
+    reader_.Range(main_, "Optimizer.step#Adam.step", at + 9 * kMs, at + kStepNs);
+    if (is_slow) reader_.Range(main_, "Optimizer.step#SGD.step", at + 59 * kMs, at + 60 * kMs);
+    at += length_ns;
+  }
+  EXPECT_GT(Find("STEP_OUTLIER").saving_ns_per_step, 4 * kMs);
+}
+
 TEST_F(FindingOutliersTest, OneSlowStepOfFewMayBeChance) {
   StepsOf({10, 10, 14, 10, 10});
   EXPECT_THAT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
