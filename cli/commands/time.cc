@@ -26,7 +26,6 @@ absl::StatusOr<report::ReportRequest> ParseRequest(const ParsedFlags& flags, boo
   report::ReportRequest request = {.report = "time"};
   auto& options = request.options;
   if (const auto sort = flags.Get("sort")) options["sort"] = *sort;
-  if (const auto as = flags.Get("as")) options["as"] = *as;
   if (flags.Has("launched-only")) options["launched_only"] = "1";
   ASSIGN_OR_RETURN(const std::optional<int64_t> device,
                    flags.Int("device", 0, std::numeric_limits<uint16_t>::max()));
@@ -71,17 +70,10 @@ Command TimeCommand() {
           "was launched that had yet to run. Then what held it up: gaps by stream, launches "
           "and the operators whose launches came late, launch queues, NCCL collectives with "
           "sizes and bandwidth, calls that made the host wait (.item(), .cpu()), waits for "
-          "the data loader, and compiled regions. With --as hta the figures are those of "
-          "Holistic Trace Analysis: whole microseconds, the last step left out, only work "
-          "launched before it.",
+          "the data loader, and compiled regions.",
       .flags = {{.name = "device",
                  .value_name = "N",
                  .help = "GPU to show (default: the one with the most work)"},
-                {.name = "as",
-                 .value_name = "TOOL",
-                 .help = "Compute the figures as another tool does: hta",
-                 .completes = Completes::kChoice,
-                 .choices = {"hta"}},
                 {.name = "launched-only", .help = "Only work whose launch is in the capture"},
                 {.name = "sort",
                  .value_name = "KEY",
@@ -94,7 +86,7 @@ Command TimeCommand() {
                          "--json and --csv)"},
                 {.name = "csv", .help = "Print the steps as comma-separated values, times in ns"}},
       .examples = {{"profctl time 01J9ZK", "What the GPU did, and what it waited for"},
-                   {"profctl time 01J9ZK --as hta --json", "To compare with HTA"}},
+                   {"profctl time 01J9ZK --csv", "One line of times for each step"}},
       .min_arguments = 1,
       .max_arguments = 1,
       .completes = Completes::kCapture,

@@ -54,8 +54,7 @@ std::string RenderSummary(const TimeReport& report, const Style& style) {
             report.unrecorded_ns > 0 ? StrCat(" (without ", FormatNs(report.unrecorded_ns),
                                               " between windows, of which nothing is known)")
                                      : std::string(),
-            ", busy ", style.Share(FormatPercent(whole.busy_ns, whole.kernel_time_ns)),
-            report.as_hta ? "; counted as Holistic Trace Analysis does" : "", "\n\n",
+            ", busy ", style.Share(FormatPercent(whole.busy_ns, whole.kernel_time_ns)), "\n\n",
             RenderWhole(report, style));
   if (report.overlap >= 0) {
     StrAppend(&text, "Of ", FormatNs(whole.communication_ns), " of communication, ",
@@ -124,7 +123,7 @@ std::vector<StepColumn> StepColumns(const TimeReport& report, const Style& style
        gpu},
       {{.title = "Host only", .drop_order = 3},
        [](const Step& s) { return FormatNs(s.device.host_only_ns); },
-       gpu && !report.as_hta},
+       gpu},
       {{.title = "Launches", .drop_order = 9},
        [](const Step& s) { return CountOrBlank(s.launch_count); },
        Any(steps, [](const Step& s) { return s.launch_count; })},
@@ -160,7 +159,7 @@ void AddSteps(const TimeReport& report, int64_t limit, const Style& style, std::
 }
 
 void AddHostSplit(const TimeReport& report, int64_t limit, const Style& style, std::string* text) {
-  if (report.as_hta || report.steps.empty()) return;
+  if (report.steps.empty()) return;
   if (!report.host_needs.empty()) {
     StrAppend(text, "\nHow the host spent the steps is unknown without ", report.host_needs, "\n");
     return;
@@ -247,7 +246,7 @@ void AddStreams(const TimeReport& report, int64_t limit, const Style& style, std
 }
 
 void AddKernelTypes(const TimeReport& report, const Style& style, std::string* text) {
-  if (!report.as_hta && report.overlap < 0) return;
+  if (report.overlap < 0) return;
   AddHeading("What ran at once", style, text);
   AddTable(
       report.kernel_types, {{.title = "Type", .right = false}, {.title = "Time"}, {.title = "%"}},

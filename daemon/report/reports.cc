@@ -38,7 +38,6 @@ constexpr ReportOption kMemoryOptions[] = {
 
 constexpr ReportOption kTimeOptions[] = {
     {"device", "N", "The GPU whose time it is; else the one with the most work"},
-    {"as", "TOOL", "Figures as another tool has them: hta"},
     {"launched_only", "0|1", "Only work whose launch is in the capture"},
 };
 
@@ -215,11 +214,6 @@ absl::StatusOr<table::Report> MakeMemory(store::CaptureReader& reader,
 absl::StatusOr<table::Report> MakeTime(store::CaptureReader& reader, const ReportRequest& request) {
   TimeOptions options;
   ASSIGN_OR_RETURN(options.device, NumberOf(request, "device"));
-  const std::string_view as = OptionOf(request, "as");
-  if (!as.empty() && as != "hta") {
-    return absl::InvalidArgumentError(StrCat("as must be hta, and is '", ForDisplay(as, 80), "'"));
-  }
-  options.as_hta = as == "hta";
   ASSIGN_OR_RETURN(options.launched_only, FlagOf(request, "launched_only"));
   ASSIGN_OR_RETURN(const TimeReport time, SummarizeTime(reader, options));
   return ToReport(time);

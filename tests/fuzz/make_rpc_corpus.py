@@ -81,7 +81,7 @@ REQUESTS = [
     ("report_findings", "GetReport",
      f'capture: "captures/{OWN}" report: "findings" options {{ key: "thresholds" value: "idle.host_wait_share = 0.5" }}'),
     ("report_time", "GetReport",
-     f'capture: "captures/{OWN}" report: "time" options {{ key: "as" value: "hta" }}'),
+     f'capture: "captures/{OWN}" report: "time" options {{ key: "launched_only" value: "1" }}'),
     ("report_ops", "GetReport",
      f'capture: "captures/{OWN}" report: "ops" options {{ key: "by_step" value: "1" }} options {{ key: "step" value: "100" }}'),
     ("pause_schedule", "PauseSchedule", f'name: "{SCHEDULE}"'),

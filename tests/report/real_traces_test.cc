@@ -20,6 +20,7 @@
 #include "daemon/report/time/time_report.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/report/imported_trace.h"
+#include "tests/report/time/hta_time.h"
 
 namespace profd::report {
 namespace {
@@ -149,7 +150,7 @@ class HtaTest : public RealTraceTest {
  protected:
   static constexpr double kMicrosecond = 1000;
   TimeReport Report() {
-    absl::StatusOr<TimeReport> report = SummarizeTime(trace_.reader(), {.as_hta = true});
+    absl::StatusOr<TimeReport> report = SummarizeAsHta(trace_.reader());
     EXPECT_THAT(report, IsOk());
     return report.ok() ? *std::move(report) : TimeReport();
   }

@@ -92,9 +92,7 @@ const table::Description<TimeReport>& Totals() {
   constexpr auto kLoader = &TimeReport::data_loader;
   constexpr auto kGaps = &TimeReport::host_gap_table;
   static const table::Description<TimeReport> columns(WithBreakdown<TimeReport, &TimeReport::whole>(
-      {{&TimeReport::as_hta,
-        {.key = "as_hta", .doc = "Whether the figures are those of Holistic Trace Analysis"}},
-       {&TimeReport::has_device,
+      {{&TimeReport::has_device,
         {.key = "has_device", .doc = "Whether a GPU did anything; else its times are 0"}},
        {&TimeReport::device,
         {.key = "device", .doc = "The GPU whose time it is", .nullable = true}}},
@@ -379,7 +377,7 @@ absl::Status AddHost(const std::vector<TimeStep>& host_steps, std::vector<TimeSt
 }  // namespace
 
 table::Report ToReport(const TimeReport& time) {
-  const bool has_split = !time.as_hta && time.host_needs.empty();
+  const bool has_split = time.host_needs.empty();
   return {.name = std::string(kName),
           .totals = Totals().ToTable("totals", std::span(&time, 1)),
           .tables = {

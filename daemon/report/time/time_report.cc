@@ -19,7 +19,6 @@
 #include "daemon/report/index/wrapping_math.h"
 #include "daemon/report/time/collective_sums.h"
 #include "daemon/report/time/data_loader_time.h"
-#include "daemon/report/time/hta_time.h"
 #include "daemon/report/time/kernel_types.h"
 #include "daemon/report/time/launch_timing.h"
 #include "daemon/report/time/sync_calls.h"
@@ -61,26 +60,19 @@ class PendingWork {
 class TimeSummary {
  public:
   TimeSummary(store::CaptureReader& reader, const TimeOptions& options)
-      : reader_(reader), options_(options), window_(reader), first_ids_(FirstIds(reader.names())) {}
+      : reader_(reader), options_(options), first_ids_(FirstIds(reader.names())) {}
 
   absl::StatusOr<TimeReport> Summarize() {
-    report_.as_hta = options_.as_hta;
-    ASSIGN_OR_RETURN(attribution_, options_.as_hta ? GpuAttribution::BuildCalls(reader_)
-                                                   : GpuAttribution::Build(reader_));
-    if (!options_.as_hta) {
-      ASSIGN_OR_RETURN(blocking_copies_, FindBlockingCopies(reader_, attribution_));
-    }
+    ASSIGN_OR_RETURN(attribution_, GpuAttribution::Build(reader_));
+    ASSIGN_OR_RETURN(blocking_copies_, FindBlockingCopies(reader_, attribution_));
     ASSIGN_OR_RETURN(DeviceWork work, DeviceWork::Read(reader_, attribution_));
-    if (options_.as_hta) {
-      work.KeepOnly([&](const Activity& activity) { return window_.Holds(activity.call); });
-    }
     if (options_.launched_only) {
       work.KeepOnly([](const Activity& activity) { return activity.call != nullptr; });
     }
     ASSIGN_OR_RETURN(const size_t device, ChooseDevice(work));
     AddSteps();
-    if (report_.has_device) RETURN_IF_ERROR(AddDevice(work, device));
-    if (!options_.as_hta) RETURN_IF_ERROR(AddHost());
+    if (report_.has_device) AddDevice(work, device);
+    RETURN_IF_ERROR(AddHost());
     return std::move(report_);
   }
 
@@ -130,34 +122,14 @@ class TimeSummary {
   }
 
   void AddSteps() {
-    const size_t dropped = options_.as_hta && window_.drops_last_step() ? 1 : 0;
     for (const StepRecord& step : attribution_.steps()) {
-      if (report_.steps.size() + dropped == attribution_.steps().size()) break;
       report_.steps.push_back(
           {.index = step.index, .duration_ns = std::max<int64_t>(0, step.duration_ns)});
     }
   }
 
-  absl::Status AddDevice(const DeviceWork& work, size_t device) {
-    DeviceIdle idle = options_.as_hta ? DeviceIdle(no_holes_)
-                                      : DeviceIdle(work.holes(), work.UnknownStartOf(device));
-    if (options_.as_hta) {
-      for (const Activity& activity : work.activities()) {
-        if (work.DeviceOf(activity) == device) idle.Add(activity);
-      }
-      FillSteps(idle, nullptr);
-      RETURN_IF_ERROR(FillAsHta(reader_, attribution_, window_, work, device, report_));
-    } else {
-      AddOurs(work, device, idle);
-    }
-    std::sort(report_.streams.begin(), report_.streams.end(),
-              [](const StreamIdleRow& a, const StreamIdleRow& b) {
-                return std::tie(a.context, a.stream) < std::tie(b.context, b.stream);
-              });
-    return absl::OkStatus();
-  }
-
-  void AddOurs(const DeviceWork& work, size_t device, DeviceIdle& idle) {
+  void AddDevice(const DeviceWork& work, size_t device) {
+    DeviceIdle idle(work.holes(), work.UnknownStartOf(device));
     PendingWork pending;
     std::vector<StreamIdle> streams;
     for (const DeviceWork::Stream& stream : work.streams()) {
@@ -177,11 +149,15 @@ class TimeSummary {
       AddKernel(activity);
     }
     pending.Finish(work.holes());
-    FillSteps(idle, &pending);
+    FillSteps(idle, pending);
     FillWhole(idle, pending);
     for (const StreamIdle& stream : streams) {
       if (stream.Row().activity_count > 0) report_.streams.push_back(stream.Row());
     }
+    std::sort(report_.streams.begin(), report_.streams.end(),
+              [](const StreamIdleRow& a, const StreamIdleRow& b) {
+                return std::tie(a.context, a.stream) < std::tie(b.context, b.stream);
+              });
     FillLaunches(launches, work);
   }
 
@@ -223,8 +199,7 @@ class TimeSummary {
     }
   }
 
-  // As HTA nothing is pending.
-  void FillSteps(const DeviceIdle& idle, const PendingWork* pending) {
+  void FillSteps(const DeviceIdle& idle, const PendingWork& pending) {
     for (size_t i = 0; i < report_.steps.size(); ++i) {
       const StepRecord& record = attribution_.steps()[i];
       const int64_t end_ns = EndOf(record.start_ns, record.duration_ns);
@@ -232,9 +207,7 @@ class TimeSummary {
       IdleRow row;
       idle.AddTo(row, record.start_ns, end_ns);
       report_.steps[i].device = BreakdownOf(row);
-      if (pending != nullptr) {
-        report_.steps[i].device.host_only_ns = pending->HostOnly(record.start_ns, end_ns);
-      }
+      report_.steps[i].device.host_only_ns = pending.HostOnly(record.start_ns, end_ns);
     }
   }
 
@@ -350,9 +323,7 @@ class TimeSummary {
 
   store::CaptureReader& reader_;
   const TimeOptions options_;
-  const HtaWindow window_;
   const std::vector<uint32_t> first_ids_;
-  const IntervalSet no_holes_;  // As HTA, which knows none.
   GpuAttribution attribution_;
   std::vector<bool> blocking_copies_;                  // By position of the call.
   absl::flat_hash_map<uint32_t, LaunchingOpRow> ops_;  // By name.

@@ -11,8 +11,6 @@
 // all work that ran within it counts, even if an earlier step launched it. Work and gaps are cut at
 // the marks.
 //
-// With TimeOptions::as_hta, the figures are those of Holistic Trace Analysis 0.6.1 (hta_time.h).
-//
 // Threads: any, one reader each.
 // Memory:  128 bytes per API call, 128 per GPU row, or twice that as vectors grow, 100 per
 //          collective, those of names, steps, and streams, and that of host_split.h.
@@ -40,7 +38,6 @@ namespace profd::report {
 
 struct TimeOptions {
   std::optional<int64_t> device;  // nullopt: the device with the most work.
-  bool as_hta = false;
   // Only GPU work whose launch is in the capture.
   bool launched_only = false;
 };
@@ -67,7 +64,7 @@ struct TimeBreakdown {
   int64_t exposed_copy_ns = 0;              // While no kernel ran.
   IdleCauses idle_by_cause;
   // Idle time in which no launched work was pending, so only the host worked. 0 if launches are not
-  // in the capture, and with as_hta.
+  // in the capture.
   int64_t host_only_ns = 0;
 };
 
@@ -86,8 +83,7 @@ struct TimeStep {
   int64_t compiled_regions = 0;
   int64_t after_graph_breaks = 0;  // Regions that continue after a graph break.
   int64_t compile_ns = 0;
-  HostSplit
-      host;  // Of the training threads; all 0 if TimeReport::host_needs says so, and with as_hta.
+  HostSplit host;  // Of the training threads; all 0 if TimeReport::host_needs says so.
 };
 
 // Time in which kinds of work ran at once, as HTA's breakdown by type of kernel.
@@ -124,7 +120,7 @@ struct LaunchStatistics {
   int64_t short_kernel_ns = 0;
 };
 
-// Device time of one operator, the innermost range around its launches. Empty with as_hta.
+// Device time of one operator, the innermost range around its launches.
 struct LaunchingOpRow {
   std::string name;  // As recorded; empty: launched outside any range.
   int64_t launch_count = 0;
@@ -206,7 +202,6 @@ struct TimeDevice {
 };
 
 struct TimeReport {
-  bool as_hta = false;
   bool has_device = false;  // The capture has GPU work; else only the host's parts are filled.
   int64_t device = -1;      // The device of this report; -1: none.
   std::vector<TimeDevice> devices;  // All, by number.
@@ -221,7 +216,7 @@ struct TimeReport {
   LaunchStatistics launches;
   std::vector<LaunchingOpRow> launching_ops;  // By host_wait_ns.
   std::vector<QueueRow> queues;               // By stream.
-  // Of the whole capture, not only of the device. Empty with as_hta.
+  // Of the whole capture, not only of the device.
   std::vector<CollectiveSumRow> collectives;  // By exposed_ns.
   std::vector<SyncCallRow> syncs;             // By total_ns.
   DataLoaderTime data_loader;

@@ -121,8 +121,6 @@ TEST(RenderTimeTest, TheHostsTimeIsSplitAndItsGapsAreNamed) {
   unknown.host_gap_table = {};
   EXPECT_THAT(RenderTime(unknown, 0, Style{}),
               AllOf(HasSubstr("unknown without operators"), Not(HasSubstr("Host time of each"))));
-  unknown.as_hta = true;
-  EXPECT_THAT(RenderTime(unknown, 0, Style{}), Not(HasSubstr("unknown without operators")));
 }
 
 TEST(RenderTimeTest, StepsHaveColumnsOnlyForWhatThereIs) {
@@ -203,12 +201,6 @@ TEST(TimeJsonTest, WhatIsUnknownIsNull) {
   EXPECT_EQ(parsed["steps"].size(), 1);
   EXPECT_TRUE(parsed["host_steps"].empty());
   EXPECT_EQ(parsed["host_needs"], "operators");
-}
-
-TEST(TimeJsonTest, FiguresAsOfHolisticTraceAnalysisHaveNoSplitOfTheHost) {
-  report::TimeReport report = ATimeReport();
-  report.as_hta = true;
-  EXPECT_TRUE(Parsed(report)["host_steps"].empty());
 }
 
 }  // namespace

@@ -134,7 +134,6 @@ TEST_F(TimeReportTest, ACaptureWithoutGpuHasTheHostsPartsOnly) {
   EXPECT_EQ(report.steps[0].data_loader_ns, 30);
   EXPECT_THAT(SummarizeTime(reader_, {.device = 0}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no GPU did")));
-  EXPECT_FALSE(Report({.as_hta = true}).has_device);
 }
 
 TEST_F(TimeReportTest, WithoutLaunchesNothingIsToldOfTheHost) {
@@ -400,91 +399,6 @@ TEST(BusFactorTest, IsThatOfNcclsTests) {
   EXPECT_EQ(BusFactor(CollectiveKind::kAllReduce, 1), -1);
 }
 
-// ---- as HTA ----
-
-class AsHtaTest : public TimeReportTest {
- protected:
-  TimeReport AsHta() { return Report({.as_hta = true}); }
-};
-
-TEST_F(AsHtaTest, TheLastOfTwoStepsAndWhatItLaunchedAreLeftOut) {
-  reader_.Step(5, 0, 100 * kUs).Step(6, 100 * kUs, 100 * kUs);
-  Launch(10 * kUs, 20 * kUs, 30 * kUs);
-  Launch(90 * kUs, 120 * kUs, 140 * kUs);  // Launched in step 5.
-  Launch(110 * kUs, 150 * kUs, 160 * kUs);
-  reader_.Kernel("orphan", 170 * kUs, 180 * kUs, 999);
-  const TimeReport report = AsHta();
-  EXPECT_EQ(report.whole.kernel_time_ns, 120 * kUs);
-  EXPECT_EQ(report.whole.busy_ns, 30 * kUs);
-  EXPECT_THAT(report.steps, ElementsAre(Field(&TimeStep::index, 5)));
-  EXPECT_EQ(report.launches.count, 2);
-}
-
-TEST_F(AsHtaTest, OfOneStepNothingIsLeftOut) {
-  reader_.Step(5, 0, 100 * kUs);
-  Launch(10 * kUs, 20 * kUs, 30 * kUs);
-  reader_.Kernel("orphan", 170 * kUs, 180 * kUs, 999);
-  EXPECT_EQ(AsHta().whole.kernel_time_ns, 160 * kUs);
-  EXPECT_THAT(AsHta().steps, SizeIs(1));
-}
-
-TEST_F(AsHtaTest, BeginsAreRoundedUpAndEndsDownOnTheClockOfTheTrace) {
-  reader_.mutable_record().start_unix_ns = 1'700'000'000'000'000'400;
-  Launch(0, 700, 5'500);  // 1,100 to 5,900 on that clock: 2 to 5 us.
-  EXPECT_EQ(AsHta().whole.kernel_time_ns, 3 * kUs);
-  reader_.mutable_record().imported.time_unit_ns = kUs;  // Nothing to round.
-  EXPECT_EQ(AsHta().whole.kernel_time_ns, 4'800);
-}
-
-TEST_F(AsHtaTest, WaitsInAStreamKeepTheDeviceBusy) {
-  constexpr uint32_t kStreamSync = 3;
-  constexpr uint32_t kContextSync = 4;
-  Launch(0, 10 * kUs, 20 * kUs);
-  reader_.Sync(kStreamSync, 30 * kUs, 50 * kUs, 0, {.stream = 7});
-  reader_.Sync(kContextSync, 60 * kUs, 90 * kUs, 0);
-  const TimeReport report = AsHta();
-  EXPECT_EQ(report.whole.kernel_time_ns, 40 * kUs);
-  EXPECT_EQ(report.whole.busy_ns, 30 * kUs);
-  EXPECT_EQ(report.whole.compute_ns, 10 * kUs);
-  EXPECT_EQ(report.streams.at(0).activity_count, 1);
-  EXPECT_EQ(Report().whole.busy_ns, 10 * kUs);
-  // In such traces its stream has a number, if one that no stream has.
-  reader_.mutable_record().imported.time_unit_ns = kUs;
-  EXPECT_EQ(AsHta().whole.kernel_time_ns, 80 * kUs);
-}
-
-TEST_F(AsHtaTest, WhatOverlapsInAStreamIsAGapBelowZero) {
-  Launch(0, 10 * kUs, 20 * kUs);
-  Launch(1, 15 * kUs, 30 * kUs);  // -5 us
-  Launch(2, 40 * kUs, 50 * kUs);  // 10 us
-  const TimeReport report = AsHta();
-  EXPECT_EQ(report.streams.at(0).kernel_wait_ns, 5 * kUs);
-  EXPECT_EQ(report.streams.at(0).idle_ns, 5 * kUs);
-  EXPECT_EQ(Report().streams.at(0).kernel_wait_ns, 10 * kUs);
-}
-
-TEST_F(AsHtaTest, OnlyTheFourCallsThatItKnowsAreLaunches) {
-  Launch(0, 10 * kUs, 20 * kUs);
-  reader_.Kernel("gemm", 30 * kUs, 40 * kUs, Call("cuLaunchKernel", 1, 2));
-  reader_.Kernel("gemm", 50 * kUs, 60 * kUs, Call("cudaGraphLaunch", 3, 4));
-  const TimeReport report = AsHta();
-  EXPECT_EQ(report.launches.count, 1);
-  EXPECT_EQ(report.queues.at(0).change_count, 4);
-  EXPECT_EQ(Report().launches.count, 3);
-}
-
-TEST_F(AsHtaTest, IdleTimeHasCausesThatSumUp) {
-  Launch(0, 10'200, 10'900);  // Rounded, it ends before it begins.
-  Launch(0, 20'000, 30'500);
-  Launch(70'000, 80'000, 90'000, {.stream = 8});
-  Launch(1, 200'000, 210'000);
-  const TimeBreakdown whole = AsHta().whole;
-  EXPECT_EQ(whole.idle_by_cause.host_wait_ns + whole.idle_by_cause.kernel_wait_ns +
-                whole.idle_by_cause.other_ns,
-            whole.idle_ns);
-  EXPECT_EQ(whole.busy_ns + whole.idle_ns, whole.kernel_time_ns);
-}
-
 // ---- a stranger's file ----
 
 TEST_F(TimeReportTest, TimesOfAHostileFileDoNotOverflow) {
@@ -497,9 +411,7 @@ TEST_F(TimeReportTest, TimesOfAHostileFileDoNotOverflow) {
   reader_.ApiCall(main_, "cudaStreamSynchronize", kMin, -1, 2);
   reader_.Kernel("a", 0, kMax, 1).Kernel("a", kMin, -1, 1).Copy(-10, -5, 1);
   reader_.Sync(3, kMin, -1, 1, {.stream = 7});
-  for (const bool as_hta : {false, true}) {
-    EXPECT_THAT(SummarizeTime(reader_, {.as_hta = as_hta}), IsOk());
-  }
+  EXPECT_THAT(SummarizeTime(reader_, {}), IsOk());
 }
 
 TEST_F(TimeReportTest, AnErrorOfTheReaderIsReturned) {

@@ -1,15 +1,20 @@
-#include "daemon/report/time/hta_time.h"
+#include "tests/report/time/hta_time.h"
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "daemon/base/status_macros.h"
+#include "daemon/report/gpu/device_work.h"
 #include "daemon/report/index/end_of.h"
+#include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/merge_runs.h"
 #include "daemon/report/index/wrapping_math.h"
 #include "daemon/report/time/kernel_types.h"
@@ -19,6 +24,50 @@ namespace profd::report {
 namespace {
 
 constexpr int64_t kMicrosecond = 1000;
+
+// Rounds times to whole microseconds of the trace's clock, in ns since the capture's start.
+class HtaRounding {
+ public:
+  explicit HtaRounding(const CaptureRecord& record)
+      : rounds_(record.imported.time_unit_ns < kMicrosecond),
+        phase_ns_((record.start_unix_ns % kMicrosecond + kMicrosecond) % kMicrosecond) {}
+  int64_t Down(int64_t time_ns) const { return Difference(time_ns, Past(time_ns)); }
+  int64_t Up(int64_t time_ns) const {
+    const int64_t past_ns = Past(time_ns);
+    return past_ns == 0 ? time_ns : Sum(time_ns, kMicrosecond - past_ns);
+  }
+
+ private:
+  // Since the last whole microsecond, 0..999.
+  int64_t Past(int64_t time_ns) const {
+    return rounds_ ? (time_ns % kMicrosecond + kMicrosecond + phase_ns_) % kMicrosecond : 0;
+  }
+
+  bool rounds_;  // False for a trace in whole microseconds.
+  int64_t phase_ns_;
+};
+
+class HtaWindow {
+ public:
+  explicit HtaWindow(const store::CaptureReader& reader) : rounding_(reader.record()) {
+    if (reader.steps().size() < 2) return;
+    drops_last_step_ = true;
+    last_step_start_ns_ = std::numeric_limits<int64_t>::min();
+    for (const StepRecord& step : reader.steps()) {
+      last_step_start_ns_ = std::max(last_step_start_ns_, rounding_.Up(step.start_ns));
+    }
+  }
+  // Whether work that this call launched counts; nullptr: unknown call.
+  bool Holds(const GpuAttribution::Call* call) const {
+    if (!drops_last_step_) return true;
+    return call != nullptr && rounding_.Up(call->start_ns) < last_step_start_ns_;
+  }
+
+ private:
+  const HtaRounding rounding_;
+  bool drops_last_step_ = false;
+  int64_t last_step_start_ns_ = std::numeric_limits<int64_t>::max();
+};
 
 bool StartsWithAny(std::string_view name, std::initializer_list<std::string_view> prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),
@@ -305,43 +354,24 @@ class HtaReport {
 
 }  // namespace
 
-// ---- HtaRounding ----
-
-HtaRounding::HtaRounding(const CaptureRecord& record)
-    : rounds_(record.imported.time_unit_ns < kMicrosecond),
-      phase_ns_((record.start_unix_ns % kMicrosecond + kMicrosecond) % kMicrosecond) {}
-
-int64_t HtaRounding::Past(int64_t time_ns) const {
-  return rounds_ ? (time_ns % kMicrosecond + kMicrosecond + phase_ns_) % kMicrosecond : 0;
-}
-
-int64_t HtaRounding::Down(int64_t time_ns) const { return Difference(time_ns, Past(time_ns)); }
-
-int64_t HtaRounding::Up(int64_t time_ns) const {
-  const int64_t past_ns = Past(time_ns);
-  return past_ns == 0 ? time_ns : Sum(time_ns, kMicrosecond - past_ns);
-}
-
-// ---- HtaWindow ----
-
-HtaWindow::HtaWindow(const store::CaptureReader& reader) : rounding_(reader.record()) {
-  if (reader.steps().size() < 2) return;
-  drops_last_step_ = true;
-  last_step_start_ns_ = std::numeric_limits<int64_t>::min();
-  for (const StepRecord& step : reader.steps()) {
-    last_step_start_ns_ = std::max(last_step_start_ns_, rounding_.Up(step.start_ns));
+absl::StatusOr<TimeReport> SummarizeAsHta(store::CaptureReader& recorded) {
+  BelievedReader reader(recorded);
+  ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::BuildCalls(reader));
+  ASSIGN_OR_RETURN(DeviceWork work, DeviceWork::Read(reader, attribution));
+  const HtaWindow window(reader);
+  work.KeepOnly([&](const Activity& activity) { return window.Holds(activity.call); });
+  std::vector<BusyTime> busy(work.devices().size());
+  for (const Activity& activity : work.activities()) {
+    busy[work.DeviceOf(activity)].Add(0, activity.start_ns, activity.end_ns);
   }
-}
-
-bool HtaWindow::Holds(const GpuAttribution::Call* call) const {
-  if (!drops_last_step_) return true;
-  return call != nullptr && rounding_.Up(call->start_ns) < last_step_start_ns_;
-}
-
-absl::Status FillAsHta(store::CaptureReader& reader, const GpuAttribution& attribution,
-                       const HtaWindow& window, const DeviceWork& work, size_t device,
-                       TimeReport& report) {
-  return HtaReport(reader, attribution, window, work, device).Fill(report);
+  const auto most = std::max_element(
+      busy.begin(), busy.end(),
+      [](const BusyTime& a, const BusyTime& b) { return a.total_ns() < b.total_ns(); });
+  if (most == busy.end()) return absl::NotFoundError("the trace has no work of a GPU");
+  TimeReport report;
+  const auto device = static_cast<size_t>(most - busy.begin());
+  RETURN_IF_ERROR(HtaReport(reader, attribution, window, work, device).Fill(report));
+  return report;
 }
 
 }  // namespace profd::report
