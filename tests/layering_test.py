@@ -161,7 +161,7 @@ ARROWS = {
     "cli/client": ["proto/profd/v1", "daemon/base", TYPES, GROUPS, QUALITY, SCHEDULE_TYPES,
                    "daemon/store/file", "daemon/report/ranks", "daemon/report", "daemon/export",
                    "daemon/rpc/convert", "cli/base"],
-    "cli/captures": ["daemon/base", TYPES, GROUPS, "daemon/store/file", "daemon/store",
+    "cli/captures": ["daemon/base", TYPES, GROUPS, "daemon/store/file",
                      "daemon/report/index", "daemon/report/ranks", "daemon/report/findings", "daemon/report",
                      "daemon/export/sink", "daemon/export", "cli/base", "cli/client"],
     "cli/render": ["daemon/base", TYPES, QUALITY, SLOWDOWN, "daemon/report/index",

@@ -24,7 +24,8 @@ struct Advice {
 constexpr Advice kAdvice[] = {
     {kNoDaemonReason, kExitNoDaemon,
      "Start one (`profd`, or `systemctl start profd`), or name the one you mean with --address, "
-     "PROFD_ADDRESS or PROFD_SOCKET_DIR."},
+     "PROFD_ADDRESS or PROFD_SOCKET_DIR. Captures that a profd left are files: "
+     "DATA_DIR/captures/ID.profd, which commands take in place of an id."},
     {kNoAnswerReason, kExitNoDaemon,
      "It may be stopped (SIGSTOP, a debugger) or starved of CPU; look at its log and restart it."},
     {kNotTrustedReason, kExitRefused,

@@ -12,7 +12,6 @@
 #include "cli/base/errors.h"
 #include "cli/captures/find_group.h"
 #include "cli/captures/group_start.h"
-#include "cli/captures/local_store.h"
 #include "cli/captures/one_run.h"
 #include "cli/client/daemon_client.h"
 #include "cli/client/resource_names.h"
@@ -222,16 +221,15 @@ struct Found {
   std::optional<CaptureView> capture;  // By itself.
   std::optional<GroupView> group;
 };
-template <typename Captures>  // A DaemonClient, or a LocalStore.
-absl::StatusOr<Found> FindCaptureOrGroup(Captures& captures, const AskedId& asked) {
+absl::StatusOr<Found> FindCaptureOrGroup(DaemonClient& daemon, const AskedId& asked) {
   absl::Status not_found;
   if (!asked.is_group) {
-    absl::StatusOr<CaptureView> capture = captures.GetCapture(asked.id);
+    absl::StatusOr<CaptureView> capture = daemon.GetCapture(asked.id);
     if (capture.ok()) return Found{.capture = *std::move(capture)};
     if (capture.status().code() != absl::StatusCode::kNotFound) return capture.status();
     not_found = capture.status();
   }
-  absl::StatusOr<GroupView> group = captures.GetCaptureGroup(asked.id);
+  absl::StatusOr<GroupView> group = daemon.GetCaptureGroup(asked.id);
   if (group.ok()) return Found{.group = *std::move(group)};
   const bool no_group = group.status().code() == absl::StatusCode::kNotFound ||
                         group.status().code() == absl::StatusCode::kInvalidArgument;
@@ -271,14 +269,33 @@ class CaptureSetBuilder {
 
   absl::Status FromDaemon(Invocation& invocation, const AskedId& asked) {
     ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-    return FromOne(*daemon, asked, invocation, [daemon, &invocation](CaptureView view) {
+    ASSIGN_OR_RETURN(Found found, FindCaptureOrGroup(*daemon, asked));
+    const auto open_source = [&](CaptureView view) {
       return NewDaemonSource(*daemon, std::move(view), &invocation.error_style());
-    });
-  }
-
-  absl::Status FromStore(LocalStore& store, Invocation& invocation, const AskedId& asked) {
-    return FromOne(store, asked, invocation,
-                   [&store](CaptureView view) { return store.OpenSource(std::move(view)); });
+    };
+    if (found.capture.has_value()) {
+      set_.is_group = false;
+      CaptureSet::Member member = SetMemberOf(*found.capture);
+      // Its source says better why there is no report.
+      member.missing.clear();
+      set_.Add(std::move(member), open_source(*std::move(found.capture)));
+      return absl::OkStatus();
+    }
+    GroupView& group = *found.group;
+    set_.group_id = group.record.id;
+    Learn(group);
+    for (CaptureView& view : group.captures) {
+      CaptureSet::Member member = Told(SetMemberOf(view));
+      set_.Add(std::move(member), open_source(std::move(view)));
+    }
+    if (IsOfWindow()) {
+      const CaptureRecord of = set_.members.front().view.record;
+      ASSIGN_OR_RETURN(const std::vector<GroupMember> others, OthersOfWindow(*daemon, "", of));
+      AddMissing(others);
+    }
+    RETURN_IF_ERROR(AskWhereTheyAre(invocation));
+    NameRanksWithoutTrace();
+    return absl::OkStatus();
   }
 
   absl::Status FromFleet(Invocation& invocation, Fleet fleet, const AskedId& asked) {
@@ -320,35 +337,6 @@ class CaptureSetBuilder {
   }
 
  private:
-  template <typename Captures, typename OpenSource>
-  absl::Status FromOne(Captures& captures, const AskedId& asked, Invocation& invocation,
-                       OpenSource open_source) {
-    ASSIGN_OR_RETURN(Found found, FindCaptureOrGroup(captures, asked));
-    if (found.capture.has_value()) {
-      set_.is_group = false;
-      CaptureSet::Member member = SetMemberOf(*found.capture);
-      // Its source says better why there is no report.
-      member.missing.clear();
-      set_.Add(std::move(member), open_source(*std::move(found.capture)));
-      return absl::OkStatus();
-    }
-    GroupView& group = *found.group;
-    set_.group_id = group.record.id;
-    Learn(group);
-    for (CaptureView& view : group.captures) {
-      CaptureSet::Member member = Told(SetMemberOf(view));
-      set_.Add(std::move(member), open_source(std::move(view)));
-    }
-    if (IsOfWindow()) {
-      const CaptureRecord of = set_.members.front().view.record;
-      ASSIGN_OR_RETURN(const std::vector<GroupMember> others, OthersOfWindow(captures, "", of));
-      AddMissing(others);
-    }
-    RETURN_IF_ERROR(AskWhereTheyAre(invocation));
-    NameRanksWithoutTrace();
-    return absl::OkStatus();
-  }
-
   // Whether a schedule made the group.
   bool IsOfWindow() const {
     return set_.is_group && !set_.members.empty() &&
@@ -525,13 +513,6 @@ absl::StatusOr<CaptureSet> CaptureSet::Open(Invocation& invocation) {
     return UsageError("give one ID, of a capture or a group, or FILES.profd");
   } else {
     ASSIGN_OR_RETURN(const AskedId asked, ParseAskedId(arguments.front()));
-    ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
-    if (store != nullptr) {
-      RETURN_IF_ERROR(builder.FromStore(*store, invocation, asked));
-      impl->Sort();
-      RETURN_IF_ERROR(CheckSet(*impl, invocation));
-      return CaptureSet(std::move(impl));
-    }
     ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
     RETURN_IF_ERROR(fleet.has_value() ? builder.FromFleet(invocation, *std::move(fleet), asked)
                                       : builder.FromDaemon(invocation, asked));

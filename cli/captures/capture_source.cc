@@ -12,7 +12,6 @@
 #include "cli/captures/find_capture.h"
 #include "cli/captures/find_group.h"
 #include "cli/captures/fleet.h"
-#include "cli/captures/local_store.h"
 #include "cli/captures/output_file.h"
 #include "cli/captures/progress.h"
 #include "cli/captures/scratch_folder.h"
@@ -38,39 +37,26 @@ absl::StatusOr<std::unique_ptr<store::CaptureReader>> OpenReader(const std::stri
 
 class FileSource final : public CaptureSource {
  public:
-  FileSource(CaptureView view, std::string shown_name, std::string path,
-             absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader)
-      : shown_name_(std::move(shown_name)),
-        path_(std::move(path)),
-        reader_(std::move(reader)),
-        view_(std::move(view)) {}
+  FileSource(CaptureView view, std::string path, std::unique_ptr<store::CaptureReader> reader)
+      : path_(std::move(path)), reader_(std::move(reader)), view_(std::move(view)) {}
 
   const CaptureView& view() const override { return view_; }
-  const std::string& shown_name() const override { return shown_name_; }
+  const std::string& shown_name() const override { return path_; }
 
   absl::StatusOr<table::Report> Report(const report::ReportRequest& request) override {
-    RETURN_IF_ERROR(reader_.status());
-    return report::MakeReport(**reader_, request);
+    return report::MakeReport(*reader_, request);
   }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
-    ASSIGN_OR_RETURN(store::CaptureReader* const reader, Reader());
     AbortableSink abortable(sink, aborted_);
-    return exporter::ExportTrace(*reader, format, abortable);
+    return exporter::ExportTrace(*reader_, format, abortable);
   }
-  absl::StatusOr<std::string> ToFile(const std::string&) override {
-    RETURN_IF_ERROR(reader_.status());
-    return path_;
-  }
-  absl::StatusOr<store::CaptureReader*> Reader() override {
-    RETURN_IF_ERROR(reader_.status());
-    return reader_->get();
-  }
+  absl::StatusOr<std::string> ToFile(const std::string&) override { return path_; }
+  absl::StatusOr<store::CaptureReader*> Reader() override { return reader_.get(); }
   void Abort() override { aborted_.store(true, std::memory_order_relaxed); }
 
  private:
-  const std::string shown_name_;
   const std::string path_;
-  const absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader_;
+  const std::unique_ptr<store::CaptureReader> reader_;
   const CaptureView view_;
   std::atomic<bool> aborted_ = false;
 };
@@ -200,16 +186,7 @@ absl::StatusOr<std::string> ParseCaptureId(std::string_view text) {
 absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<store::CaptureReader> reader, OpenReader(path));
   CaptureView view = ViewOf(reader->record(), {reader->steps().begin(), reader->steps().end()});
-  return std::unique_ptr<CaptureSource>(
-      new FileSource(std::move(view), path, path, std::move(reader)));
-}
-
-std::unique_ptr<CaptureSource> NewStoredSource(
-    CaptureView view, std::string path,
-    absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader) {
-  std::string id = view.record.id;
-  return std::make_unique<FileSource>(std::move(view), std::move(id), std::move(path),
-                                      std::move(reader));
+  return std::make_unique<FileSource>(std::move(view), path, std::move(reader));
 }
 
 std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view,
@@ -221,12 +198,6 @@ absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& inv
                                                                  const std::string& text) {
   if (NamesFile(text)) return OpenCaptureFile(text);
   ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(text));
-  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
-  if (store != nullptr) {
-    absl::StatusOr<CaptureView> view = store->GetCapture(id);
-    if (!view.ok()) return WhyNoCapture(*store, id, view.status());
-    return store->OpenSource(*std::move(view));
-  }
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   if (fleet.has_value()) {
     absl::StatusOr<FoundCapture> found = FindCapture(invocation, *fleet, id);

@@ -57,17 +57,11 @@ bool NamesFile(std::string_view text);
 // The id in `text`: a ULID or the start of one, also as captures/ID. INVALID_ARGUMENT (USAGE).
 absl::StatusOr<std::string> ParseCaptureId(std::string_view text);
 
-// `text` is a file or an id; an id is looked for where LocalStore::Find() says, else in a daemon.
-// With --nodes it is looked for on all of them, as FindCapture() says. NOT_FOUND for the id of a
-// group lists its captures (WhyNoCapture in find_group.h).
+// `text` is a file or an id. With --nodes an id is looked for on all of them, as FindCapture()
+// says. NOT_FOUND for the id of a group lists its captures (WhyNoCapture in find_group.h).
 absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& invocation,
                                                                  const std::string& text);
 absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path);
-// A capture of a store on this machine, with its file at `path`; where there is none to be read,
-// `reader` says why, and so do the reports.
-std::unique_ptr<CaptureSource> NewStoredSource(
-    CaptureView view, std::string path,
-    absl::StatusOr<std::unique_ptr<store::CaptureReader>> reader);
 // A capture of `daemon`, which must outlive the source. `view` is as it was got. How far Reader()
 // is with copying is shown on a terminal of this style (stderr's); nullptr: nowhere.
 std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view,

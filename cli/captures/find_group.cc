@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "cli/captures/group_start.h"
-#include "cli/captures/local_store.h"
 #include "cli/client/invocation.h"
 #include "cli/client/resource_names.h"
 #include "daemon/base/status_macros.h"
@@ -109,11 +108,9 @@ absl::StatusOr<std::vector<GroupMember>> WithoutCapture(DaemonClient& daemon, st
   return members;
 }
 
-// Of the daemon that is asked, or its store.
+// Of the daemon that is asked.
 absl::StatusOr<std::vector<GroupMember>> OthersHere(Invocation& invocation,
                                                     const CaptureRecord& of) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
-  if (store != nullptr) return OthersOfWindow(*store, "", of);
   ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
   return OthersOfWindow(*daemon, "", of);
 }
@@ -134,13 +131,6 @@ std::vector<GroupMember> OthersOnFleet(Invocation& invocation, Fleet& fleet, abs
     std::ranges::move(by_node[node], std::back_inserter(others));
   }
   return others;
-}
-
-absl::StatusOr<GroupView> GetOne(Invocation& invocation, const std::string& id) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
-  if (store != nullptr) return store->GetCaptureGroup(id);
-  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-  return daemon->GetCaptureGroup(id);
 }
 
 void Overlay(FoundGroup& group) {
@@ -223,14 +213,6 @@ absl::StatusOr<std::vector<GroupMember>> OthersOfWindow(DaemonClient& daemon, st
   return others;
 }
 
-absl::StatusOr<std::vector<GroupMember>> OthersOfWindow(LocalStore& store, std::string_view node,
-                                                        const CaptureRecord& of) {
-  if (of.schedule_id.empty()) return std::vector<GroupMember>();
-  ASSIGN_OR_RETURN(const std::vector<CaptureView> views,
-                   store.ListCaptures(WindowOf(of), kMaxGroupMembers));
-  return WithCapture(of, views, node);
-}
-
 std::optional<std::string> WholeGroupId(std::string_view text) {
   std::string id(WithoutPrefix(text, kGroupsPrefix));
   for (char& c : id) {
@@ -244,7 +226,8 @@ absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const
   FoundGroup group;
   absl::Duration timeout;
   if (fleet == nullptr) {
-    ASSIGN_OR_RETURN(GroupView view, GetOne(invocation, id));
+    ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+    ASSIGN_OR_RETURN(GroupView view, daemon->GetCaptureGroup(id));
     Merge(std::move(view), 0, group);
   } else {
     ASSIGN_OR_RETURN(timeout, NodeTimeoutOf(invocation));
@@ -288,12 +271,6 @@ absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const
 absl::Status WhyNoCapture(DaemonClient& daemon, const std::string& id, absl::Status not_found) {
   if (!absl::IsNotFound(not_found)) return not_found;
   absl::StatusOr<GroupView> group = daemon.GetCaptureGroup(id);
-  return group.ok() ? ThisIsAGroup(*std::move(group)) : not_found;
-}
-
-absl::Status WhyNoCapture(LocalStore& store, const std::string& id, absl::Status not_found) {
-  if (!absl::IsNotFound(not_found)) return not_found;
-  absl::StatusOr<GroupView> group = store.GetCaptureGroup(id);
   return group.ok() ? ThisIsAGroup(*std::move(group)) : not_found;
 }
 

@@ -17,8 +17,6 @@
 
 namespace profd::cli {
 
-class LocalStore;
-
 struct FoundCaptureOf {
   CaptureView view;
   size_t node = 0;  // Of the fleet's members; 0 where there is one daemon.
@@ -46,26 +44,21 @@ inline constexpr std::string_view kNoTraceMessage = "no trace of it was imported
 // schedule made the group. `node`: what the daemon's node is called; empty: as it calls itself.
 absl::StatusOr<std::vector<GroupMember>> OthersOfWindow(DaemonClient& daemon, std::string_view node,
                                                         const CaptureRecord& of);
-// Of a store without a daemon: those that have captures.
-absl::StatusOr<std::vector<GroupMember>> OthersOfWindow(LocalStore& store, std::string_view node,
-                                                        const CaptureRecord& of);
 
 // "groups/ID" or the whole id of a group or a capture, in upper case; nullopt: none of these.
 std::optional<std::string> WholeGroupId(std::string_view text);
 
-// `fleet` nullptr: the daemon of `invocation`, or its store (LocalStore::Find). NOT_FOUND: nobody
-// that answered has such a group.
+// `fleet` nullptr: the daemon of `invocation`. NOT_FOUND: no daemon that answered has such a group.
 absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const std::string& id);
 
 // The error of a command that takes captures, for `id`, of which `not_found` says that no capture
 // has it. If a group has it, the message says so and lists the group's captures, so that the user
 // can paste one; else it is `not_found`. The code stays.
 absl::Status WhyNoCapture(DaemonClient& daemon, const std::string& id, absl::Status not_found);
-absl::Status WhyNoCapture(LocalStore& store, const std::string& id, absl::Status not_found);
 absl::Status WhyNoCapture(Invocation& invocation, Fleet& fleet, const std::string& id,
                           absl::Status not_found);
 
-// The daemon that has one of its captures. Fails if it is the store of a daemon that does not run.
+// The daemon that has one of its captures.
 absl::StatusOr<DaemonClient*> OwnerOf(const FoundCaptureOf& capture, Invocation& invocation,
                                       Fleet* fleet);
 

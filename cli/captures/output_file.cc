@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <set>
 #include <utility>
@@ -23,14 +22,11 @@
 #include "daemon/base/text.h"
 #include "daemon/export/sink/output_path.h"
 #include "daemon/export/sink/stream_write.h"
-#include "daemon/store/file/files.h"
-#include "daemon/store/file/sha256.h"
 
 namespace profd::cli {
 namespace {
 
 constexpr std::string_view kCaptureSuffix = ".profd";
-constexpr size_t kCopyPieceBytes = 1 << 20;
 // Longer ones first: ".json" ends no name that ".json.gz" ends, but not the other way round.
 constexpr std::string_view kSuffixes[] = {
     ".json.gz",       ".speedscope.json", ".json", ".pftrace", ".perfetto-trace",
@@ -208,30 +204,6 @@ absl::Status FetchToFile(DaemonClient& daemon, const CaptureView& view, const st
   if (status.code() == absl::StatusCode::kDataLoss) part->Remove();
   RETURN_IF_ERROR(status);
   return part->Publish(path);
-}
-
-absl::Status CopyToFile(const std::string& from, const std::string& sha256, const std::string& path,
-                        OnBytes on_bytes) {
-  const absl::StatusOr<int64_t> total = store::FileBytes(from);
-  if (!total.ok()) return LocalFailure(total.status());
-  std::ifstream file(from, std::ios::binary);
-  const auto copy = [&](exporter::ByteSink& sink) -> absl::Status {
-    store::Sha256 hash;
-    std::string piece(kCopyPieceBytes, '\0');
-    while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) ||
-           file.gcount() > 0) {
-      const auto bytes = std::string_view(piece).substr(0, static_cast<size_t>(file.gcount()));
-      hash.Append(bytes);
-      RETURN_IF_ERROR(sink.Append(bytes));
-    }
-    ASSIGN_OR_RETURN(const std::string found, hash.Finish());
-    if (found == sha256) return sink.Finish();
-    return LocalFailure(absl::DataLossError(
-        StrCat(from, " has the sha256 ", found, ", and the store states ", sha256)));
-  };
-  return WriteToFile(
-             path, [&](int64_t done, int64_t) { on_bytes(done, *total); }, copy)
-      .status();
 }
 
 }  // namespace profd::cli

@@ -55,10 +55,6 @@ absl::StatusOr<int64_t> ExportToFile(CaptureSource& source, exporter::TraceForma
 absl::Status FetchToFile(DaemonClient& daemon, const CaptureView& view, const std::string& path,
                          OnBytes on_bytes);
 
-// The same out of a file on this machine. DATA_LOSS: it does not have that sha256.
-absl::Status CopyToFile(const std::string& from, const std::string& sha256, const std::string& path,
-                        OnBytes on_bytes);
-
 }  // namespace profd::cli
 
 #endif  // PROFD_CLI_CAPTURES_OUTPUT_FILE_H_

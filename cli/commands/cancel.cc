@@ -85,7 +85,6 @@ Command CancelCommand() {
           .max_arguments = 1000,
           .completes = Completes::kCapture,
           .takes_nodes = true,
-          .only_live = true,
           .run = &RunCancel};
 }
 

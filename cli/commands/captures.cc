@@ -6,7 +6,6 @@
 #include "cli/base/when.h"
 #include "cli/captures/capture_source.h"
 #include "cli/captures/fleet.h"
-#include "cli/captures/local_store.h"
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
 #include "cli/render/capture.h"
@@ -58,11 +57,10 @@ absl::StatusOr<CaptureFilter> ParseFilter(const ParsedFlags& flags, absl::Time n
 }
 
 // A listing has no steps; the rows that scripts get are whole captures.
-template <typename Captures>  // A DaemonClient, or a LocalStore.
-absl::Status FillInSteps(Captures& captures, std::vector<CaptureView>& views) {
+absl::Status FillInSteps(DaemonClient& daemon, std::vector<CaptureView>& views) {
   for (CaptureView& view : views) {
     if (view.record.covered_steps == 0 || !view.steps.empty()) continue;
-    absl::StatusOr<CaptureView> whole = captures.GetCapture(view.record.id);
+    absl::StatusOr<CaptureView> whole = daemon.GetCapture(view.record.id);
     if (whole.status().code() == absl::StatusCode::kNotFound) continue;  // deleted just now
     RETURN_IF_ERROR(whole.status());
     view = *std::move(whole);
@@ -76,11 +74,9 @@ struct Query {
   bool wants_steps = false;
 };
 
-template <typename Captures>
-absl::StatusOr<std::vector<CaptureView>> ListFrom(Captures& captures, const Query& query) {
-  ASSIGN_OR_RETURN(std::vector<CaptureView> views,
-                   captures.ListCaptures(query.filter, query.limit));
-  if (query.wants_steps) RETURN_IF_ERROR(FillInSteps(captures, views));
+absl::StatusOr<std::vector<CaptureView>> ListFrom(DaemonClient& daemon, const Query& query) {
+  ASSIGN_OR_RETURN(std::vector<CaptureView> views, daemon.ListCaptures(query.filter, query.limit));
+  if (query.wants_steps) RETURN_IF_ERROR(FillInSteps(daemon, views));
   return views;
 }
 
@@ -111,11 +107,6 @@ struct Listing {
 
 absl::StatusOr<Listing> FindListing(Invocation& invocation, const Query& query) {
   Listing listing;
-  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
-  if (store != nullptr) {
-    ASSIGN_OR_RETURN(listing.views, ListFrom(*store, query));
-    return listing;
-  }
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   if (!fleet.has_value()) {
     ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
@@ -225,7 +216,6 @@ Command CapturesCommand() {
                    {"profctl captures --label run=a17 --state PARTIAL,FAILED",
                     "What went wrong in one run"}},
       .takes_nodes = true,
-      .takes_data_dir = true,
       .run = &RunCaptures};
 }
 

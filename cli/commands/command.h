@@ -32,10 +32,6 @@ struct Command {
   // Takes --nodes, --job and --node-timeout: it asks many daemons at once (fleet.h), or finds the
   // one that has what is asked for.
   bool takes_nodes = false;
-  // Takes --data-dir: it reads stored captures, or adds one. Those whose arguments are ids of
-  // captures (Completes::kCapture) do by themselves, but for those that are about live ones.
-  bool takes_data_dir = false;
-  bool only_live = false;
   // An exit code, or an error that main() reports.
   absl::StatusOr<int> (*run)(Invocation&) = nullptr;
   bool hidden = false;  // Not listed; for scripts that we generate.
@@ -44,11 +40,10 @@ struct Command {
   bool is_launcher = false;
 };
 
-bool TakesDataDir(const Command& command);
 // Those of its row, --json, --help, and --help-all.
 std::vector<Flag> OwnFlags(const Command& command);
-// Which daemon, nodes, or store it asks: --address, --context, --data-dir, --nodes, --job,
-// --node-timeout; those that it has.
+// Which daemon or nodes it asks: --address, --context, --nodes, --job, --node-timeout; those that
+// it has.
 std::vector<Flag> ConnectionFlags(const Command& command);
 // Both. A flag of its row replaces the connection flag of that name.
 std::vector<Flag> AllFlags(const Command& command);

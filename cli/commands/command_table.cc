@@ -35,11 +35,6 @@ const Command* FindCommand(std::string_view name) {
   return found == commands.end() ? nullptr : &*found;
 }
 
-bool TakesDataDir(const Command& command) {
-  if (!command.uses_daemon || command.only_live) return false;
-  return command.takes_data_dir || command.completes == Completes::kCapture;
-}
-
 std::vector<Flag> ConnectionFlags(const Command& command) {
   std::vector<Flag> flags;
   if (command.uses_daemon) {
@@ -53,13 +48,6 @@ std::vector<Flag> ConnectionFlags(const Command& command) {
                      .help = "The daemon of this name in `profctl context` (default: "
                              "PROFD_CONTEXT, then the current one)",
                      .completes = Completes::kContext});
-  }
-  if (TakesDataDir(command)) {
-    flags.push_back({.name = "data-dir",
-                     .value_name = "DIR",
-                     .help = "The store to use without a daemon: what profd has as its --data-dir "
-                             "(default: that of a profd of this user, where none answers)",
-                     .completes = Completes::kFile});
   }
   if (command.takes_nodes) {
     flags.push_back({.name = "nodes",

@@ -5,10 +5,9 @@ namespace profd::cli {
 namespace {
 
 absl::StatusOr<int> RunDelete(Invocation& invocation) {
-  return ForEachCapture(
-      invocation,
-      [](DaemonClient& daemon, const std::string& id) { return daemon.DeleteCapture(id); },
-      &LocalStore::DeleteCapture);
+  return ForEachCapture(invocation, [](DaemonClient& daemon, const std::string& id) {
+    return daemon.DeleteCapture(id);
+  });
 }
 
 }  // namespace

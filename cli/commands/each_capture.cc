@@ -10,7 +10,6 @@
 #include "cli/captures/find_capture.h"
 #include "cli/captures/find_group.h"
 #include "cli/captures/fleet.h"
-#include "cli/captures/local_store.h"
 #include "cli/render/capture.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -43,16 +42,6 @@ absl::StatusOr<Results> ActOnDaemon(Invocation& invocation, const std::vector<st
   return results;
 }
 
-Results ActOnStore(LocalStore& store, const std::vector<std::string>& ids, ActInStore act) {
-  Results results;
-  for (const std::string& id : ids) {
-    absl::StatusOr<CaptureView> view = (store.*act)(id);
-    if (!view.ok()) view = WhyNoCapture(store, id, view.status());
-    results.views.push_back(std::move(view));
-  }
-  return results;
-}
-
 // Finds all of them first, then acts on every node at once.
 absl::StatusOr<Results> ActOnFleet(Invocation& invocation, Fleet& fleet,
                                    const std::vector<std::string>& ids, CaptureAction act) {
@@ -78,11 +67,7 @@ absl::StatusOr<Results> ActOnFleet(Invocation& invocation, Fleet& fleet,
 }
 
 absl::StatusOr<Results> ActOn(Invocation& invocation, const std::vector<std::string>& ids,
-                              CaptureAction act, ActInStore act_in_store) {
-  if (act_in_store != nullptr) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
-    if (store != nullptr) return ActOnStore(*store, ids, act_in_store);
-  }
+                              CaptureAction act) {
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   return fleet.has_value() ? ActOnFleet(invocation, *fleet, ids, act)
                            : ActOnDaemon(invocation, ids, act);
@@ -118,12 +103,12 @@ void PrintOutcomesJson(Invocation& invocation, const std::vector<std::string>& i
 }  // namespace
 
 absl::StatusOr<int> ForEachCapture(Invocation& invocation, CaptureAction act,
-                                   ActInStore act_in_store, std::string_view done) {
+                                   std::string_view done) {
   std::vector<std::string> ids;
   for (const std::string& argument : invocation.arguments()) {
     ASSIGN_OR_RETURN(ids.emplace_back(), ParseCaptureId(argument));
   }
-  ASSIGN_OR_RETURN(const Results results, ActOn(invocation, ids, act, act_in_store));
+  ASSIGN_OR_RETURN(const Results results, ActOn(invocation, ids, act));
   absl::Status first_failure;
   for (const absl::StatusOr<CaptureView>& view : results.views) {
     if (!view.ok()) {

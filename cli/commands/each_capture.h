@@ -7,7 +7,6 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "cli/captures/local_store.h"
 #include "cli/client/capture_view.h"
 #include "cli/client/daemon_client.h"
 #include "cli/client/invocation.h"
@@ -17,13 +16,11 @@ namespace profd::cli {
 // Calls `act` with the whole id of every argument and prints its id and `done`, or what it is now;
 // or, with --json, {"captures": [...], "errors": [{"id", "message"}]}. One that fails does not keep
 // the rest; the exit code is that of the first failure. With --nodes every capture is looked for
-// on all of them, and `act` is called for different nodes at once. `act_in_store` does it where no
-// daemon is asked (LocalStore::Find); nullptr: a daemon always is.
-using ActInStore = absl::StatusOr<CaptureView> (LocalStore::*)(const std::string&);
+// on all of them, and `act` is called for different nodes at once.
 absl::StatusOr<int> ForEachCapture(
     Invocation& invocation,
     absl::FunctionRef<absl::StatusOr<CaptureView>(DaemonClient&, const std::string&)> act,
-    ActInStore act_in_store = nullptr, std::string_view done = "");
+    std::string_view done = "");
 
 }  // namespace profd::cli
 

@@ -10,7 +10,6 @@
 #include "cli/captures/find_capture.h"
 #include "cli/captures/find_group.h"
 #include "cli/captures/fleet.h"
-#include "cli/captures/local_store.h"
 #include "cli/captures/output_file.h"
 #include "cli/captures/progress.h"
 #include "cli/client/daemon_client.h"
@@ -88,49 +87,6 @@ absl::StatusOr<int> FetchGroup(Invocation& invocation, Interrupts& interrupts, F
   return all ? kExitDone : kExitPartial;
 }
 
-// Out of a store on this machine.
-absl::Status CopyOne(Invocation& invocation, LocalStore& store, const CaptureView& view,
-                     const std::string& path) {
-  const std::unique_ptr<CaptureSource> source = store.OpenSource(view);
-  ASSIGN_OR_RETURN(const std::string from, source->ToFile(path));
-  ProgressLine progress(invocation.error_style());
-  const absl::Status status =
-      CopyToFile(from, view.record.file_sha256, path, [&](int64_t done, int64_t total) {
-        progress.Show(TransferProgress("copying", done, total));
-      });
-  progress.Clear();
-  return status;
-}
-
-absl::StatusOr<int> FetchFromStore(Invocation& invocation, LocalStore& store,
-                                   const std::string& name, const std::string& asked) {
-  std::vector<CaptureView> views;
-  std::vector<std::string> paths;
-  const std::optional<std::string> group_id = WholeGroupId(name);
-  const absl::StatusOr<GroupView> group =
-      group_id.has_value() ? store.GetCaptureGroup(*group_id) : absl::NotFoundError("");
-  if (group.ok()) {
-    views = group->captures;
-    const std::string output = asked.empty() ? StrCat(*group_id, ".profd") : asked;
-    for (const std::string& tag : TagsFor(views)) paths.push_back(WithTag(output, tag));
-  } else {
-    if (name.starts_with(kGroupsPrefix)) return group.status();
-    ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(name));
-    ASSIGN_OR_RETURN(views.emplace_back(), store.GetCapture(id));
-    paths.push_back(asked.empty() ? StrCat(views.front().record.id, ".profd") : asked);
-  }
-  JsonWriter json;
-  if (group.ok()) json.BeginObject().Key("captures").BeginArray();
-  for (size_t i = 0; i < views.size(); ++i) {
-    RETURN_IF_ERROR(CopyOne(invocation, store, views[i], paths[i]));
-    if (!invocation.json()) invocation.Print(StrCat(paths[i], "\n"));
-    WriteFetchedJson(views[i].record, paths[i], json);
-  }
-  if (group.ok()) json.EndArray().EndObject();
-  if (invocation.json()) invocation.Print(json.TakeLine());
-  return kExitDone;
-}
-
 absl::StatusOr<int> RunFetch(Invocation& invocation) {
   Interrupts interrupts;
   const std::string& name = invocation.arguments().front();
@@ -144,8 +100,6 @@ absl::StatusOr<int> RunFetch(Invocation& invocation) {
     }
     RETURN_IF_ERROR(CheckWritable(asked));
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store, LocalStore::Find(invocation));
-  if (store != nullptr) return FetchFromStore(invocation, *store, name, asked);
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   if (const std::optional<std::string> group_id = WholeGroupId(name)) {
     Fleet* const many = fleet.has_value() ? &*fleet : nullptr;

@@ -16,11 +16,13 @@
 #include "cli/captures/output_file.h"
 #include "cli/captures/progress.h"
 #include "cli/captures/scratch_folder.h"
-#include "cli/captures/store_imported.h"
+#include "cli/client/daemon_client.h"
+#include "cli/client/endpoints.h"
 #include "cli/commands/command.h"
 #include "cli/render/group_view.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/json_writer.h"
+#include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -37,11 +39,41 @@ constexpr size_t kMostPathBytes = 4096;
 
 struct ImportedTrace {
   CaptureRecord record;
-  std::string path;  // Empty: it is in a daemon, or a store.
+  std::string path;  // Empty: it is in a daemon.
 };
 
-// Where each trace's capture goes; empty: into a daemon, or a store.
-absl::StatusOr<std::vector<std::string>> OutputsOf(const Invocation& invocation) {
+// Whether it was not said which daemon to ask, and none answers where one would be looked for.
+bool HasNoDaemon(Invocation& invocation) {
+  const absl::StatusOr<ClientSettings> settings = invocation.Settings();
+  if (!settings.ok() || !settings->from.empty()) return false;
+  return ReasonOf(invocation.Daemon().status()) == kNoDaemonReason;
+}
+
+// "FOLDER/run.profd" of "run.json.gz".
+std::string CaptureFileOf(const std::string& trace, const std::filesystem::path& folder) {
+  std::string name = std::filesystem::path(trace).filename().string();
+  for (const std::string_view suffix : {".gz", ".json", ".sqlite", ".trace", ".pt"}) {
+    if (name.ends_with(suffix)) name.erase(name.size() - suffix.size());
+  }
+  return (folder / StrCat(name, ".profd")).string();
+}
+
+// A file whose name the user did not choose replaces none.
+absl::Status CheckIsNew(const std::string& path) {
+  std::error_code error;
+  const bool is_new = !std::filesystem::exists(std::filesystem::symlink_status(path, error));
+  if (is_new) return absl::OkStatus();
+  return UsageError(StrCat("'", ForDisplay(path, kMostPathBytes),
+                           "' is there already; name the new one with -o or --output-dir"));
+}
+
+// Where the captures go.
+struct Outputs {
+  std::vector<std::string> paths;  // Of each trace's capture; empty: into a daemon.
+  bool keeps_files = false;        // A file that is there is not replaced.
+};
+
+absl::StatusOr<Outputs> OutputsOf(Invocation& invocation) {
   const std::vector<std::string>& traces = invocation.arguments();
   for (const std::string& trace : traces) {
     if (!trace.ends_with(".profd")) continue;
@@ -53,32 +85,35 @@ absl::StatusOr<std::vector<std::string>> OutputsOf(const Invocation& invocation)
   if (output.has_value() && folder.has_value()) {
     return UsageError("-o and --output-dir both say where to; leave one out");
   }
-  if (!output.has_value() && !folder.has_value()) return std::vector<std::string>(traces.size());
-  if (invocation.flags().Has("data-dir")) {
-    return UsageError("--data-dir is of captures that go into a store; leave it or -o out");
+  Outputs outputs;
+  outputs.keeps_files = !output.has_value() && !folder.has_value();
+  if (outputs.keeps_files && !HasNoDaemon(invocation)) {
+    outputs.paths.resize(traces.size());
+    return outputs;
   }
-  std::vector<std::string> outputs;
   if (output.has_value()) {
     if (traces.size() != 1) return UsageError("-o is of one trace; use --output-dir of several");
     if (!output->ends_with(".profd")) {
       return UsageError("an imported capture must be named FILE.profd");
     }
-    outputs.push_back(*output);
+    outputs.paths.push_back(*output);
   } else {
     for (const std::string& trace : traces) {
-      std::string name = std::filesystem::path(trace).filename().string();
-      for (const std::string_view suffix : {".gz", ".json", ".sqlite", ".trace", ".pt"}) {
-        if (name.ends_with(suffix)) name.erase(name.size() - suffix.size());
-      }
-      outputs.push_back((std::filesystem::path(*folder) / StrCat(name, ".profd")).string());
+      outputs.paths.push_back(CaptureFileOf(trace, folder.value_or("")));
     }
   }
-  for (const std::string& path : outputs) RETURN_IF_ERROR(CheckWritable(path));
-  std::vector<std::string> sorted = outputs;
+  for (const std::string& path : outputs.paths) {
+    RETURN_IF_ERROR(CheckWritable(path));
+    if (outputs.keeps_files) RETURN_IF_ERROR(CheckIsNew(path));
+  }
+  std::vector<std::string> sorted = outputs.paths;
   std::sort(sorted.begin(), sorted.end());
   if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end()) {
     return UsageError(StrCat("two of the traces would become ", ForDisplay(*twice, kMostPathBytes),
                              "; import them into different folders"));
+  }
+  if (outputs.keeps_files) {
+    invocation.Note("No profd answers: captures become files in this folder.\n");
   }
   return outputs;
 }
@@ -148,21 +183,29 @@ absl::StatusOr<std::vector<importer::ImportedCapture>> ReadTrace(const std::stri
   return captures;
 }
 
-// Puts a capture that was made of a trace where it belongs: to `path`; empty: into a daemon, or a
-// store.
+// Sends a capture to the daemon, which checks it and makes it the caller's. Its ID changes where
+// the daemon has another capture of that ID; its group's is empty where that group is another
+// user's. An interrupt ends it as CANCELLED.
+absl::StatusOr<ImportedTrace> Upload(Invocation& invocation, Interrupts& interrupts,
+                                     ProgressLine& progress, importer::ImportedCapture imported) {
+  ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
+  interrupts.OnInterrupt([daemon] { daemon->Abort(); });
+  const absl::StatusOr<CaptureView> view = daemon->ImportCapture(
+      imported.file, NewUlid(Clock::Real().Now()), [&](int64_t done, int64_t total) {
+        progress.Show(TransferProgress("storing", done, total));
+      });
+  interrupts.OnInterrupt(nullptr);
+  RETURN_IF_ERROR(view.status());
+  imported.record.id = view->record.id;
+  imported.record.group_id = view->record.group_id;
+  return ImportedTrace{.record = std::move(imported.record)};
+}
+
+// Puts a capture that was made of a trace where it belongs: to `path`; empty: into a daemon.
 absl::StatusOr<ImportedTrace> PutAway(Invocation& invocation, Interrupts& interrupts,
                                       ProgressLine& progress, const std::string& path,
                                       importer::ImportedCapture imported) {
-  if (path.empty()) {
-    ASSIGN_OR_RETURN(
-        const StoredImport stored,
-        StoreImported(invocation, interrupts, imported.file, [&](int64_t done, int64_t total) {
-          progress.Show(TransferProgress("storing", done, total));
-        }));
-    imported.record.id = stored.id;
-    imported.record.group_id = stored.group_id;
-    return ImportedTrace{.record = std::move(imported.record)};
-  }
+  if (path.empty()) return Upload(invocation, interrupts, progress, std::move(imported));
   std::error_code error;
   std::filesystem::rename(imported.file, path, error);
   if (error) {
@@ -175,7 +218,7 @@ absl::StatusOr<ImportedTrace> PutAway(Invocation& invocation, Interrupts& interr
 // One trace; an export of Nsight Systems may hold several processes, each of which is a capture.
 absl::StatusOr<std::vector<ImportedTrace>> ImportOne(Invocation& invocation, Interrupts& interrupts,
                                                      const std::string& trace,
-                                                     const std::string& path,
+                                                     const std::string& path, bool keeps_files,
                                                      const std::string& group_id) {
   ProgressLine progress(invocation.error_style());
   ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> scratch,
@@ -198,7 +241,10 @@ absl::StatusOr<std::vector<ImportedTrace>> ImportOne(Invocation& invocation, Int
   std::vector<std::string> paths(captures->size(), path);
   if (!path.empty() && !is_one) {
     paths = PathsOfProcesses(path, *captures);
-    for (const std::string& to : paths) RETURN_IF_ERROR(CheckWritable(to));
+    for (const std::string& to : paths) {
+      RETURN_IF_ERROR(CheckWritable(to));
+      if (keeps_files) RETURN_IF_ERROR(CheckIsNew(to));
+    }
   }
   std::vector<ImportedTrace> stored;
   for (size_t i = 0; i < paths.size(); ++i) {
@@ -296,16 +342,17 @@ std::string CommonGroup(const std::vector<CaptureRecord>& records) {
 
 absl::StatusOr<int> RunImport(Invocation& invocation) {
   Interrupts interrupts;
-  ASSIGN_OR_RETURN(const std::vector<std::string> outputs, OutputsOf(invocation));
+  ASSIGN_OR_RETURN(const Outputs outputs, OutputsOf(invocation));
   const importer::TraceSet set = FindSet(invocation, interrupts);
   std::string group_id = set.is_job ? NewUlid(Clock::Real().Now()) : std::string();
   std::vector<CaptureRecord> records;
   JsonWriter json;
   json.BeginObject().Key("captures").BeginArray();
-  for (size_t i = 0; i < outputs.size(); ++i) {
+  for (size_t i = 0; i < outputs.paths.size(); ++i) {
     const std::string& trace = invocation.arguments()[i];
-    ASSIGN_OR_RETURN(const std::vector<ImportedTrace> captures,
-                     ImportOne(invocation, interrupts, trace, outputs[i], group_id));
+    ASSIGN_OR_RETURN(
+        const std::vector<ImportedTrace> captures,
+        ImportOne(invocation, interrupts, trace, outputs.paths[i], outputs.keeps_files, group_id));
     for (const ImportedTrace& imported : captures) {
       // Where it is stored they may know no groups.
       if (set.is_job && imported.record.group_id != group_id) group_id.clear();
@@ -329,7 +376,7 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
   json.Field("missing_rank_count", group_id.empty() ? 0 : set.absent_count);
   json.EndObject();
   if (!group_id.empty()) {
-    invocation.Note(GroupNote(group_id, set, outputs.size()));
+    invocation.Note(GroupNote(group_id, set, outputs.paths.size()));
     NoteIfNotOneRun(invocation, records);
   }
   if (invocation.json()) invocation.Print(json.TakeLine());
@@ -346,9 +393,9 @@ Command ImportCommand() {
       .description =
           "Reads Chrome traces as torch.profiler (Kineto) writes them, .json or .json.gz, of "
           "old and new releases, CUDA and HIP; and those that `profctl export` wrote. Each "
-          "becomes a capture of yours, in the daemon, or, where none answers, in the store that "
-          "a profd of yours would have; its id is printed. With -o or --output-dir it becomes "
-          "a capture file, which every report and `export` take in place of an id.\n\n"
+          "becomes a capture of yours in the daemon, and its id is printed. With -o or "
+          "--output-dir, or where no daemon answers and none was named, it becomes a capture "
+          "file, here as NAME.profd, which every report and `export` take in place of an id.\n\n"
           "Traces of the ranks of one job (distributedInfo: each another rank, of the same "
           "number) are one group: `ops`, `steps`, `stragglers` and `export` of its id compare "
           "the ranks. Clock offsets between their hosts are unknown, so clocks are "
@@ -372,14 +419,13 @@ Command ImportCommand() {
                 {.name = "no-group",
                  .help = "Do not group ranks of one job, or processes of one file"}},
       .examples = {{"profctl import trace.json.gz", "Read a trace"},
-                   {"profctl import trace.json.gz -o run.profd", "Into a file; no daemon"},
+                   {"profctl import trace.json.gz -o run.profd", "Into a file, without a daemon"},
                    {"profctl import rank*.json", "All ranks of a job: a group, too"},
                    {"profctl import rank*.json --output-dir runs", "The same, into files"},
                    {"profctl import report.sqlite", "Read an export of Nsight Systems"}},
       .min_arguments = 1,
       .max_arguments = 4096,
       .completes = Completes::kFile,
-      .takes_data_dir = true,
       .run = &RunImport};
 }
 

@@ -27,7 +27,6 @@ namespace {
 std::vector<Flag> GlobalFlags() {
   return {{.name = "address", .value_name = "ADDRESS", .help = "The daemon to talk to"},
           {.name = "context", .value_name = "NAME", .help = "A context of `profctl context`"},
-          {.name = "data-dir", .value_name = "DIR", .help = "The store to use without a daemon"},
           {.name = "nodes",
            .value_name = "LIST",
            .help = "The nodes to ask, as gpu[001-128]",
@@ -63,10 +62,6 @@ absl::Status PassOn(const ParsedFlags& global, CommandLine& line) {
   if (!command.takes_nodes && global.Has("nodes")) {
     return UsageError(StrCat("`profctl ", command.name, "` asks one daemon: it takes no --nodes"));
   }
-  if (!TakesDataDir(command) && global.Has("data-dir")) {
-    return UsageError(
-        StrCat("`profctl ", command.name, "` reads no store: it takes no --data-dir"));
-  }
   const auto pass = [&](std::string_view flag, bool takes) {
     for (const std::string& value : global.All(flag)) {
       if (takes) line.words.push_back(StrCat("--", flag, "=", value));
@@ -74,7 +69,6 @@ absl::Status PassOn(const ParsedFlags& global, CommandLine& line) {
   };
   pass("address", command.uses_daemon);
   pass("context", command.uses_daemon);
-  pass("data-dir", TakesDataDir(command));
   pass("nodes", command.takes_nodes);
   pass("job", command.takes_nodes);
   pass("node-timeout", command.takes_nodes);

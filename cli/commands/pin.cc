@@ -8,7 +8,7 @@ absl::StatusOr<int> RunPin(Invocation& invocation) {
   return ForEachCapture(
       invocation,
       [](DaemonClient& daemon, const std::string& id) { return daemon.SetCapturePinned(id, true); },
-      &LocalStore::PinCapture, "pinned");
+      "pinned");
 }
 
 absl::StatusOr<int> RunUnpin(Invocation& invocation) {
@@ -17,7 +17,7 @@ absl::StatusOr<int> RunUnpin(Invocation& invocation) {
       [](DaemonClient& daemon, const std::string& id) {
         return daemon.SetCapturePinned(id, false);
       },
-      &LocalStore::UnpinCapture, "unpinned");
+      "unpinned");
 }
 
 }  // namespace

@@ -20,10 +20,7 @@ namespace profd::cli {
 namespace {
 
 absl::StatusOr<int> ShowGroup(Invocation& invocation, const std::string& id) {
-  std::optional<Fleet> fleet;
-  if (!invocation.flags().Has("data-dir")) {
-    ASSIGN_OR_RETURN(fleet, FleetOf(invocation));
-  }
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   ASSIGN_OR_RETURN(const FoundGroup group,
                    FindGroup(invocation, fleet.has_value() ? &*fleet : nullptr, id));
   if (invocation.json()) {

@@ -131,7 +131,7 @@ absl::Status NoEvents(const CaptureRecord& record) {
 
 absl::StatusOr<std::unique_ptr<CaptureStore>> CaptureStore::Open(Options options, Clock& clock) {
   if (!options.measure_disk) options.measure_disk = MeasureDisk;
-  ASSIGN_OR_RETURN(UniqueFd lock, ClaimDataDir(options.data_dir, options.owner));
+  ASSIGN_OR_RETURN(UniqueFd lock, ClaimDataDir(options.data_dir));
   const std::filesystem::path path = options.data_dir / kCatalogName;
   absl::StatusOr<std::unique_ptr<Catalog>> catalog = Catalog::Open(path);
   // Migrating and opening in WAL mode write pages. On a full disk the reserve is what lets the
@@ -149,7 +149,7 @@ absl::StatusOr<std::unique_ptr<CaptureStore>> CaptureStore::Open(Options options
     recovered = store->Recover();
   }
   RETURN_IF_ERROR(recovered);
-  if (store->options_.owner == StoreOwner::kDaemon) store->ApplyRetention();
+  store->ApplyRetention();
   RETURN_IF_ERROR(store->Settle());
   return store;
 }
@@ -180,8 +180,7 @@ absl::Status CaptureStore::Recover() {
 absl::Status CaptureStore::Settle() {
   absl::MutexLock one_at_a_time(&eviction_mu_);
   ASSIGN_OR_RETURN(const Shortage shortage, MeasureShortage(/*with_disk=*/false));
-  // A tool does not know the daemon's cap.
-  if (shortage.over_cap_bytes > 0 && options_.owner == StoreOwner::kDaemon) {
+  if (shortage.over_cap_bytes > 0) {
     RETURN_IF_ERROR(
         Evict({.bytes = shortage.over_cap_bytes, .by_operator = true}, kOverCap).status());
   }

@@ -110,7 +110,6 @@ class CaptureStore final : public StorePort, public ScheduleStore {
     EventSummarizer summarize;  // The same; nullptr: the catalog has no summaries of events.
     // Open() gives interrupted captures their final rows and leaves their files to a thread.
     bool recover_in_background = false;
-    StoreOwner owner = StoreOwner::kDaemon;
     // Charges principals for what they store (catalog/holdings.h), and words the store's refusals;
     // must outlive the store. nullptr: no quotas.
     quota::Ledger* ledger = nullptr;

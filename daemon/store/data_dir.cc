@@ -12,8 +12,6 @@
 #include <cerrno>
 #include <system_error>
 
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -139,43 +137,24 @@ absl::Status MakeCaptureFolder(int data_dir, const std::filesystem::path& path) 
   return MakePrivate(folder.get(), path, info);
 }
 
-// profd.lock holds the pid of who has it, and this word if that is a tool.
-constexpr std::string_view kToolWord = " tool";
-constexpr absl::Duration kMaxToolTime = absl::Seconds(10);
-constexpr absl::Duration kRetryTime = absl::Milliseconds(10);
-
-std::string ReadOwner(int file) {
+// profd.lock holds the PID of the daemon that has it.
+absl::Status InUse(int file, const std::filesystem::path& data_dir) {
   char text[32] = {};
   const ssize_t got = pread(file, text, sizeof(text) - 1, 0);
-  return got <= 0 ? std::string() : std::string(text, static_cast<size_t>(got));
-}
-
-absl::Status InUse(const std::filesystem::path& data_dir, const std::string& owner,
-                   StoreOwner asking) {
-  const std::string who = owner.empty() ? "another process" : StrCat("pid ", owner);
+  // A daemon that has just taken the lock has not written its PID yet.
+  const std::string who = got <= 0 ? "another process" : StrCat("pid ", std::string_view(text));
   return WithReason(
-      absl::FailedPreconditionError(asking == StoreOwner::kTool
-                                        ? StrCat(data_dir.string(), " is in use by ", who,
-                                                 ": if that is a profd, ask it, without --data-dir")
-                                        : StrCat(data_dir.string(), " is in use by ", who,
-                                                 ": stop that profd, or use another --data-dir")),
+      absl::FailedPreconditionError(StrCat(data_dir.string(), " is in use by ", who,
+                                           ": stop that profd, or use another --data-dir")),
       "STORE_IN_USE");
 }
 
-absl::Status TakeLock(int file, const std::filesystem::path& data_dir, StoreOwner asking) {
-  const absl::Time give_up = absl::Now() + kMaxToolTime;
-  std::string owner_before;
-  for (;;) {
-    if (flock(file, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
-    if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return FileStatus(data_dir / kLockName, errno);
-    const std::string owner = ReadOwner(file);
-    // Who has just taken it has not written its pid yet: only who is there twice is there.
-    const bool is_daemon = !owner.empty() && !owner.ends_with(kToolWord) && owner == owner_before;
-    if (is_daemon || absl::Now() > give_up) return InUse(data_dir, owner, asking);
-    owner_before = owner;
-    absl::SleepFor(kRetryTime);
+absl::Status TakeLock(int file, const std::filesystem::path& data_dir) {
+  while (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return InUse(file, data_dir);
+    if (errno != EINTR) return FileStatus(data_dir / kLockName, errno);
   }
+  return absl::OkStatus();
 }
 
 // What a daemon that ran as root left in one of its folders, given to `uid`. The folder is open, so
@@ -271,7 +250,7 @@ absl::Status GiveDataDir(const std::filesystem::path& data_dir, uid_t uid, gid_t
   const UniqueFd lock(openat(folder.get(), kLockName, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!lock.valid() && errno != ENOENT) return FileStatus(data_dir / kLockName, errno);
   if (lock.valid()) {
-    RETURN_IF_ERROR(TakeLock(lock.get(), data_dir, StoreOwner::kDaemon));
+    RETURN_IF_ERROR(TakeLock(lock.get(), data_dir));
     // The files first, then the lock, then the folder: if this ends halfway, the folder is still
     // root's and the next start goes on. The depth is that of captures/.
     RETURN_IF_ERROR(giver.GiveContent(folder, data_dir, /*depth=*/1));
@@ -296,7 +275,7 @@ absl::Status CheckFileSystemType(int64_t type, const std::filesystem::path& path
   return absl::OkStatus();
 }
 
-absl::StatusOr<UniqueFd> ClaimDataDir(const std::filesystem::path& data_dir, StoreOwner owner) {
+absl::StatusOr<UniqueFd> ClaimDataDir(const std::filesystem::path& data_dir) {
   ASSIGN_OR_RETURN(const UniqueFd folder, OpenDataDir(data_dir));
   struct statfs info;
   if (fstatfs(folder.get(), &info) != 0) return FileStatus(data_dir, errno);
@@ -305,10 +284,10 @@ absl::StatusOr<UniqueFd> ClaimDataDir(const std::filesystem::path& data_dir, Sto
   const std::filesystem::path path = data_dir / kLockName;
   UniqueFd lock(openat(folder.get(), kLockName, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) return FileStatus(path, errno);
-  RETURN_IF_ERROR(TakeLock(lock.get(), data_dir, owner));
+  RETURN_IF_ERROR(TakeLock(lock.get(), data_dir));
   // The PID is for messages only. The lock is what counts, and the kernel drops it when the process
   // dies, so a stale PID does no harm.
-  const std::string text = StrCat(getpid(), owner == StoreOwner::kTool ? kToolWord : "");
+  const std::string text = StrCat(getpid());
   if (ftruncate(lock.get(), 0) != 0 ||
       pwrite(lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     LogWarning(FileStatus(path, errno).ToString());

@@ -18,20 +18,17 @@
 
 namespace profd::store {
 
-// The program that opens a store. A tool holds it only briefly: others wait for it.
-enum class StoreOwner { kDaemon, kTool };
-
 struct DiskSpace {
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;  // For us.
 };
 
 // Creates the directory (0700) and its captures/ folder, and locks it until the result is closed.
-// Waits some seconds for a tool that holds it. An existing folder must belong to this user, must
-// not be a symbolic link, and must have a profd.lock or be empty; any other folder is not changed.
+// An existing folder must belong to this user, must not be a symbolic link, and must have a
+// profd.lock or be empty; any other folder is not changed.
 // FAILED_PRECONDITION, with the remedy: the folder breaks that rule, another daemon uses it
 // (STORE_IN_USE), or it is on a network file system.
-absl::StatusOr<UniqueFd> ClaimDataDir(const std::filesystem::path& data_dir, StoreOwner owner);
+absl::StatusOr<UniqueFd> ClaimDataDir(const std::filesystem::path& data_dir);
 
 // Creates the directory (0700) for the user `uid`, or changes the owner of one that a daemon of
 // root used: the folder, its folders, and the files directly in them. Needs root; call before the

@@ -1,4 +1,4 @@
-"""`profctl import` into a daemon and into a store that no daemon has; and what is in such a store."""
+"""`profctl import` into a daemon and into files."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import threading
 import unittest
 
 import harness
-from harness import DONE, FAILED, NO_DAEMON, PARTIAL, USAGE
+from harness import DONE, NO_DAEMON, PARTIAL, USAGE
 
 WORLD_SIZE = 4
 SLOW_RANK = 2
@@ -82,15 +82,15 @@ def write_nsys(path, pids=(41, 42)):
     return path
 
 
-class GroupOfRanks:
-    """What imported ranks of a job say together, wherever they are; `ctl` runs profctl there."""
+class GroupOfRanksTest(harness.EndToEndTest):
+    """What imported ranks of a job say together."""
 
     def write_ranks(self, count=WORLD_SIZE):
         return [write_rank(self.folder / f'rank{rank}.json', rank, clock_us=rank * 10_000)
                 for rank in range(count)]
 
     def import_ranks(self, *arguments, status=DONE):
-        result = self.ranks_ctl('import', *arguments, '--json')
+        result = self.daemon.ctl('import', *arguments, '--json')
         self.assertEqual(result.status, status, result.err)
         return result
 
@@ -101,7 +101,7 @@ class GroupOfRanks:
         self.assertIn(f'Group {group}: 4 of 4 ranks', result.err)
         ids = {c['source']: c['id'] for c in result.json['captures']}
 
-        ops = self.ranks_ctl('ops', group, '--json')
+        ops = self.daemon.ctl('ops', group, '--json')
         self.assertEqual(ops.status, DONE, ops.err)
         self.assertEqual([m['rank'] for m in ops.json['members']], [0, 1, 2, 3])
         self.assertEqual([m['id'] for m in ops.json['members']],
@@ -112,14 +112,14 @@ class GroupOfRanks:
         self.assertEqual(ops.json['step_counts'], [STEPS] * 4)
         self.assertEqual([STEPS * ns for ns in mm['by_member']], [840_000, 840_000, 2_340_000, 840_000])
 
-        steps = self.ranks_ctl('steps', group, '--json')
+        steps = self.daemon.ctl('steps', group, '--json')
         self.assertEqual(steps.status, DONE, steps.err)
         self.assertEqual(len(steps.json['steps']), STEPS)
         for row in steps.json['steps']:
             self.assertEqual((row['member_count'], row['slowest']), (4, SLOW_RANK))
-        stragglers = self.ranks_ctl('stragglers', group, '--json')
+        stragglers = self.daemon.ctl('stragglers', group, '--json')
         self.assertEqual(stragglers.json['ranks'][0]['rank'], SLOW_RANK)
-        report = self.ranks_ctl('report', group, '--json')
+        report = self.daemon.ctl('report', group, '--json')
         self.assertEqual(report.status, DONE, report.err)
         self.assertEqual(report.json['reported_member'], SLOW_RANK)
         schema = harness.run_profctl(self.folder, 'schema', 'report').json
@@ -133,16 +133,16 @@ class GroupOfRanks:
         self.assertEqual([e['name'] for e in straggler['evidence']],
                          [f'rank {SLOW_RANK}', 'operators on the host', 'aten::mm'])
         self.assertIn('aten::mm takes 780 us instead of 280 us, in as many calls', straggler['measured'])
-        shown = self.ranks_ctl('report', group)
+        shown = self.daemon.ctl('report', group)
         self.assertIn(f': rank {SLOW_RANK} has 500.000us more own work per step', shown.out)
         # Of one rank by itself the rule says what it needs.
-        alone = self.ranks_ctl('report', ids['rank0.json'], '--json')
+        alone = self.daemon.ctl('report', ids['rank0.json'], '--json')
         self.assertNotIn('reported_member', alone.json)
         self.assertIn('STRAGGLER_RANK', [rule['rule'] for rule in alone.json['skipped']])
 
         # Hosts' clocks that nobody measured are aligned on what all ranks ended together.
         trace = self.folder / 'job.json'
-        exported = self.ranks_ctl('export', group, '-o', trace, '--json')
+        exported = self.daemon.ctl('export', group, '-o', trace, '--json')
         self.assertEqual(exported.status, DONE, exported.err)
         self.assertEqual([m['basis'] for m in exported.json['clock']['members']],
                          ['collectives'] * 4)
@@ -155,16 +155,16 @@ class GroupOfRanks:
     def test_ranks_without_a_trace_are_missing(self):
         result = self.import_ranks(*self.write_ranks(count=3))
         self.assertIn('3 of 4 ranks; it is PARTIAL, without rank 3', result.err)
-        ops = self.ranks_ctl('ops', result.json['group'], '--json')
+        ops = self.daemon.ctl('ops', result.json['group'], '--json')
         self.assertEqual(ops.status, PARTIAL)
         self.assertIn('missing rank 3: no trace of it was imported', ops.err)
         self.assertEqual([bool(m['missing']) for m in ops.json['members']],
                          [False, False, False, True])
         self.assertEqual((result.json['missing_ranks'], result.json['missing_rank_count']), ([3], 1))
-        shown = self.ranks_ctl('show', result.json['group'])
+        shown = self.daemon.ctl('show', result.json['group'])
         self.assertEqual(shown.status, DONE, shown.err)
         self.assertIn('It is PARTIAL, without rank 3: no trace of it was imported', shown.out)
-        shown = self.ranks_ctl('show', result.json['group'], '--json')
+        shown = self.daemon.ctl('show', result.json['group'], '--json')
         self.assertEqual([(row['rank'], row['error_reason'], row['id'])
                           for row in shown.json['missed']], [(3, 'NO_TRACE', '')])
 
@@ -176,10 +176,10 @@ class GroupOfRanks:
         self.assertIn('Reports will not compare them', result.err)
         group = result.json['group']
         for command in ('stragglers', 'steps', 'ops', 'report'):
-            refused = self.ranks_ctl(command, group)
+            refused = self.daemon.ctl(command, group)
             self.assertNotEqual(refused.status, DONE, command)
             self.assertIn('--group', refused.err)
-        forced = self.ranks_ctl('stragglers', group, '--group', '--json')
+        forced = self.daemon.ctl('stragglers', group, '--group', '--json')
         self.assertEqual(forced.status, DONE, forced.err)
         self.assertEqual((forced.json['matched_count'], forced.json['rejected_count']), (0, STEPS))
         self.assertEqual((forced.json['verdict'], forced.json['reason']), ('withheld', 'no_matches'))
@@ -190,7 +190,7 @@ class GroupOfRanks:
         groups = {self.import_ranks(*ranks).json['group'] for _ in range(2)}
         self.assertEqual(len(groups), 2)
         for group in groups:
-            steps = self.ranks_ctl('steps', group, '--json')
+            steps = self.daemon.ctl('steps', group, '--json')
             self.assertEqual([m['rank'] for m in steps.json['members']], [0, 1, 2, 3])
 
     def test_who_contradicts_is_no_group(self):
@@ -210,15 +210,10 @@ class GroupOfRanks:
             self.assertNotIn('roup', result.err)
 
 
-class GroupInADaemonTest(GroupOfRanks, harness.EndToEndTest):
-
-    def ranks_ctl(self, *arguments):
-        return self.daemon.ctl(*arguments)
-
     def test_files_of_ranks_are_a_group_too(self):
         self.import_ranks(*self.write_ranks(), '--output-dir', self.folder)
         files = [self.folder / f'rank{rank}.profd' for rank in range(4)]
-        steps = self.ranks_ctl('steps', *files, '--json')
+        steps = self.daemon.ctl('steps', *files, '--json')
         self.assertEqual(steps.status, DONE, steps.err)
         self.assertTrue(steps.json['group'])
         self.assertEqual(steps.json['steps'][0]['slowest'], SLOW_RANK)
@@ -301,15 +296,6 @@ class ImportIntoADaemonTest(harness.EndToEndTest):
         self.assertEqual(self.ops(imported['id'])['aten::mm']['calls'], 100)
         self.assertFalse(stray.exists())
 
-    def test_a_data_directory_that_the_daemon_has_is_refused(self):
-        imported = self.imported()
-        for command in (['import', self.trace_file], ['ops', imported['id']], ['captures'],
-                        ['delete', imported['id']]):
-            result = self.daemon.ctl(*command, '--data-dir', self.daemon.data_dir)
-            self.assertEqual(result.status, FAILED, command)
-            self.assertIn(f'in use by pid {self.daemon.process.pid}', result.err)
-        self.assertEqual(len(self.captures()), 1)
-
 
 class NsysImportTest(harness.EndToEndTest):
 
@@ -364,134 +350,70 @@ class ImportWithoutRoomTest(harness.EndToEndTest):
         self.assertEqual(list((self.daemon.data_dir / 'captures').iterdir()), [])
 
 
-class StoreWithoutADaemonTest(GroupOfRanks, unittest.TestCase):
+class NoDaemonTest(unittest.TestCase):
 
     def setUp(self):
+        if os.path.exists('/run/profd/control.sock'):
+            self.skipTest('a profd runs on this machine')
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='profd_e2e_'))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.trace_file = write_trace(self.folder / 'trace.json')
-        self.data_dir = self.folder / 'data'
+        self.trace_file = write_trace(self.folder / 'traces.json')
+        self.here = self.folder / 'here'
+        self.here.mkdir()
 
-    def ctl(self, *arguments, env=None):
+    def ctl(self, *arguments):
         base = {k: v for k, v in os.environ.items() if not k.startswith(('PROFD_', 'XDG_'))}
-        completed = subprocess.run(
+        return harness.Result(subprocess.run(
             [harness.PROFCTL, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=harness.PATIENCE_S,
-            env={**base, 'HOME': str(self.folder), 'XDG_RUNTIME_DIR': str(self.folder / 'none'),
-                 **(env or {})})
-        return harness.Result(completed)
+            timeout=harness.PATIENCE_S, cwd=self.here,
+            env={**base, 'HOME': str(self.folder), 'XDG_RUNTIME_DIR': str(self.folder / 'none')}))
 
-    def stored(self, *arguments):
-        return self.ctl(*arguments, '--data-dir', self.data_dir)
-
-    def ranks_ctl(self, *arguments):
-        return self.stored(*arguments)
-
-    def imported(self):
-        result = self.stored('import', self.trace_file, '--json')
+    def test_a_trace_becomes_a_file_in_this_folder(self):
+        result = self.ctl('import', self.trace_file)
         self.assertEqual(result.status, DONE, result.err)
-        return result.json['captures'][0]['id']
+        self.assertEqual(result.out, 'traces.profd\n')
+        self.assertIn('No profd answers', result.err)
+        self.assertEqual([path.name for path in self.here.iterdir()], ['traces.profd'])
+        ops = self.ctl('ops', 'traces.profd', '--json')
+        self.assertEqual(ops.status, DONE, ops.err)
+        self.assertEqual({row['name']: row['calls'] for row in ops.json['rows']}['aten::mm'], 100)
 
-    def test_ids_work_in_every_command(self):
-        capture = self.imported()
-        for command in ('show', 'ops', 'steps', 'memory', 'kernels', 'copies', 'syncs', 'idle',
-                        'compile'):
-            result = self.stored(command, capture, '--json')
-            self.assertEqual(result.status, DONE, f'{command}: {result.err}')
-            short = self.stored(command, capture[:20])
-            self.assertEqual(short.status, DONE, f'{command}: {short.err}')
-        self.assertEqual(self.stored('show', capture, '--json').json['imported']['source'],
-                         'trace.json')
-        listed = self.stored('captures', '--json').json['captures']
-        self.assertEqual([c['id'] for c in listed], [capture])
-        self.assertEqual(len(listed[0]['steps']), 2)
+    def test_processes_of_one_file_become_files_in_this_folder(self):
+        report = write_nsys(self.folder / 'report.sqlite')
+        result = self.ctl('import', report)
+        self.assertEqual(result.status, DONE, result.err)
+        self.assertEqual(result.out.split(), ['report-41.profd', 'report-42.profd'])
+        again = self.ctl('import', report)
+        self.assertEqual(again.status, USAGE)
+        self.assertIn("'report-41.profd' is there already", again.err)
 
-    def test_it_can_be_copied_exported_and_deleted(self):
-        capture = self.imported()
-        copy = self.folder / 'copy.profd'
-        trace = self.folder / 'out.json'
-        self.assertEqual(self.stored('fetch', capture, '-o', copy).status, DONE)
-        self.assertEqual(self.stored('ops', capture, '--json').json['rows'],
-                         self.ctl('ops', copy, '--json').json['rows'])
-        self.assertEqual(self.stored('export', capture, '-o', trace).status, DONE)
-        self.assertIn('aten::mm', trace.read_text())
-        self.assertEqual(self.stored('delete', capture).status, DONE)
-        self.assertEqual(self.stored('captures', '--json').json['captures'], [])
-        gone = self.stored('ops', capture)
-        self.assertEqual(gone.status, FAILED)
-        self.assertIn('deleted', gone.err)
+    def test_a_file_that_is_there_is_kept(self):
+        kept = self.here / 'traces.profd'
+        kept.write_text('mine')
+        result = self.ctl('import', self.trace_file)
+        self.assertEqual(result.status, USAGE)
+        self.assertIn('is there already', result.err)
+        self.assertEqual(kept.read_text(), 'mine')
+        # Whose name was chosen is replaced, as by any other command.
+        self.assertEqual(self.ctl('import', self.trace_file, '-o', kept).status, DONE)
+        self.assertNotEqual(kept.read_bytes(), b'mine')
 
-    def test_a_daemon_that_is_started_on_it_has_them(self):
-        capture = self.imported()
-        daemon = harness.Daemon(self.folder)
-        self.addCleanup(daemon.stop)
-        daemon.start()
-        self.assertEqual(daemon.ctl('ops', capture, '--json').status, DONE)
-        self.assertEqual(len(daemon.ctl('captures', '--json').json['captures']), 1)
+    def test_a_daemon_that_was_named_is_meant(self):
+        result = self.ctl('import', self.trace_file, '--address', f'unix:{self.folder}/none.sock')
+        self.assertEqual(result.status, NO_DAEMON)
+        self.assertEqual(list(self.here.iterdir()), [])
 
-    def test_what_a_daemon_left_can_be_read(self):
+    def test_what_a_daemon_left_is_read_from_its_files(self):
         daemon = harness.Daemon(self.folder)
         self.addCleanup(daemon.stop)
         daemon.start()
         capture = daemon.ctl('import', self.trace_file, '--json').json['captures'][0]['id']
         daemon.kill()
-        self.assertEqual(self.stored('ops', capture, '--json').status, DONE)
-
-    def test_many_at_once_wait_for_each_other(self):
-        self.imported()
-        results = []
-        threads = [threading.Thread(target=lambda: results.append(
-            self.stored('import', self.trace_file, '--json'))) for _ in range(4)]
-        threads += [threading.Thread(target=lambda: results.append(
-            self.stored('captures', '--json'))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual([r.status for r in results], [DONE] * 8, [r.err for r in results])
-        self.assertEqual(len(self.stored('captures', '--json').json['captures']), 5)
-
-    def test_without_a_daemon_the_users_own_store_is_used(self):
-        if os.path.exists('/run/profd/control.sock'):
-            self.skipTest('a profd runs on this machine')
-        env = {'STATE_DIRECTORY': str(self.data_dir)}
-        none = self.ctl('captures', env=env)
-        self.assertEqual(none.status, NO_DAEMON)
-        self.assertFalse(self.data_dir.exists(), 'asking makes no store')
-        result = self.ctl('import', self.trace_file, '--json', env=env)
-        self.assertEqual(result.status, DONE, result.err)
-        self.assertIn(str(self.data_dir), result.err)
-        capture = result.json['captures'][0]['id']
-        ops = self.ctl('ops', capture, '--json', env=env)
-        self.assertEqual(ops.status, DONE, ops.err)
-        self.assertIn('No profd answers', ops.err)
-        # Who names a daemon means it.
-        named = self.ctl('ops', capture, '--address', f'unix:{self.folder}/none.sock', env=env)
-        self.assertEqual(named.status, NO_DAEMON)
-
-    def test_wrong_words_say_what_is_wrong(self):
-        capture = self.imported()
-        for command, status, words in (
-                (['ops', capture, '--data-dir', self.folder / 'nowhere'], FAILED, 'no captures'),
-                (['ops', capture, '--data-dir', self.data_dir, '--nodes', 'a'], USAGE, '--nodes'),
-                (['captures', '--data-dir', self.data_dir, '--address', 'unix:/x'], USAGE,
-                 '--address'),
-                (['captures', '--data-dir', ''], USAGE, '--data-dir'),
-                (['cancel', capture, '--data-dir', self.data_dir], USAGE, 'data-dir'),
-                (['--data-dir', self.data_dir, 'ps'], USAGE, '--data-dir'),
-                (['import', self.trace_file, '-o', self.folder / 'x.profd', '--data-dir',
-                  self.data_dir], USAGE, '-o'),
-                (['ops', '01HZZZZZZZZZZZZZZZZZZZZZZA', '--data-dir', self.data_dir], FAILED,
-                 'no capture')):
-            result = self.ctl(*command)
-            self.assertEqual(result.status, status, f'{command}: {result.err}')
-            self.assertIn(words, result.err)
-        self.assertFalse((self.folder / 'nowhere').exists())
-
-    def test_the_flag_may_stand_before_the_command(self):
-        self.imported()
-        result = self.ctl('--data-dir', self.data_dir, 'captures', '--json')
-        self.assertEqual(len(result.json['captures']), 1, result.err)
+        by_id = self.ctl('ops', capture)
+        self.assertEqual(by_id.status, NO_DAEMON)
+        self.assertIn('captures/ID.profd', by_id.err)
+        by_file = self.ctl('ops', daemon.data_dir / 'captures' / f'{capture}.profd', '--json')
+        self.assertEqual(by_file.status, DONE, by_file.err)
 
 
 if __name__ == '__main__':

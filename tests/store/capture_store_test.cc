@@ -117,9 +117,7 @@ TEST_F(CaptureStoreTest, ASecondDaemonIsRefusedByThePidOfTheFirst) {
 
 class DataDirTest : public testing::Test {
  protected:
-  absl::Status Claim(const std::filesystem::path& path) {
-    return ClaimDataDir(path, StoreOwner::kDaemon).status();
-  }
+  absl::Status Claim(const std::filesystem::path& path) { return ClaimDataDir(path).status(); }
 
   TemporaryFolder folder_;
 };
@@ -231,7 +229,7 @@ TEST_F(GiveDataDirTest, FilesThatProfdDidNotMakeKeepTheirOwner) {
 
 TEST_F(GiveDataDirTest, OnlyADataDirectoryThatNoDaemonUsesIsGiven) {
   {
-    const auto lock = ClaimDataDir(data_, StoreOwner::kDaemon);
+    const auto lock = ClaimDataDir(data_);
     ASSERT_THAT(lock, IsOk());
     EXPECT_THAT(GiveDataDir(data_, kUser, kUser), StatusIs(StatusCode::kFailedPrecondition));
   }

@@ -75,8 +75,8 @@ TEST(HelpTest, ConnectionFlagsAreOneLineUntilAllAreAskedFor) {
   const Command& ops = *FindCommand("ops");
   const std::string own = CommandHelp(ops, HelpDetail::kOwnFlags);
   EXPECT_THAT(own, HasSubstr("--group-by"));
-  EXPECT_THAT(own, HasSubstr("Connection flags: --address, --context, --data-dir, --nodes, --job,\n"
-                             "--node-timeout.\n"));
+  EXPECT_THAT(
+      own, HasSubstr("Connection flags: --address, --context, --nodes, --job, --node-timeout.\n"));
   EXPECT_THAT(own, Not(HasSubstr("PROFD_ADDRESS")));
   EXPECT_THAT(own, HasSubstr("GROUP  the captures of one job"));
   EXPECT_THAT(CommandHelp(ops, HelpDetail::kAllFlags), HasSubstr("PROFD_ADDRESS"));
