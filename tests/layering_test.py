@@ -87,6 +87,7 @@ ARROWS = {
         "daemon/report/memory", "daemon/report/gpu", "daemon/report/ops", "daemon/report/ranks",
         # The words for a slow-down are those of the quality check.
         "daemon/report/time", TYPES, EVENTS, QUALITY, SLOWDOWN],
+    "daemon/report/diff": ["daemon/base", "daemon/report/index", "daemon/report/findings", TYPES, SLOWDOWN],
     # The reports by name, and what the catalog keeps of a capture.
     "daemon/report": ["daemon/base", "daemon/store/file", "daemon/report/index",
                       "daemon/report/ops", "daemon/report/gpu", "daemon/report/ranks",
@@ -166,11 +167,11 @@ ARROWS = {
                      "daemon/export/sink", "daemon/export", "cli/base", "cli/client"],
     "cli/render": ["daemon/base", TYPES, QUALITY, SLOWDOWN, "daemon/report/index",
                    "daemon/report/ops", "daemon/report/memory", "daemon/report/ranks",
-                   "daemon/report/time", "daemon/report/findings", "daemon/report", "daemon/check",
+                   "daemon/report/time", "daemon/report/findings", "daemon/report/diff", "daemon/report", "daemon/check",
                    "cli/base", "cli/client", "cli/captures"],
     "cli/commands": ["daemon/base", "daemon/http", SCHEDULE_TYPES, "daemon/report/index", "daemon/report/ops",
                      "daemon/report/ranks", "daemon/report/time", "daemon/report/findings",
-                     "daemon/report", "daemon/export/html", "daemon/import",
+                     "daemon/report/diff", "daemon/report", "daemon/export/html", "daemon/import",
                      "daemon/import/nsys", "cli/base",
                      "cli/client", "cli/captures", "cli/render"],
     # The demo of a machine without a GPU runs on the stand-in's; it is loaded, not linked.

@@ -10,11 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "cli/captures/capture_source.h"
 #include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/report/findings/rank_excess.h"
 
 namespace profd::cli {
 namespace {
@@ -46,20 +44,21 @@ std::vector<const report::RankScore*> UsualRanks(const report::GroupSteps& steps
   return usual;
 }
 
-absl::StatusOr<report::RankFigures> FiguresOf(CaptureSource& source) {
+}  // namespace
+
+absl::StatusOr<report::RankFigures> FiguresOf(CaptureSource& source, bool with_flops) {
   report::RankFigures figures;
   ASSIGN_OR_RETURN(const table::Report time, source.Report({.report = "time"}));
   ASSIGN_OR_RETURN(figures.time, report::TimeFrom(time));
-  ASSIGN_OR_RETURN(const table::Report ops,
-                   source.Report({.report = "ops", .options = {{"sums_only", "1"}}}));
+  report::ReportRequest request = {.report = "ops"};
+  if (!with_flops) request.options["sums_only"] = "1";
+  ASSIGN_OR_RETURN(const table::Report ops, source.Report(request));
   ASSIGN_OR_RETURN(figures.ops, report::OpProfileOf(ops));
   if (!figures.time.has_device) return figures;
   ASSIGN_OR_RETURN(const table::Report kernels, source.Report({.report = "kernels"}));
   ASSIGN_OR_RETURN(figures.kernels, report::KernelsFrom(kernels));
   return figures;
 }
-
-}  // namespace
 
 absl::StatusOr<report::RankExcess> ExplainSlowRank(CaptureSet& set,
                                                    const report::GroupSteps& steps) {
@@ -81,7 +80,7 @@ absl::StatusOr<report::RankExcess> ExplainSlowRank(CaptureSet& set,
   std::map<size_t, report::RankFigures> of_members;
   const absl::Status status =
       set.ForSome(chosen, [&](size_t member, CaptureSource& source) -> absl::Status {
-        ASSIGN_OR_RETURN(report::RankFigures figures, FiguresOf(source));
+        ASSIGN_OR_RETURN(report::RankFigures figures, FiguresOf(source, /*with_flops=*/false));
         const absl::MutexLock lock(&mutex);
         of_members.emplace(member, std::move(figures));
         return absl::OkStatus();

@@ -5,10 +5,16 @@
 
 #include "absl/status/statusor.h"
 #include "cli/captures/capture_set.h"
+#include "cli/captures/capture_source.h"
 #include "daemon/report/findings/findings.h"
+#include "daemon/report/findings/rank_excess.h"
 #include "daemon/report/ranks/group_reports.h"
 
 namespace profd::cli {
+
+// The reports on one capture by which it is compared with others. `with_flops`: operators have what
+// they computed, too, which takes longer.
+absl::StatusOr<report::RankFigures> FiguresOf(CaptureSource& source, bool with_flops);
 
 // Of the rank that comes first in steps.ranking, if it is a straggler or slower than its only
 // partner; else, and where nothing is found, the text is empty. At most 9 captures are asked,

@@ -14,16 +14,17 @@ namespace profd::cli {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      PsCommand(),          TopCommand(),        RunCommand(),        TraceCommand(),
-      CapturesCommand(),    ShowCommand(),       OpsCommand(),        ModulesCommand(),
-      StepsCommand(),       StragglersCommand(), MemoryCommand(),     KernelsCommand(),
-      CopiesCommand(),      SyncsCommand(),      IdleCommand(),       TimeCommand(),
-      CollectivesCommand(), CompileCommand(),    ReportCommand(),     HistoryCommand(),
-      ExportCommand(),      FetchCommand(),      CancelCommand(),     DeleteCommand(),
-      PinCommand(),         UnpinCommand(),      PurgeCommand(),      NodeCommand(),
-      CheckCommand(),       OpenCommand(),       ImportCommand(),     AuditCommand(),
-      ContextCommand(),     ScheduleCommand(),   VersionCommand(),    ExplainCommand(),
-      SchemaCommand(),      HelpCommand(),       CompletionCommand(), CandidatesCommand(),
+      PsCommand(),          TopCommand(),        RunCommand(),      TraceCommand(),
+      CapturesCommand(),    ShowCommand(),       OpsCommand(),      ModulesCommand(),
+      StepsCommand(),       StragglersCommand(), MemoryCommand(),   KernelsCommand(),
+      CopiesCommand(),      SyncsCommand(),      IdleCommand(),     TimeCommand(),
+      CollectivesCommand(), CompileCommand(),    ReportCommand(),   DiffCommand(),
+      HistoryCommand(),     ExportCommand(),     FetchCommand(),    CancelCommand(),
+      DeleteCommand(),      PinCommand(),        UnpinCommand(),    PurgeCommand(),
+      NodeCommand(),        CheckCommand(),      OpenCommand(),     ImportCommand(),
+      AuditCommand(),       ContextCommand(),    ScheduleCommand(), VersionCommand(),
+      ExplainCommand(),     SchemaCommand(),     HelpCommand(),     CompletionCommand(),
+      CandidatesCommand(),
   };
   return commands;
 }

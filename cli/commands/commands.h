@@ -26,6 +26,7 @@ Command CollectivesCommand();
 Command CompileCommand();
 Command ModulesCommand();
 Command ReportCommand();
+Command DiffCommand();
 Command HistoryCommand();
 Command ExportCommand();
 Command CheckCommand();

@@ -21,21 +21,6 @@ using report::GroupSteps;
 using report::RankStep;
 using table::Description;
 
-// A member that is a list of rows of a table.
-template <typename Row, typename Inner, typename Get>
-Member<Row> RowsOfTable(const std::string& key, const std::string& doc,
-                        const Description<Inner>& (*columns)(), Get get) {
-  return {.key = key,
-          .doc = doc,
-          .write = [=](const Row& row, JsonWriter& json) { table::WriteRows(get(row), json); },
-          .write_schema =
-              [=](JsonWriter& json) {
-                json.Field("type", "array").Key("items").BeginObject();
-                ObjectDescription<Inner>(columns()).WriteSchema(json);
-                json.EndObject();
-              }};
-}
-
 const ObjectDescription<AlignedClock>& AlignedClockObject() {
   using Row = AlignedClock;
   static const ObjectDescription<Row> object(
@@ -418,7 +403,7 @@ const ObjectDescription<GroupStepsAnswer>& GroupStepsObject() {
   using Row = GroupStepsAnswer;
   static const ObjectDescription<Row> object(
       Description<Row>(ComparedFields<Row>()),
-      {RowsOfTable<Row>(
+      {table::RowsOfTable<Row>(
            "steps", "Steps that any rank has", &GroupStepColumns,
            [](const Row& row) -> const auto& { return row.rows; }),
        StepsByMember()});
@@ -486,7 +471,7 @@ const ObjectDescription<StragglersAnswer>& StragglersObject() {
          ObjectOf<Row>(
              "clock", "Clocks of the members, and what aligned them", &ClockObject,
              [](const Row& row) -> const auto& { return row.compared.clocks; }),
-         RowsOfTable<Row>(
+         table::RowsOfTable<Row>(
              "ranks", "Ranks: stragglers first, then by the wait that they caused",
              &StragglerColumns, [](const Row& row) -> const auto& { return row.ranks; }),
          ListOf<Row>("collectives",

@@ -6,6 +6,7 @@
 
 #include "cli/render/audit.h"
 #include "cli/render/capture.h"
+#include "cli/render/diff.h"
 #include "cli/render/group_objects.h"
 #include "cli/render/history.h"
 #include "cli/render/nodes.h"
@@ -18,7 +19,7 @@
 namespace profd::cli {
 
 std::span<const ListKind> ListKinds() {
-  static constexpr std::array<ListKind, 17> kKinds = {{
+  static constexpr std::array<ListKind, 18> kKinds = {{
       {"ps", "ps", &TargetColumns, &WriteTargetsSchema},
       {"captures", "captures", &CaptureColumns, &WriteCaptureListSchema},
       {"show", "show", &GroupColumns, &WriteCaptureSchema},
@@ -33,6 +34,7 @@ std::span<const ListKind> ListKinds() {
       {"audit", "audit", &AuditColumns, &WriteAuditSchema},
       {"history", "history", &HistorySeriesColumns, &WriteHistorySchema},
       {"history_stragglers", "history", &RankHistoryColumns, &WriteRankHistorySchema},
+      {"diff", "diff", &DiffTextColumns, &WriteDiffSchema},
       {"stragglers", "stragglers", &StragglerTextColumns, &WriteStragglersSchema},
       {"group_ops", "ops", &GroupOpTextColumns, &WriteGroupOpsSchema},
       {"group_steps", "steps", &GroupStepTextColumns, &WriteGroupStepsSchema},

@@ -19,7 +19,7 @@ TRACES = {
 }
 # They ask a daemon, or compare several captures: tests/cli/commands, tests/cli/captures,
 # tests/cli/render, and tests/e2e test their limits.
-OF_MORE_THAN_A_FILE = {'audit', 'captures', 'history', 'schedule', 'stragglers'}
+OF_MORE_THAN_A_FILE = {'audit', 'captures', 'diff', 'history', 'schedule', 'stragglers'}
 # Flags of which each makes another table.
 VARIANTS = {'ops': [[], ['--torch=2.6'], ['--group-by', 'input_shape']]}
 # Lists that are no tables: parts of a report that are there once, and samples of a curve.

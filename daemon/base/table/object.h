@@ -162,6 +162,21 @@ Member<Row> ArraysOf(const std::string& key, const std::string& doc,
               }};
 }
 
+// A member that is a list of the rows of a table, each an object.
+template <typename Row, typename Inner, typename Get>
+Member<Row> RowsOfTable(const std::string& key, const std::string& doc,
+                        const Description<Inner>& (*columns)(), Get get) {
+  return {.key = key,
+          .doc = doc,
+          .write = [=](const Row& row, JsonWriter& json) { WriteRows(get(row), json); },
+          .write_schema =
+              [=](JsonWriter& json) {
+                json.Field("type", "array").Key("items").BeginObject();
+                ObjectDescription<Inner>(columns()).WriteSchema(json);
+                json.EndObject();
+              }};
+}
+
 // A string member that only some rows have.
 template <typename Row, typename Get>
 Member<Row> TextOf(const std::string& key, const std::string& doc, Get get) {

@@ -1,0 +1,259 @@
+// Captures made by hand, each of ten steps. Of the second a single thing is changed.
+#include "daemon/report/diff/capture_diff.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "daemon/report/index/op_kinds.h"
+
+namespace profd::report {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr int64_t kUs = 1'000;
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kSteps = 10;
+
+KernelRow KernelOf(const std::string& name, int64_t calls_of_step, int64_t ns_of_call) {
+  KernelRow row;
+  row.name = row.display_name = name;
+  row.count = calls_of_step * kSteps;
+  row.total_ns = row.count * ns_of_call;
+  return row;
+}
+
+OpProfileRow OperatorOf(const std::string& name, int64_t calls_of_step, int64_t self_cpu_ns,
+                        int64_t self_device_ns = 0) {
+  OpProfileRow row;
+  row.name = name;
+  row.calls = calls_of_step * kSteps;
+  row.self_cpu_ns = row.calls * self_cpu_ns;
+  row.self_device_ns = row.calls * self_device_ns;
+  return row;
+}
+
+CaptureRecord ARecord(const std::string& id) {
+  CaptureRecord record;
+  record.id = id;
+  record.target.command = "python3 train.py";
+  record.torch.version = "2.6.0";
+  record.covered_ns = 2'000 * kMs;
+  return record;
+}
+
+// Steps of 10 ms: 8 ms of kernels, 2 ms in which the GPU waits for the host.
+DiffSide GpuCapture(const std::string& id = "A") {
+  DiffSide side = {.record = ARecord(id)};
+  side.record.gpu.devices = {{.name = "H100"}, {.number = 1, .name = "H100"}};
+  TimeReport& time = side.figures.time;
+  time.has_device = true;
+  for (int64_t i = 0; i < kSteps; ++i) {
+    TimeStep step;
+    step.index = i;
+    step.duration_ns = 10 * kMs + i * kUs;
+    step.device = {.kernel_time_ns = 10 * kMs, .idle_ns = 2 * kMs, .compute_ns = 8 * kMs};
+    step.device.idle_by_cause.host_wait_ns = 2 * kMs;
+    step.host = {.operators_ns = 7 * kMs, .outside_ns = 3 * kMs};
+    time.steps.push_back(step);
+  }
+  side.figures.kernels.rows = {KernelOf("gemm", 4, 1 * kMs), KernelOf("softmax", 4, 1 * kMs)};
+  side.figures.ops.has_device = true;
+  side.figures.ops.rows = {OperatorOf("aten::mm", 4, 1 * kMs, 1 * kMs),
+                           OperatorOf("aten::softmax", 4, 750 * kUs, 1 * kMs)};
+  return side;
+}
+
+// Steps of 10 ms without a GPU: 6 ms in operators.
+DiffSide CpuCapture(const std::string& id = "A") {
+  DiffSide side = {.record = ARecord(id)};
+  for (int64_t i = 0; i < kSteps; ++i) {
+    TimeStep step;
+    step.index = i;
+    step.duration_ns = 10 * kMs + i * kUs;
+    step.host = {.operators_ns = 6 * kMs, .data_loader_ns = 1 * kMs, .outside_ns = 3 * kMs};
+    side.figures.time.steps.push_back(step);
+  }
+  side.figures.ops.rows = {OperatorOf("aten::mm", 4, 1 * kMs),
+                           OperatorOf("aten::relu", 2, 1 * kMs)};
+  return side;
+}
+
+template <typename Change>
+void ChangeSteps(DiffSide& side, int64_t more_ns, Change change) {
+  for (TimeStep& step : side.figures.time.steps) {
+    step.duration_ns += more_ns;
+    change(step);
+  }
+}
+
+TEST(CaptureDiffTest, EqualCapturesDifferInNothing) {
+  const CaptureDiff diff = DiffCaptures(GpuCapture("A"), GpuCapture("B"));
+  EXPECT_EQ(diff.before, "A");
+  EXPECT_EQ(diff.after, "B");
+  EXPECT_EQ(diff.steps.verdict, StepVerdict::kSame);
+  EXPECT_THAT(diff.why, IsEmpty());
+  EXPECT_THAT(diff.facts, IsEmpty());
+  EXPECT_THAT(diff.other_work, IsEmpty());
+  EXPECT_TRUE(diff.per_step);
+  EXPECT_TRUE(diff.operators_on_device);
+  EXPECT_THAT(diff.operators, Not(Contains(Field(&DiffName::why, Not(IsEmpty())))));
+}
+
+TEST(CaptureDiffTest, PartsOfAStepAreMeansAndAddUpToIt) {
+  const CaptureDiff diff = DiffCaptures(GpuCapture(), GpuCapture());
+  ASSERT_EQ(diff.parts.size(), 4U);
+  for (const std::string side : {"gpu", "host"}) {
+    int64_t sum_ns = 0;
+    for (const DiffPart& part : diff.parts) sum_ns += part.side == side ? part.before_ns : 0;
+    EXPECT_EQ(sum_ns, 10 * kMs) << side;
+  }
+}
+
+TEST(CaptureDiffTest, ALongerKernelIsNamed) {
+  DiffSide after = GpuCapture("B");
+  ChangeSteps(after, 2 * kMs, [](TimeStep& step) { step.device.compute_ns += 2 * kMs; });
+  after.figures.kernels.rows[0] = KernelOf("gemm", 4, 1'500 * kUs);
+  after.figures.ops.rows[0] = OperatorOf("aten::mm", 4, 1 * kMs, 1'500 * kUs);
+  const CaptureDiff diff = DiffCaptures(GpuCapture(), after);
+  EXPECT_EQ(diff.steps.verdict, StepVerdict::kSlower);
+  EXPECT_THAT(diff.sentence, StartsWith("A step takes 20% longer"));
+  EXPECT_EQ(diff.why,
+            "Mostly on the GPU, compute: +2 ms of +2 ms per step; gemm takes 6 ms instead of 4 ms, "
+            "in longer calls");
+  ASSERT_FALSE(diff.kernels.empty());
+  EXPECT_EQ(diff.kernels[0].name, "gemm");
+  EXPECT_EQ(diff.kernels[0].change_ns(), 2 * kMs);
+  EXPECT_EQ(diff.kernels[0].why, "longer calls");
+  EXPECT_EQ(diff.operators[0].name, "aten::mm");
+  EXPECT_EQ(diff.operators[0].after_ns, 6 * kMs);
+}
+
+TEST(CaptureDiffTest, WhereTheGpuWaitsLongerTheHostSaysWhy) {
+  DiffSide after = GpuCapture("B");
+  ChangeSteps(after, 5 * kMs, [](TimeStep& step) {
+    step.device.idle_ns += 5 * kMs;
+    step.device.idle_by_cause.host_wait_ns += 5 * kMs;
+    step.host.data_loader_ns += 5 * kMs;
+  });
+  EXPECT_EQ(DiffCaptures(GpuCapture(), after).why,
+            "Mostly on the host, data loading: +5 ms of +5 ms per step");
+}
+
+TEST(CaptureDiffTest, OperatorsOfACpuAreNamedByHowTheyChanged) {
+  DiffSide after = CpuCapture("B");
+  ChangeSteps(after, 4 * kMs, [](TimeStep& step) { step.host.operators_ns += 4 * kMs; });
+  after.figures.ops.rows = {OperatorOf("aten::mm", 8, 1 * kMs),
+                            OperatorOf("aten::gelu", 2, 1 * kMs)};
+  const CaptureDiff diff = DiffCaptures(CpuCapture(), after);
+  EXPECT_EQ(diff.why,
+            "Mostly on the host, operators: +4 ms of +4 ms per step; aten::mm takes 8 ms instead "
+            "of 4 ms, in more calls");
+  EXPECT_FALSE(diff.operators_on_device);
+  EXPECT_THAT(diff.kernels, IsEmpty());
+  const auto why_of = [&](const std::string& name) {
+    return std::ranges::find(diff.operators, name, &DiffName::name)->why;
+  };
+  EXPECT_EQ(why_of("aten::mm"), "more calls");
+  EXPECT_EQ(why_of("aten::relu"), "gone");
+  EXPECT_EQ(why_of("aten::gelu"), "new");
+}
+
+TEST(CaptureDiffTest, AFasterStepIsExplainedLikewise) {
+  DiffSide after = CpuCapture("B");
+  ChangeSteps(after, -3 * kMs, [](TimeStep& step) { step.host.outside_ns -= 3 * kMs; });
+  const CaptureDiff diff = DiffCaptures(CpuCapture(), after);
+  EXPECT_EQ(diff.steps.verdict, StepVerdict::kFaster);
+  EXPECT_EQ(diff.why, "Mostly on the host, outside operators: -3 ms of -3 ms per step");
+}
+
+// One step of 10 s makes the mean longer, not the steps.
+TEST(CaptureDiffTest, WhatSingleStepsChangeIsNotWhyStepsDo) {
+  DiffSide after = CpuCapture("B");
+  ChangeSteps(after, -3 * kMs, [](TimeStep& step) { step.host.outside_ns -= 3 * kMs; });
+  after.figures.time.steps[4].duration_ns += 10'000 * kMs;
+  after.figures.time.steps[4].host.outside_ns += 10'000 * kMs;
+  const CaptureDiff diff = DiffCaptures(CpuCapture(), after);
+  EXPECT_EQ(diff.steps.verdict, StepVerdict::kFaster);
+  EXPECT_THAT(diff.why, IsEmpty());
+}
+
+TEST(CaptureDiffTest, WhatElseDiffersIsSaid) {
+  DiffSide before = GpuCapture();
+  DiffSide after = GpuCapture("B");
+  after.record.target.command = "python3 train.py --batch-size 64\x1b[2J";
+  after.record.gpu.devices = {{.name = "H200"}};
+  after.record.torch.version = "2.7.0";
+  after.record.spec.torch.stacks = true;
+  after.record.target.metadata["world_size"] = "8";
+  before.figures.ops.rows[0].flops = 1e10;
+  after.figures.ops.rows[0].flops = 2e10;
+  const CaptureDiff diff = DiffCaptures(before, after);
+  const auto fact = [](const std::string& what, const std::string& first,
+                       const std::string& second) {
+    return AllOf(Field(&DiffFact::what, what), Field(&DiffFact::before, first),
+                 Field(&DiffFact::after, second));
+  };
+  EXPECT_THAT(diff.facts,
+              ElementsAre(AllOf(Field(&DiffFact::what, "program"),
+                                Field(&DiffFact::after, Not(HasSubstr("\x1b")))),
+                          fact("ranks", "", "8"), fact("GPU", "2 x H100", "H200"),
+                          fact("PyTorch", "2.6.0", "2.7.0"), fact("GFLOP per step", "1", "2"),
+                          fact("Python stacks recorded", "no", "yes")));
+  EXPECT_EQ(diff.other_work, "ranks, GPU, GFLOP per step");
+}
+
+TEST(CaptureDiffTest, WaitsForACpuOfOneCaptureAreSaid) {
+  DiffSide after = CpuCapture("B");
+  ChangeSteps(after, 1 * kMs, [](TimeStep& step) { step.host.operators_ns += 1 * kMs; });
+  after.record.cpu.watched_ns = 100 * kMs;
+  after.record.cpu.threads = {{.os_thread = 7, .ran_ns = 70 * kMs, .waited_ns = 30 * kMs}};
+  const CaptureDiff diff = DiffCaptures(CpuCapture(), after);
+  EXPECT_EQ(diff.steps.verdict, StepVerdict::kSame);
+  EXPECT_TRUE(diff.steps.waits_can_explain);
+  EXPECT_THAT(diff.facts, Contains(AllOf(Field(&DiffFact::what, "waits for a CPU"),
+                                         Field(&DiffFact::after, "30%"))));
+  EXPECT_THAT(diff.why, IsEmpty());
+}
+
+TEST(CaptureDiffTest, WithoutStepsTimesArePerSecond) {
+  DiffSide before = CpuCapture();
+  before.figures.time.steps.clear();
+  const CaptureDiff diff = DiffCaptures(before, CpuCapture("B"));
+  EXPECT_FALSE(diff.per_step);
+  EXPECT_EQ(diff.steps.verdict, StepVerdict::kUnknown);
+  EXPECT_THAT(diff.parts, IsEmpty());
+  ASSERT_FALSE(diff.operators.empty());
+  EXPECT_EQ(diff.operators[0].before_ns, 20 * kMs);  // 40 ms in two seconds.
+}
+
+TEST(CaptureDiffTest, TheRowOfStepsIsNoOperator) {
+  DiffSide before = CpuCapture();
+  DiffSide after = CpuCapture("B");
+  before.figures.ops.rows.push_back(OperatorOf(std::string(kStepRow), 1, 10 * kMs));
+  after.figures.ops.rows.clear();
+  const CaptureDiff diff = DiffCaptures(before, after);
+  EXPECT_THAT(diff.operators, ElementsAre(Field(&DiffName::name, "aten::mm"),
+                                          Field(&DiffName::name, "aten::relu")));
+  EXPECT_EQ(diff.operators[0].after_ns, 0);
+  EXPECT_EQ(diff.operators[0].why, "gone");
+}
+
+TEST(CaptureDiffTest, EmptyCapturesAreSafe) {
+  const CaptureDiff diff = DiffCaptures(DiffSide(), DiffSide());
+  EXPECT_THAT(diff.operators, IsEmpty());
+  EXPECT_EQ(diff.steps.verdict, StepVerdict::kUnknown);
+}
+
+}  // namespace
+}  // namespace profd::report
