@@ -86,17 +86,17 @@ Command DiffCommand() {
       .summary = "Show what changed between two captures of one program",
       .arguments = "BEFORE AFTER",
       .description =
-          "Says whether steps take longer in the second capture, and what of: the parts of a step "
-          "on the GPU and on the host, operators, and kernels, each per step. First it says what "
-          "else differs: another program, GPU, PyTorch, or number of FLOPs per step, or something "
-          "else recorded. Either may be an ID or a file.\n\n"
+          "Says whether steps take longer in the second capture, and what changed: the parts of a "
+          "step on the GPU and on the host, operators, and kernels, each per step. It also names "
+          "what else differs: program, GPU, PyTorch, FLOPs per step, and what was recorded, which "
+          "costs time. Either capture may be an ID or a file.\n\n"
           "Steps are compared by the median of all pairs (Hodges-Lehmann), with an interval of 95 "
-          "% (Mann-Whitney). Steps differ if the interval does not contain 0 and the difference is "
-          "at least 2 %, also without the time that threads waited for a CPU. The interval is that "
-          "of these two captures: two runs of one program may differ by more. To see by how much, "
-          "compare two captures of runs without a change. Recording costs the same in both only if "
-          "both record the same.\n\n"
-          "Exit code 3: with --fail-above, steps take longer by more than that, for certain.",
+          "% (Mann-Whitney). They differ if the interval does not contain 0, even without the "
+          "time in which threads waited for a CPU, and the difference is at least 2 %. The "
+          "interval is that of these two captures; two runs of one program may differ by more. "
+          "Compare two runs without a change to see by how much.\n\n"
+          "With --fail-above, the exit code is 3 if steps certainly take longer by more than "
+          "that.",
       .flags = {{.name = "fail-above",
                  .value_name = "PERCENT",
                  .help = "Exit with 3 if the whole interval lies above PERCENT, and with 4 if the "
