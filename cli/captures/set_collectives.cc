@@ -38,10 +38,7 @@ std::vector<const report::CollectiveTable*> TablesOf(std::span<const ComparedRan
   return tables;
 }
 
-}  // namespace
-
-MatchedRanks MatchRanks(std::span<const ComparedRank> ranks) {
-  const std::vector<report::MatchedCollective> matches = report::MatchCollectives(TablesOf(ranks));
+std::vector<report::ClockMember> ClocksOf(std::span<const ComparedRank> ranks) {
   std::vector<report::ClockMember> members;
   members.reserve(ranks.size());
   for (const ComparedRank& rank : ranks) {
@@ -50,13 +47,20 @@ MatchedRanks MatchRanks(std::span<const ComparedRank> ranks) {
                        .collectives = rank.collectives,
                        .host = rank.host});
   }
-  MatchedRanks matched = {.clocks = report::AlignClocks(members, matches)};
+  return members;
+}
+
+}  // namespace
+
+MatchedRanks MatchRanks(std::span<const ComparedRank> ranks) {
+  const std::vector<report::MatchedCollective> matches = report::MatchCollectives(TablesOf(ranks));
+  MatchedRanks matched = {.clocks = report::AlignClocks(ClocksOf(ranks), matches)};
   matched.matches = report::AcceptedMatches(matches, matched.clocks);
   return matched;
 }
 
 report::GroupSteps CompareRanks(std::span<const ComparedRank> ranks, const MatchedRanks& matched) {
-  return report::CompareSteps(TablesOf(ranks), matched.matches);
+  return report::CompareSteps(TablesOf(ranks), matched.matches, ClocksOf(ranks));
 }
 
 absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set) {
