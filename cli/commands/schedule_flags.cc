@@ -188,7 +188,7 @@ std::vector<Flag> CreateFlags() {
       {.name = "pin", .help = "Pin each capture (profctl pin)"},
       {.name = "step-marker",
        .value_name = "NAME",
-       .help = "The range whose every begin is a step"},
+       .help = "The range whose begins are steps; inside each other, only the outermost"},
       {.name = "gpu",
        .value_name = "MODE",
        .help = "What of the GPU to record",

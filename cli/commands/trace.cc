@@ -592,8 +592,9 @@ std::vector<Flag> TraceFlags() {
       {.name = "step-marker",
        .value_name = "NAME",
        .help = "For programs that mark no steps: a step begins whenever the range NAME begins, on "
-               "the first thread that begins it. An NVTX range in a domain is DOMAIN:NAME. Steps "
-               "count from 0 in this capture",
+               "the first thread that begins it. Of ranges NAME inside each other, only the "
+               "outermost is a step. An NVTX range in a domain is DOMAIN:NAME. Steps count from 0 "
+               "in this capture",
        .is_rare = true},
       {.name = "step-source",
        .value_name = "SOURCE",
@@ -715,7 +716,7 @@ Command TraceCommand() {
                    {"profctl trace --pid 41213 --with memory -o five.json.gz",
                     "PyTorch's operators with their shapes, and its memory"},
                    {"profctl trace --pid 41213 --steps 3 --step-marker ProfilerStep",
-                    "Three steps of a program that marks none, but has a range around each"}},
+                    "Three steps of a program that marks none: its outermost such ranges"}},
       .takes_nodes = true,
       .run = &RunTrace};
 }

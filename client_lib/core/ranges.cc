@@ -101,6 +101,21 @@ PROFD_NOINLINE void DropClosedElsewhere(ThreadState* thread) {
   thread->open_depth->store(depth, std::memory_order_release);
 }
 
+}  // namespace
+
+bool IsRangeOpen(ThreadState* thread, uint32_t name_id) {
+  if (g_hot.flag.load(std::memory_order_relaxed) != thread->epoch) return false;
+  if (!g_closed_elsewhere.is_empty()) DropClosedElsewhere(thread);
+  const uint32_t noted =
+      thread->depth < wire::kMaxRangeDepth ? thread->depth : wire::kMaxRangeDepth;
+  for (uint32_t at = 0; at < noted; ++at) {
+    if (thread->stack[at].name_id == name_id) return true;
+  }
+  return false;
+}
+
+namespace {
+
 // Off the straight path: the thread's first range of a window, no chunk, too deep, a name
 // without a place, a slow clock. Returns the range's start; kRangeTooDeep; 0: nothing records.
 PROFD_NOINLINE uint64_t BeginSlowly(uint32_t name_id, uint64_t stack_bits = 0) {

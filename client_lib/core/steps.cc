@@ -238,6 +238,7 @@ void MarkStepByRange(ThreadState* thread, uint32_t name_id) {
   if (g_hot.flag.load(std::memory_order_acquire) == kFlagOff || thread == nullptr) return;
   Session* session = g_hot.session.load(std::memory_order_acquire);
   if (session == nullptr || session->step_marker != name_id) return;
+  if (IsRangeOpen(thread, name_id)) return;  // It is part of the step that began there.
   MarkOwnStep(session, thread, ReadTicks());
 }
 

@@ -21,7 +21,10 @@
 //
 // A capture may name a range whose begins are its steps (Session.step_marker), for programs
 // that mark none. They count from 0 in that capture alone: the status page and
-// profd_step_count() know nothing of them, and profd_step() moves none of its windows.
+// profd_step_count() know nothing of them, and profd_step() moves none of its windows. One that
+// begins inside another of that name, as in a recursion, is part of that step. Where the outer one
+// began before the flag was on, it is not known: until it ends, those inside it are steps. Spans
+// do not nest; each is a step that begins outside of such ranges.
 //
 //   FIRE   0      1      2      3      4      begins of the range on its first thread
 //    │wait │warmup│ active│ active│             base 0, warmup 1, active 2
@@ -57,7 +60,8 @@ void MarkForeignStep();
 void MarkStepOfCapture(wire::StepSource source);
 
 // A range `name_id` begins on the calling thread, inside a write of it: a step, if that is
-// how the capture counts them. To be called while HotState.detour says kDetourMarker.
+// how the capture counts them, and none of that name is open there. To be called while
+// HotState.detour says kDetourMarker.
 void MarkStepByRange(ThreadState* thread, uint32_t name_id);
 
 // Keeps the numbers of steps as they are while a capture needs them: from before it can be seen

@@ -181,7 +181,7 @@ struct CaptureSpec {
   int64_t max_bytes = int64_t{2} << 30;  // Of the capture file, >= 1 MiB.
   GpuSpec gpu;
   TorchSpec torch;
-  // The name of the range whose every begin is a step, for programs that mark none; at most
+  // The range whose outermost begins on a thread are steps, for programs that mark none; at most
   // 255 bytes, printable. With `steps` only. Steps then count from 0 at the first begin.
   std::string step_marker;
   std::string display_name;                   // At most 128 bytes, printable UTF-8.

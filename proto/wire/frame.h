@@ -88,7 +88,7 @@ enum class FieldTag : uint16_t {
   kLibraryVersion = 1,  // "0.1.0"
   kMetadata = 2,        // "KEY=VALUE": job, rank and the like; hints for display only
   kText = 3,            // a reason, for people
-  kStepMarker = 4,      // ARM: the name of the range whose every begin is a step mark
+  kStepMarker = 4,      // ARM: the name of the range whose begins are step marks
   kTorch = 5,           // ARM: ArmTorchField
 };
 inline constexpr uint32_t kMaxMetadataFields = 32;

@@ -23,10 +23,20 @@ void Iterate() {
   profd_range_end();
 }
 
+void Recurse(int depth) {
+  profd_range_begin(&g_iteration);
+  if (depth > 1) Recurse(depth - 1);
+  if (depth > 1) Iterate();
+  profd_range_end();
+}
+
 // A child that does what it is told, a letter each:
 //   i  an iteration: range "iteration" around range "work"
 //   b  an iteration begun by its name's id, as bindings do
 //   n  one iteration inside another
+//   r  an iteration that calls itself: two inside one, the first with one of its own
+//   t  one inside another on another thread
+//   e  an iteration that another thread ends, as of asyncio
 //   o  an iteration on another thread
 //   s  profd_step()
 //   w  range "work" alone
@@ -52,6 +62,17 @@ class StepMarkerTest : public ::testing::Test {
             Iterate();
             profd_range_end();
             break;
+          case 'r':
+            Recurse(3);
+            break;
+          case 't':
+            std::thread([] { Recurse(2); }).join();
+            break;
+          case 'e': {
+            const uint64_t range = profd_range_open_id(profd_intern("iteration", 9));
+            std::thread([range] { profd_range_close(range); }).join();
+            break;
+          }
           case 'o':
             std::thread(Iterate).join();
             break;
@@ -193,14 +214,47 @@ TEST_F(StepMarkerTest, WindowsThatTouchBothHoldTheMarkBetweenThem) {
   EXPECT_EQ(contents.windows[0].end_ticks, contents.windows[1].start_ticks);
 }
 
-TEST_F(StepMarkerTest, BeginsInsideOneAnotherAllCount) {
+TEST_F(StepMarkerTest, OfRangesInsideOneAnotherTheOutermostIsAStep) {
   auto capture = ArmAndFire(Steps(/*active=*/2));
-  Do("n");  // 0 and 1
+  Do("n");
+  EXPECT_EQ(capture->header().current_step.load(), 0u);
+  Do("r");
+  EXPECT_EQ(capture->header().current_step.load(), 1u);
   EXPECT_EQ(capture->phase(), Phase::kRecording);
   Do("i");
   EXPECT_EQ(capture->phase(), Phase::kEnded);
   const CaptureContents contents = capture->Finish();
-  EXPECT_EQ(CountInside(contents, "iteration", contents.windows.at(0)), 2u);
+  EXPECT_THAT(StepsOf(contents, 0), ElementsAre(0, 1, 2));
+  EXPECT_EQ(contents.foreign_step_marks, 0u);
+  // The others are ranges as any.
+  EXPECT_EQ(CountInside(contents, "iteration", contents.windows.at(0)), 7u);
+}
+
+TEST_F(StepMarkerTest, NestedRangesMoveNoWindowOfARepeatedPlan) {
+  auto capture = ArmAndFire(Steps(/*active=*/1, /*warmup=*/1, /*wait=*/0, /*repeat=*/2));
+  Do("nrnr");
+  EXPECT_EQ(capture->phase(), Phase::kRecording);
+  Do("n");
+  EXPECT_EQ(capture->phase(), Phase::kEnded);
+  const CaptureContents contents = capture->Finish();
+  EXPECT_THAT(StepsOf(contents, 0), ElementsAre(0, 1, 2));
+  EXPECT_THAT(StepsOf(contents, 1), ElementsAre(2, 3, 4));
+}
+
+TEST_F(StepMarkerTest, OfNestedRangesOfOtherThreadsTheOutermostIsCounted) {
+  auto capture = ArmAndFire(Steps(/*active=*/2));
+  Do("itt");
+  EXPECT_EQ(capture->header().current_step.load(), 0u);
+  EXPECT_EQ(capture->Finish().foreign_step_marks, 2u);
+}
+
+TEST_F(StepMarkerTest, ARangeThatAnotherThreadEndedIsNotOpen) {
+  auto capture = ArmAndFire(Steps(/*active=*/2));
+  Do("ee");
+  EXPECT_EQ(capture->header().current_step.load(), 1u);
+  Do("i");
+  EXPECT_EQ(capture->phase(), Phase::kEnded);
+  EXPECT_THAT(StepsOf(capture->Finish(), 0), ElementsAre(0, 1, 2));
 }
 
 TEST_F(StepMarkerTest, BeginsOnOtherThreadsAreCountedAndMoveNothing) {
