@@ -41,14 +41,20 @@ constinit std::atomic<Teller> g_teller{Teller::kUndecided};
 constinit std::atomic<uint64_t> g_handle{0};
 constinit std::atomic<bool> g_is_armed{false};
 
-// The detector belongs to the first thread that trains, or loads. On others, ends of optimizers'
-// steps are foreign marks, and batches are batches.
-constinit StepDetector g_detector;
+// The first thread that trains, and the first that loads, have a detector each; one that does both
+// has one. On other threads, ends of optimizers' steps are foreign marks, and batches are batches.
+// So steps are those of one thread also where another one took batches before it, or steps as
+// often.
+constinit StepDetector g_trainer;
+constinit StepDetector g_loader;
 constinit OptimizerCounts g_counts;
-constinit std::atomic<bool> g_has_owner{false};
+constinit std::atomic<bool> g_has_trainer{false};
+constinit std::atomic<bool> g_has_loader{false};
 enum class Role : uint8_t { kUnknown, kOwner, kOther };
 struct OfThread {
-  Role role = Role::kUnknown;
+  StepDetector* detector = nullptr;
+  Role trainer = Role::kUnknown;
+  Role loader = Role::kUnknown;
   uint8_t observed_depth = 0;  // Open ranges of optimizers whose end the observer will see.
 };
 __thread OfThread t_own __attribute__((tls_model("initial-exec"))) = {};
@@ -58,7 +64,7 @@ __thread const void* t_first_range __attribute__((tls_model("initial-exec"))) = 
 // The outermost optimizer's range whose end operators.cc tells us of, after what it writes of it.
 __thread const void* t_deferred __attribute__((tls_model("initial-exec"))) = nullptr;
 
-// What the hooks reported on the detector's thread. Optimizers of other threads make foreign marks.
+// What the hooks reported on the thread that trains.
 struct Hooked {
   HookedCall call;
   bool has_begun = false;  // A step(), ever: so torch has hooks.
@@ -79,11 +85,20 @@ bool StartsWith(const char* name, const char (&prefix)[kSize]) {
   return strncmp(name, prefix, kSize - 1) == 0;
 }
 
-bool OwnsDetector() {
-  if (PROFD_UNLIKELY(t_own.role == Role::kUnknown)) {
-    t_own.role = g_has_owner.exchange(true) ? Role::kOther : Role::kOwner;
+// Whether the calling thread is the first of its kind. It then has a detector.
+bool IsFirst(Role* role, std::atomic<bool>* has_first, StepDetector* detector) {
+  if (PROFD_UNLIKELY(*role == Role::kUnknown)) {
+    *role = has_first->exchange(true) ? Role::kOther : Role::kOwner;
+    if (*role == Role::kOwner && t_own.detector == nullptr) t_own.detector = detector;
   }
-  return t_own.role == Role::kOwner;
+  return *role == Role::kOwner;
+}
+
+bool IsTrainer() { return IsFirst(&t_own.trainer, &g_has_trainer, &g_trainer); }
+
+// Whether its batches are a detector's, its own or that of its training.
+bool HasDetectorOfBatches() {
+  return IsFirst(&t_own.loader, &g_has_loader, &g_loader) || t_own.detector != nullptr;
 }
 
 constexpr uint64_t kFnvBasis = 0xcbf29ce484222325;
@@ -95,6 +110,11 @@ uint64_t HashOf(const char* name, uint64_t hash = kFnvBasis) {
 
 void Mark(StepSource source) {
   if (IsStarted() || Start()) MarkStep(source);
+}
+
+// Of a thread that is not the one that trains: never the mark that makes it the step thread.
+void MarkForeign() {
+  if (IsStarted() || Start()) MarkForeignStep();
 }
 
 // A mark at the begin of a range. If it opens a window, the range is its first one; operators.cc
@@ -113,8 +133,8 @@ uint64_t AutogradNodes() {
 }
 
 void OnBatch(const void* record_function, const char* name) {
-  if (!OwnsDetector()) return RecordBatch();
-  if (!g_detector.OnBatchBegin(ReadTicks(), AutogradNodes())) return;
+  if (!HasDetectorOfBatches()) return RecordBatch();
+  if (!t_own.detector->OnBatchBegin(ReadTicks(), AutogradNodes())) return;
   RecordBatch();
   MarkAt(record_function, name, StepSource::kDataLoader);
 }
@@ -123,8 +143,8 @@ void OnBatch(const void* record_function, const char* name) {
 bool BeginsStep(const char* name) {
   const uint64_t hash = HashOf(name);
   const bool begins =
-      g_detector.OnOptimizerEnd(hash, ReadTicks(), AutogradNodes(), g_counts.CountOf(hash));
-  if (PROFD_UNLIKELY(g_detector.WantsCounts())) {
+      t_own.detector->OnOptimizerEnd(hash, ReadTicks(), AutogradNodes(), g_counts.CountOf(hash));
+  if (PROFD_UNLIKELY(t_own.detector->WantsCounts())) {
     g_counts.Clear();
     collector::AskForCounts();
   }
@@ -132,7 +152,7 @@ bool BeginsStep(const char* name) {
 }
 
 void OnCallEnd(const OptimizerCall& call) {
-  if (g_detector.OnOptimizerCall(call, AutogradNodes())) Mark(StepSource::kOptimizer);
+  if (t_own.detector->OnOptimizerCall(call, AutogradNodes())) Mark(StepSource::kOptimizer);
 }
 
 bool Decide(Teller teller) {
@@ -148,7 +168,10 @@ bool Decide(Teller teller) {
 // The mark comes after the range has ended, so that the whole range lies in the step before.
 void OnOptimizerRangeEnd(const char* name) {
   if (t_own.observed_depth != 0) --t_own.observed_depth;
-  if (!OwnsDetector()) return Mark(StepSource::kOptimizer);
+  if (!IsTrainer()) {
+    if (t_own.observed_depth == 0) MarkForeign();  // Not of one that another one wraps.
+    return;
+  }
   const bool has_ended = g_hooked.has_ended;
   g_hooked.has_ended = false;
   if (g_hooked.has_begun && !has_ended) return;  // It raised: not a step, and it decides nothing.
@@ -186,9 +209,9 @@ CallbackContext OnBegin(const void* record_function) {
   const char* name = g_library->name(record_function);
   if (StartsWith(name, kOptimizer)) {
     ++t_own.observed_depth;
-    if (OwnsDetector()) {
+    if (IsTrainer()) {
       g_hooked.has_ended = false;
-      g_detector.OnOptimizerBegin(ReadTicks());
+      t_own.detector->OnOptimizerBegin(ReadTicks());
     }
   } else if (StartsWith(name, kDataLoader)) {
     OnBatch(record_function, name);
@@ -203,8 +226,8 @@ void OnEnd(const void* record_function, void*) {
   const char* name = g_library->name(record_function);
   if (StartsWith(name, kOptimizer)) {
     OnOptimizerRangeEnd(name);
-  } else if (StartsWith(name, kDataLoader) && OwnsDetector()) {
-    g_detector.OnBatchEnd(ReadTicks());
+  } else if (StartsWith(name, kDataLoader) && HasDetectorOfBatches()) {
+    t_own.detector->OnBatchEnd(ReadTicks());
   }
   if (PROFD_UNLIKELY(t_first_range == record_function)) {
     t_first_range = nullptr;
@@ -235,9 +258,10 @@ uint32_t StepFeatures() {
 }
 
 void ResetInChild() {
-  g_detector = StepDetector();
+  g_trainer = g_loader = StepDetector();
   g_counts.Clear();
-  g_has_owner.store(false, std::memory_order_relaxed);
+  g_has_trainer.store(false, std::memory_order_relaxed);
+  g_has_loader.store(false, std::memory_order_relaxed);
   t_own = {};
   t_first_range = nullptr;
   t_deferred = nullptr;
@@ -262,8 +286,8 @@ void OnOptimizerHook(uint64_t type, uint64_t optimizer, bool begins) {
   if (teller == Teller::kRanges) return;
   if (begins && teller == Teller::kHooks) RemoveObserver();
   const bool is_observed = t_own.observed_depth != 0;  // The end of the range makes the mark.
-  if (!OwnsDetector()) {
-    if (!begins && !is_observed) Mark(StepSource::kOptimizer);
+  if (!IsTrainer()) {
+    if (!begins && !is_observed) MarkForeign();
     return;
   }
   const uint64_t ticks = ReadTicks();

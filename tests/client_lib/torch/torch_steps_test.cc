@@ -505,6 +505,82 @@ TEST_F(HookedStepsTest, OtherThreadsMakeForeignMarks) {
   EXPECT_EQ(target_->status_page().foreign_step_mark_count.load(), 2u);
 }
 
+// A second thread of the program, which stays.
+class Worker {
+ public:
+  void Run(const std::function<void()>& work) {
+    work_ = &work;
+    turn_.store(1, std::memory_order_release);
+    while (turn_.load(std::memory_order_acquire) != 0) usleep(100);
+  }
+
+ private:
+  std::atomic<int> turn_{0};
+  const std::function<void()>* work_ = nullptr;
+  std::thread thread_{[this] {
+    for (;;) {
+      while (turn_.load(std::memory_order_acquire) == 0) usleep(100);
+      (*work_)();
+      turn_.store(0, std::memory_order_release);
+    }
+  }};
+};
+
+// The step of an optimizer that wraps another one, with or without torch's hooks.
+void RunWrappedStep(bool with_hooks) {
+  if (with_hooks) return RunHookedStep(8, [] { RunHookedStep(7); });
+  RunUserScope("Optimizer.step#Wrapper.step", [] { RunUserScope("Optimizer.step#Adam.step"); });
+}
+
+// Adds letters: 'x' and 'y' are a wrapped step, with hooks and without, on a second thread; 'X' and
+// 'Y' the same while the main thread is in a step of its own.
+class TwoThreadsTest : public TorchStepsTest {
+ protected:
+  void SetUp() override {
+    StartChild([] { AttachFakeTorch(); },
+               [](char letter, Parent&) {
+                 static Worker& worker = *new Worker();
+                 const bool with_hooks = letter == 'x' || letter == 'X';
+                 const auto step = [&] { worker.Run([&] { RunWrappedStep(with_hooks); }); };
+                 if (letter == 'x' || letter == 'y') return step();
+                 if (with_hooks) return RunHookedStep(1, step);
+                 RunUserScope("Optimizer.step#SGD.step", step);
+               });
+  }
+  uint64_t foreign_marks() { return target_->status_page().foreign_step_mark_count.load(); }
+};
+
+TEST_F(TwoThreadsTest, AThreadThatTrainsHasItsStepsAlsoIfAnotherOneLoads) {
+  for (const char* const steps_of_second : {"BxxBxBxx", "ByyByByy"}) {
+    SetUp();
+    Do(steps_of_second);
+    EXPECT_EQ(source(), StepSource::kOptimizer);
+    EXPECT_EQ(steps(), 5u) << "a wrapper and what it wraps are one step";
+    EXPECT_EQ(foreign_marks(), 0u);
+  }
+}
+
+TEST_F(TwoThreadsTest, StepsAreThoseOfTheThreadThatBeganOneFirst) {
+  for (const char* const steps_of_both : {"XXXXX", "YYYYY"}) {
+    SetUp();
+    Do(steps_of_both);
+    EXPECT_EQ(steps(), 5u);
+    EXPECT_EQ(target_->status_page().step_thread.load(), static_cast<uint32_t>(child_->pid()));
+    EXPECT_GE(foreign_marks(), 5u);
+  }
+}
+
+TEST_F(TwoThreadsTest, ACaptureSaysThatAnotherThreadStepped) {
+  Do("X");
+  auto capture = target_->ArmTorch(Wants(OperatorsMode::kOff));
+  capture->Fire(Steps(2));
+  capture->WaitPhase(Phase::kWaiting);
+  Do("XXXX");
+  const CaptureContents contents = capture->Finish();
+  EXPECT_THAT(StepsOf(contents), ElementsAre(1u, 2u, 3u));
+  EXPECT_GE(contents.foreign_step_marks, 3u);
+}
+
 // What operators.cc relies on.
 TEST_F(TorchStepsTest, MarksLieBeforeAndBehindWhatAnotherObserverWrites) {
   StartChild([] {
