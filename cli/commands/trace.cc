@@ -593,7 +593,8 @@ std::vector<Flag> TraceFlags() {
        .value_name = "NAME",
        .help = "For programs that mark no steps: a step begins whenever the range NAME begins, on "
                "the first thread that begins it. Of ranges NAME inside each other, only the "
-               "outermost is a step. An NVTX range in a domain is DOMAIN:NAME. Steps count from 0 "
+               "outermost is a step; annotate() blocks may overlap, and are all steps. An NVTX "
+               "range in a domain is DOMAIN:NAME. Steps count from 0 "
                "in this capture",
        .is_rare = true},
       {.name = "step-source",

@@ -105,11 +105,11 @@ PROFD_NOINLINE void DropClosedElsewhere(ThreadState* thread) {
 
 bool IsRangeOpen(ThreadState* thread, uint32_t name_id) {
   if (g_hot.flag.load(std::memory_order_relaxed) != thread->epoch) return false;
-  if (!g_closed_elsewhere.is_empty()) DropClosedElsewhere(thread);
   const uint32_t noted =
       thread->depth < wire::kMaxRangeDepth ? thread->depth : wire::kMaxRangeDepth;
   for (uint32_t at = 0; at < noted; ++at) {
-    if (thread->stack[at].name_id == name_id) return true;
+    // Those of asyncio tasks overlap: at any time one of them may be open.
+    if (thread->stack[at].name_id == name_id && !IsByIdentity(thread->stack[at])) return true;
   }
   return false;
 }

@@ -76,9 +76,9 @@ inline constexpr uint16_t kIdentityStack = wire::kPairedByIdentity;
 // Of a range that was too deep to be kept; no range has it.
 inline constexpr uint64_t kRangeTooDeep = 1;
 
-// Whether a range `name_id` is open on the calling thread, as far as the flag's epoch knows: ranges
-// that began before the flag went on, spans, and ranges that are too deep are not known. Inside a
-// write. (ranges.cc)
+// Whether a range `name_id` that nests is open on the calling thread, as far as the flag's epoch
+// knows: ranges that began before the flag went on, and ranges that are too deep are not known.
+// Spans and ranges on kIdentityStack do not nest. Inside a write. (ranges.cc)
 bool IsRangeOpen(ThreadState* thread, uint32_t name_id);
 
 // Operators: ranges that a record describes, written when they begin. Three calls:

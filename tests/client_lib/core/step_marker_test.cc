@@ -37,6 +37,7 @@ void Recurse(int depth) {
 //   r  an iteration that calls itself: two inside one, the first with one of its own
 //   t  one inside another on another thread
 //   e  an iteration that another thread ends, as of asyncio
+//   a  an iteration that begins before the last one of asyncio ends
 //   o  an iteration on another thread
 //   s  profd_step()
 //   w  range "work" alone
@@ -47,6 +48,7 @@ class StepMarkerTest : public ::testing::Test {
       profd_init();
       WaitConnected();
       parent.Tell('c');
+      uint64_t last_task = 0;
       for (;;) {
         const char command = parent.Next();
         switch (command) {
@@ -71,6 +73,12 @@ class StepMarkerTest : public ::testing::Test {
           case 'e': {
             const uint64_t range = profd_range_open_id(profd_intern("iteration", 9));
             std::thread([range] { profd_range_close(range); }).join();
+            break;
+          }
+          case 'a': {
+            const uint64_t range = profd_range_open_id(profd_intern("iteration", 9));
+            if (last_task != 0) profd_range_close(last_task);
+            last_task = range;
             break;
           }
           case 'o':
@@ -253,6 +261,16 @@ TEST_F(StepMarkerTest, ARangeThatAnotherThreadEndedIsNotOpen) {
   Do("ee");
   EXPECT_EQ(capture->header().current_step.load(), 1u);
   Do("i");
+  EXPECT_EQ(capture->phase(), Phase::kEnded);
+  EXPECT_THAT(StepsOf(capture->Finish(), 0), ElementsAre(0, 1, 2));
+}
+
+// At any time one of them is open, so that none would be an outermost one.
+TEST_F(StepMarkerTest, RangesOfTasksThatOverlapAreAllSteps) {
+  auto capture = ArmAndFire(Steps(/*active=*/2));
+  Do("aa");
+  EXPECT_EQ(capture->header().current_step.load(), 1u);
+  Do("a");
   EXPECT_EQ(capture->phase(), Phase::kEnded);
   EXPECT_THAT(StepsOf(capture->Finish(), 0), ElementsAre(0, 1, 2));
 }
