@@ -53,8 +53,10 @@ constinit bool g_has_wait_for_two = true;  // The helper's: Linux 5.16 and later
 // its last call; 0: there is none.
 constexpr int kComing = INT_MAX;
 constinit std::atomic<int> g_threads[kLibraryThreads] = {};
-// A thread that has made its last call needs no longer than this, and its ID may be another's soon.
-constexpr uint64_t kLastCallNs = 20'000'000;
+constinit std::atomic<uint64_t> g_last_calls_ns[kLibraryThreads] = {};
+// After its last call a thread still runs glibc's end of it, and the library's have a low priority:
+// on a busy machine they take their time. After that time its ID may be another thread's.
+constexpr uint64_t kLastCallNs = 2'000'000'000;
 constexpr timespec kLookAgain{0, 50'000};
 
 // As in <linux/futex.h>, which is older in some images.
@@ -144,6 +146,9 @@ void RingAgent() {
 }
 
 std::atomic<int>& IdOf(LibraryThread which) { return g_threads[static_cast<uint32_t>(which)]; }
+std::atomic<uint64_t>& LastCallOf(LibraryThread which) {
+  return g_last_calls_ns[static_cast<uint32_t>(which)];
+}
 
 void* RunHelper(void*) {
   EnterLibraryThread(LibraryThread::kHelper);
@@ -195,15 +200,10 @@ bool AwaitEndOfThread(LibraryThread which, uint64_t deadline_ns) {
   for (;;) {
     const int id = IdOf(which).load(std::memory_order_acquire);
     if (id == 0) return true;
-    if (id < 0) {
-      const uint64_t last_ns = wire::ReadMonotonicNs() + kLastCallNs;
-      if (deadline_ns > last_ns) deadline_ns = last_ns;
-    }
     if (id != kComing && syscall(SYS_tgkill, getpid(), id < 0 ? -id : id, 0) != 0) break;
-    if (wire::ReadMonotonicNs() >= deadline_ns) {
-      if (id >= 0) return false;
-      break;
-    }
+    const uint64_t now_ns = wire::ReadMonotonicNs();
+    if (id < 0 && now_ns >= LastCallOf(which).load(std::memory_order_relaxed) + kLastCallNs) break;
+    if (now_ns >= deadline_ns) return false;
     nanosleep(&kLookAgain, nullptr);
   }
   IdOf(which).store(0, std::memory_order_relaxed);
@@ -211,7 +211,11 @@ bool AwaitEndOfThread(LibraryThread which, uint64_t deadline_ns) {
 }
 
 void EndLibraryThread(LibraryThread which) {
-  IdOf(which).store(-static_cast<int>(syscall(SYS_gettid)), std::memory_order_release);
+  LastCallOf(which).store(wire::ReadMonotonicNs(), std::memory_order_relaxed);
+  // Another one may have been made meanwhile: the GPU's is free for the next capture before this.
+  int id = static_cast<int>(syscall(SYS_gettid));
+  IdOf(which).compare_exchange_strong(id, -id, std::memory_order_release,
+                                      std::memory_order_relaxed);
   const int status = g_main_thread_status.load(std::memory_order_seq_cst);
   // Not with status 0: glibc's way out also ends a process that pthread_exit() has left to us.
   if (status != 0) syscall(SYS_exit, status);
