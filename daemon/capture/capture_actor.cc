@@ -108,6 +108,7 @@ void CaptureManager::Actor::ArmFailed(const std::string& id, const absl::Status&
     live->record.error_message = std::string(why.message());
   }
   const std::string group_id = live->record.group_id;
+  KeepDisturbed(*live);
   live->sink->Discard();
   Conclude(live->cause, live->record);
   Terminate(id);
@@ -232,7 +233,19 @@ void CaptureManager::Actor::Progressed(const std::string& id, const Progress& pr
   if (record.state == before) Notify(record);  // The step moved.
 }
 
+void CaptureManager::Actor::KeepDisturbed(const LiveCapture& live) {
+  const RecentSteps recent = targets_.GetRecentSteps(live.target);
+  if (recent.steps.empty()) return;
+  std::vector<DisturbedSteps>& disturbed = disturbed_[live.target];
+  // Others are shown no longer.
+  std::erase_if(disturbed, [&recent](const DisturbedSteps& steps) {
+    return steps.end_step <= recent.steps.front().step;
+  });
+  disturbed.push_back(live.steps.Disturbed(recent));
+}
+
 void CaptureManager::Actor::TargetGone(TargetNumber target) {
+  disturbed_.erase(target);
   std::vector<std::string> ids;
   for (const auto& [id, live] : live_) {
     if (live->target == target) ids.push_back(id);
@@ -274,6 +287,7 @@ void CaptureManager::Actor::Drained(const std::string& id, const DrainResult& re
   LiveCapture* live = FindLive(id);
   if (live == nullptr) return;
   live->drained = true;
+  KeepDisturbed(*live);
   // That the target went may be heard before or after; only this tells what went.
   const bool by_target = live->cause == EndedBy::kNone || live->cause == EndedBy::kTargetExit;
   if (by_target && result.target_gone) {

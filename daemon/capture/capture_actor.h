@@ -233,6 +233,8 @@ class CaptureManager::Actor {
   void Store(LiveCapture& live, int64_t start_ns);
   void Stored(const std::string& id, CaptureRecord record, const absl::Status& status);
   void Terminate(const std::string& id);
+  // Of one that has drained, or could not be armed.
+  void KeepDisturbed(const LiveCapture& live);
   // Whether it is worth while to wait for steps after the window; sets `awaited`.
   bool AwaitSteps(LiveCapture& live, int64_t start_ns);
   // Stores it once enough steps ran, or no more will in time.
@@ -247,6 +249,8 @@ class CaptureManager::Actor {
   Clock& clock_;
 
   std::map<std::string, std::unique_ptr<LiveCapture>, std::less<>> live_;
+  // Of targets that are there, by their captures that have drained: as far as steps are shown.
+  std::map<TargetNumber, std::vector<DisturbedSteps>> disturbed_;
   std::unordered_map<WatchId, Watcher> watches_;
   WatchId next_watch_ = 1;
   std::map<std::string, HeldGroup, std::less<>> held_;  // By the group's id.

@@ -372,6 +372,8 @@ absl::Status CaptureManager::Actor::Arm(LiveCapture& live) {
                            .torch = live.record.spec.torch,
                            .step_marker = live.record.spec.step_marker};
   SetState(live, CaptureState::kArming);
+  const auto disturbed = disturbed_.find(live.target);
+  if (disturbed != disturbed_.end()) live.steps.SetDisturbed(disturbed->second);
   live.steps.Observe(targets_.GetRecentSteps(live.target));
   absl::Status armed = targets_.Arm(live.target, request, *live.sink);
   if (armed.ok()) return armed;

@@ -32,6 +32,10 @@ void StepWatch::Observe(const RecentSteps& recent) {
     times_ns_.clear();
   }
   for (const StepTime& step : recent.steps) {
+    const bool is_disturbed = std::ranges::any_of(disturbed_, [&](const DisturbedSteps& steps) {
+      return step.step >= steps.first_step && step.step < steps.end_step;
+    });
+    if (is_disturbed) continue;
     // Steps after the recording are kept in any case, or there would be none to compare with.
     if (times_ns_.size() < kMostWatchedSteps || step.step >= drained_step_) {
       times_ns_[step.step] = step.duration_ns;
@@ -88,8 +92,12 @@ StepTimes StepWatch::Times() const {
 }
 
 void StepWatch::DescribeStepsAround(CaptureRecord& record) const {
-  if (windows_.empty()) return;
-  const int64_t before_end = BeforeEnd();
+  // Steps that the capture counts itself, such as those of a range, are not the program's: they
+  // have another length.
+  if (windows_.empty() || CountsOwnSteps(record.spec)) return;
+  // Arming stops a program now and then, which is not its own slow step: a median, as Times() is
+  // for, bears that, and a mean does not.
+  const int64_t before_end = std::min(armed_step_, windows_.front().first_step);
   std::vector<int64_t> times_ns;
   for (const auto& [step, time_ns] : times_ns_) {
     const bool is_around = step < before_end || step >= drained_step_;

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "daemon/capture/capture_types.h"
@@ -24,11 +25,20 @@
 
 namespace profd {
 
+// Steps of a target that one of its captures disturbed, from its arming until it had drained.
+struct DisturbedSteps {
+  int64_t first_step = 0;
+  int64_t end_step = 0;
+};
+
 class StepWatch {
  public:
   // As many steps on either side of the window are enough.
   static constexpr size_t kEnoughSteps = 20;
 
+  // What earlier captures of the target disturbed: those steps are none of its own length. First of
+  // all.
+  void SetDisturbed(std::vector<DisturbedSteps> disturbed) { disturbed_ = std::move(disturbed); }
   // What the target shows now; first when the capture is armed, and then often enough that no step
   // is missed.
   void Observe(const RecentSteps& recent);
@@ -42,6 +52,10 @@ class StepWatch {
 
   // The median time of the steps in the window; 0: there were none that can be compared.
   int64_t during_ns() const;
+  // What this one disturbs, if it has drained when `recent` is shown.
+  DisturbedSteps Disturbed(const RecentSteps& recent) const {
+    return {.first_step = armed_step_, .end_step = recent.current_step + 1};
+  }
   // How many steps after the window are still to come until there are enough.
   size_t missing_steps() const;
 
@@ -60,6 +74,7 @@ class StepWatch {
   StepTimes Times() const;
   void DescribeStepsAround(CaptureRecord& record) const;
 
+  std::vector<DisturbedSteps> disturbed_;
   StepSource source_ = StepSource::kNone;
   bool source_changed_ = false;
   bool observed_ = false;

@@ -20,16 +20,17 @@ class StepsAroundAWindowTest : public CaptureManagerTest {
   }
   // Returns its id when it has drained.
   std::string Record(int64_t around_ns, int64_t during_ns) {
-    targets_.RunSteps(target_, 40, around_ns);  // At step 140.
+    targets_.RunSteps(target_, 40, around_ns);
+    const int64_t step = targets_.Find(target_)->current_step;
     const std::string id = CreateOrDie(target_, Steps(5)).id;
     targets_.Armed(id);
-    Reach(id, RecordingPhase::kWarmup, 141);
+    Reach(id, RecordingPhase::kWarmup, step + 1);
     targets_.RunSteps(target_, 2, around_ns);
-    Reach(id, RecordingPhase::kRecording, 142);
+    Reach(id, RecordingPhase::kRecording, step + 2);
     targets_.RunSteps(target_, 5, during_ns);
-    Reach(id, RecordingPhase::kEnded, 147);
+    Reach(id, RecordingPhase::kEnded, step + 7);
     manager_.DrainForTesting();
-    targets_.Drained(id, Window(142, 147));
+    targets_.Drained(id, Window(step + 2, step + 7));
     manager_.DrainForTesting();
     return id;
   }
@@ -134,6 +135,18 @@ TEST_F(StepsAroundAWindowTest, ACaptureThatHasDrainedDoesNotDisturbTheNext) {
   targets_.RunSteps(target_, 21, 1'000'000);
   Advance(absl::Milliseconds(100));
   EXPECT_EQ(GetOrDie(second).slowdown.after_step_count, 20);
+}
+
+// Those that it recorded, and before and after them, were as long as recording made them.
+TEST_F(StepsAroundAWindowTest, StepsOfAnEarlierCaptureAreNotThoseAroundTheNext) {
+  Record(1'000'000, 10'000'000);
+  const std::string second = Record(1'000'000, 1'000'000);
+  targets_.RunSteps(target_, 21, 1'000'000);
+  Advance(absl::Milliseconds(100));
+  const CaptureRecord done = GetOrDie(second);
+  EXPECT_GT(done.around_step_count, 60);
+  EXPECT_EQ(done.around_slow_step_count, 0);
+  EXPECT_EQ(done.around_step_mean_ns, 1'000'000);
 }
 
 TEST_F(StepsAroundAWindowTest, ACaptureByTimeIsComparedWithTheStepsAroundIt) {

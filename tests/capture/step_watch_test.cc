@@ -68,6 +68,54 @@ TEST_F(StepWatchTest, SlowStepsAroundTheWindowAreCountedAndAveraged) {
   EXPECT_EQ(record.around_step_mean_ns, (53 + 6 * 11) * kMs / 59);
 }
 
+// Attaching CUPTI stops a program.
+TEST_F(StepWatchTest, StepsThatArmingDisturbsAreNotAround) {
+  watch_.Observe(At(12, kMs));
+  RecentSteps arming = At(30, kMs, 18);
+  arming.steps[0].duration_ns = arming.steps[1].duration_ns = 900 * kMs;
+  watch_.Observe(arming);
+  watch_.SetWindows(std::vector<WindowRecord>{{.first_step = 31, .end_step = 36}}, 1);
+  watch_.Observe(At(36, kMs, 5));
+  watch_.SetDrained(At(36, kMs, 1));
+  watch_.Observe(At(57, kMs, 21));
+  CaptureRecord record;
+  watch_.Describe(record);
+  EXPECT_EQ(record.around_step_count, 2 + 20);
+  EXPECT_EQ(record.around_slow_step_count, 0);
+  EXPECT_EQ(record.around_step_mean_ns, kMs);
+}
+
+TEST_F(StepWatchTest, StepsThatAnEarlierCaptureDisturbedAreNotAround) {
+  RecentSteps before = At(100, kMs);
+  for (StepTime& step : before.steps) {
+    if (step.step >= 60 && step.step < 80) step.duration_ns = 3 * kMs;
+  }
+  watch_.SetDisturbed({{.first_step = 58, .end_step = 80}});
+  watch_.Observe(before);
+  watch_.SetWindows(std::vector<WindowRecord>{{.first_step = 100, .end_step = 110}}, 0);
+  watch_.SetDrained(At(110, kMs, 10));
+  CaptureRecord record;
+  watch_.Describe(record);
+  EXPECT_EQ(record.around_step_count, 63 - 22);
+  EXPECT_EQ(record.around_slow_step_count, 0);
+  EXPECT_EQ(record.slowdown.before_step_count, 63 - 22);
+}
+
+TEST_F(StepWatchTest, StepsOfAnotherKindAreNotAround) {
+  watch_.Observe(At(100, 10 * kMs));
+  watch_.SetRecording(true, At(100, 10 * kMs));
+  watch_.Observe(At(110, 10 * kMs));
+  watch_.SetRecording(false, At(110, 10 * kMs));
+  watch_.SetDrained(At(110, 10 * kMs));
+  CaptureRecord record;
+  watch_.Describe(record);
+  EXPECT_EQ(record.around_step_count, 63);
+  CaptureRecord of_range;
+  of_range.spec.step_marker = "micro-batch";  // Some of these are a step of the program.
+  watch_.Describe(of_range);
+  EXPECT_EQ(of_range.around_step_count, 0);
+}
+
 TEST_F(StepWatchTest, TimesThatFillAnIntegerHaveAMean) {
   watch_.Observe(At(100, INT64_MAX));
   watch_.SetWindows(std::vector<WindowRecord>{{.first_step = 100, .end_step = 110}}, 0);
