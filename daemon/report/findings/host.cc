@@ -9,7 +9,6 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/outliers.h"
-#include "daemon/report/index/end_of.h"
 #include "daemon/report/memory/host_frees.h"
 
 namespace profd::report {
@@ -122,15 +121,17 @@ HostGroups FindGroups(const FindingScope& scope, const FindingThresholds& thresh
 constexpr double kFreedBytesPerNs = 16;
 constexpr double kExplainsGap = 0.5;
 
-// Sets what is freed in the longest of the largest gaps.
+// Sets what the thread of the steps frees in the longest of the largest gaps. Others free
+// meanwhile, such as those that load data.
 absl::Status FindFrees(store::CaptureReader& reader, HostFacts& facts) {
   if (facts.gaps.rows.empty() || !reader.record().torch.memory) return absl::OkStatus();
   const HostGapRow& largest = facts.gaps.rows.front();
-  ASSIGN_OR_RETURN(const HostFrees frees,
-                   HostFreesIn(reader, largest.longest_start_ns,
-                               EndOf(largest.longest_start_ns, largest.max_ns)));
+  ASSIGN_OR_RETURN(
+      const HostFrees frees,
+      HostFreesIn(reader, reader.step_thread(), largest.longest_start_ns, largest.longest_end_ns));
   const double takes_ns = static_cast<double>(frees.bytes) / kFreedBytesPerNs;
-  if (takes_ns < kExplainsGap * static_cast<double>(largest.max_ns)) return absl::OkStatus();
+  const auto gap_ns = static_cast<double>(largest.longest_end_ns - largest.longest_start_ns);
+  if (takes_ns < kExplainsGap * gap_ns) return absl::OkStatus();
   facts.freed_bytes = frees.bytes;
   facts.freed_count = frees.count;
   return absl::OkStatus();

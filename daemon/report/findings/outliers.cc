@@ -63,6 +63,7 @@ bool DoesFixedWork(std::string_view name) {
 
 struct OpTime {
   int64_t self_ns = 0;
+  int64_t total_ns = 0;
   int64_t calls = 0;
 };
 using OpTimes = std::map<std::string, OpTime, std::less<>>;
@@ -76,6 +77,7 @@ absl::StatusOr<OpTimes> OpsOfStep(store::CaptureReader& reader, int64_t step) {
     if (row.name == kStepRow) continue;  // The step itself.
     OpTime& time = times[std::move(row.name)];
     AddTo(time.self_ns, row.self_cpu_ns);
+    AddTo(time.total_ns, row.cpu_total_ns);
     time.calls += row.calls;
   }
   return times;
@@ -158,18 +160,25 @@ class Explanation {
       ASSIGN_OR_RETURN(others.emplace_back(), OpsOfStep(reader, scope_.stretches[i].step));
       outside.push_back(Difference(LengthOf(scope_.stretches[i]), SumOfSelf(others.back())));
     }
+    int64_t more_update_ns = 0;  // Of optimizers that run more often.
+    bool has_more_updates = false;
+    bool has_more_backward = false;
     for (const auto& [name, time] : slow) {
       std::vector<int64_t> usual_ns;
+      std::vector<int64_t> usual_total_ns;
       std::vector<int64_t> usual_calls;
       for (const OpTimes& other : others) {
         const auto found = other.find(name);
         usual_ns.push_back(found == other.end() ? 0 : found->second.self_ns);
+        usual_total_ns.push_back(found == other.end() ? 0 : found->second.total_ns);
         usual_calls.push_back(found == other.end() ? 0 : found->second.calls);
       }
       const int64_t calls = Median(usual_calls);
       if (calls < time.calls && name.starts_with(kOptimizerStep)) {
-        result_.updates_more = true;
+        has_more_updates = true;
+        AddTo(more_update_ns, Difference(time.total_ns, Median(usual_total_ns)));
       }
+      has_more_backward |= calls < time.calls && MayBeAutogradNode(name);
       const bool is_cause =
           Add(EvidenceKind::kOp, name, Difference(time.self_ns, Median(usual_ns)),
               calls == time.calls ? "" : StrCat(time.calls, " calls instead of ", calls));
@@ -178,6 +187,10 @@ class Explanation {
       if (calls == time.calls && DoesFixedWork(name)) AddTo(slower_calls_ns_, more_ns);
       if (calls < time.calls) AddTo(more_calls_ns_, more_ns);
     }
+    // Gradients of the same backward passes, in an update that takes little, say nothing of the
+    // rest: an evaluation, for one, has more calls, too.
+    result_.updates_more =
+        has_more_updates && (has_more_backward || IsPartOfExcess(more_update_ns));
     // Ranges of several threads overlap: then this claims too little, never too much. Where the
     // split of the host's time is known, that says it.
     if (!slow.empty() && !split_is_known_) {
@@ -200,10 +213,14 @@ class Explanation {
   }
 
  private:
+  bool IsPartOfExcess(int64_t more_ns) const {
+    const auto excess_ns = static_cast<double>(result_.duration_ns - result_.usual_ns);
+    return static_cast<double>(more_ns) >= kLeastCauseShare * excess_ns;
+  }
+
   // Returns whether it is a cause.
   bool Add(EvidenceKind kind, std::string name, int64_t more_ns, const std::string& detail) {
-    const auto excess_ns = static_cast<double>(result_.duration_ns - result_.usual_ns);
-    if (static_cast<double>(more_ns) < kLeastCauseShare * excess_ns) return false;
+    if (!IsPartOfExcess(more_ns)) return false;
     Evidence evidence;
     evidence.kind = kind;
     evidence.name = std::move(name);

@@ -51,8 +51,9 @@ struct SlowStep {
   bool mostly_slower_calls = false;
   // At least half of it is in operators and ranges that the neighbors did not have, or fewer times.
   bool mostly_more_calls = false;
-  // It runs an optimizer more often than its neighbors do: the program updates that part of its
-  // model in some steps only, as a GAN's generator.
+  // It runs an optimizer more often than its neighbors do, and that, or more of the backward pass,
+  // is a cause: the program updates that part of its model in some steps only, as a GAN's
+  // generator.
   bool updates_more = false;
   // Where host time outside operators is a cause: "134 ms between aten::mm and aten::randn", the
   // longest place. Or empty.

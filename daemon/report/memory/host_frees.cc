@@ -8,11 +8,12 @@
 
 namespace profd::report {
 
-absl::StatusOr<HostFrees> HostFreesIn(store::CaptureReader& reader, int64_t begin_ns,
-                                      int64_t end_ns) {
+absl::StatusOr<HostFrees> HostFreesIn(store::CaptureReader& reader, int64_t thread,
+                                      int64_t begin_ns, int64_t end_ns) {
   HostFrees frees;
   const store::TimeFilter time = {.begin_ns = begin_ns, .end_ns = end_ns};
   RETURN_IF_ERROR(reader.ForEach<MemoryRow>(time, [&](const MemoryBatch& batch) {
+    if (thread >= 0 && thread != int64_t{batch.thread}) return absl::OkStatus();
     for (size_t i = 0; i < batch.size; ++i) {
       const bool is_host = batch.device_type[i] == static_cast<uint8_t>(wire::DeviceType::kCpu);
       // A filter leaves out whole batches only.

@@ -15,9 +15,9 @@ struct HostFrees {
   int64_t bytes = 0;  // Of blocks whose size is known.
   int64_t count = 0;
 };
-// In [begin, end), of all threads.
-absl::StatusOr<HostFrees> HostFreesIn(store::CaptureReader& reader, int64_t begin_ns,
-                                      int64_t end_ns);
+// In [begin, end), by this thread; -1: by any.
+absl::StatusOr<HostFrees> HostFreesIn(store::CaptureReader& reader, int64_t thread,
+                                      int64_t begin_ns, int64_t end_ns);
 
 }  // namespace profd::report
 

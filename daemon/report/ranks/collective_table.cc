@@ -46,6 +46,10 @@ bool NeverWaits(std::string_view name) {
   return name.starts_with("aten::") || name.starts_with("c10d::");
 }
 
+// Torch's operator that waits for a functional collective. An operator on the tensor that is not
+// there yet is around it: "aten::mm".
+bool OnlyWaits(std::string_view name) { return name.ends_with("c10d_functional::wait_tensor"); }
+
 // What `record_param_comms` said of a collective.
 struct Note {
   Communicator communicator;
@@ -338,6 +342,8 @@ class CollectiveSummary {
     }
     if (running.empty()) return absl::OkStatus();
     CollectiveWaits waits(running);
+    // By thread: when the last operator that waits began. Ranges come by their end.
+    std::vector<std::optional<int64_t>> waits_since(reader_.threads().size());
     RETURN_IF_ERROR(reader_.ForEach<RangeRow>(
         kRangeStart | kRangeDuration | kRangeName | kRangeCategory, {},
         [&](const RangeBatch& batch) {
@@ -348,11 +354,17 @@ class CollectiveSummary {
             // Its end is the worker's.
             if (is_collective && EndsOnWorker(name)) continue;
             const bool is_operator = batch.category[i] == kOperatorCategory;
-            waits.AddEvent(batch.start_ns[i], is_operator && !is_collective);
+            const bool only_waits = OnlyWaits(name);
+            waits.AddEvent(batch.start_ns[i], is_operator && !is_collective && !only_waits);
             if (batch.duration_ns[i] < 0) continue;
             const int64_t end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]);
             waits.AddEvent(end_ns);
-            if (is_operator && NeverWaits(name)) waits.AddWork(batch.start_ns[i], end_ns);
+            std::optional<int64_t>& wait_ns = waits_since[batch.thread];
+            if (only_waits) wait_ns = batch.start_ns[i];
+            const bool has_wait = wait_ns.has_value() && *wait_ns >= batch.start_ns[i];
+            if (is_operator && NeverWaits(name) && !has_wait) {
+              waits.AddWork(batch.start_ns[i], end_ns);
+            }
           }
           return absl::OkStatus();
         }));

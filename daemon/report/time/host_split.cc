@@ -514,6 +514,7 @@ absl::StatusOr<HostGapTable> SumHostGaps(store::CaptureReader& reader,
     row.median_ns = Median(sum->lengths);
     row.max_ns = sum->longest_ns;
     row.longest_start_ns = sum->longest.start_ns;
+    row.longest_end_ns = sum->longest.end_ns;
     const size_t step = lookup.PositionAt(sum->longest.start_ns);
     if (step != StepLookup::kNone) row.longest_step = lookup.steps()[step].index;
   }

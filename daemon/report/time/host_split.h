@@ -95,7 +95,8 @@ struct HostGapRow {
   int64_t median_ns = 0;
   int64_t max_ns = 0;
   int64_t longest_start_ns = 0;
-  int64_t longest_step = -1;  // The number of its step; -1: in none.
+  int64_t longest_end_ns = 0;  // All of it, also what is not counted.
+  int64_t longest_step = -1;   // The number of its step; -1: in none.
 };
 // Shorter gaps are what lies between any two operators; they are only counted.
 inline constexpr int64_t kShortHostGapNs = 100'000;

@@ -215,6 +215,28 @@ TEST_F(FindingOutliersTest, AnUpdateDoesNotExcuseAnotherCause) {
   EXPECT_GT(Find("STEP_OUTLIER").saving_ns_per_step, 4 * kMs);
 }
 
+// An evaluation in a step that ends the accumulation of gradients.
+TEST_F(FindingOutliersTest, AnUpdateDoesNotExcuseMoreCallsOfOthers) {
+  int64_t at = 0;
+  for (int step = 0; step < 12; ++step) {
+    const bool is_slow = step == 7;
+    const int64_t length_ns = is_slow ? 80 * kMs : kStepNs;
+    reader_.Step(step, at, length_ns);
+    reader_.Range(main_, "aten::mm", at, at + 8 * kMs);
+    reader_.Range(main_, "MmBackward0", at + 8 * kMs, at + 9 * kMs);
+    if (is_slow) {
+      reader_.Range(main_, "Optimizer.step#Adam.step", at + 9 * kMs, at + kStepNs);
+      for (int64_t ms = 10; ms < 80; ms += 7) {
+        reader_.Range(main_, "aten::mm", at + ms * kMs, at + (ms + 7) * kMs);
+      }
+    }
+    at += length_ns;
+  }
+  const Finding finding = Find("STEP_OUTLIER");
+  EXPECT_GT(finding.saving_ns_per_step, 4 * kMs);
+  EXPECT_THAT(finding.confidence_reason, Not(HasSubstr("optimizer")));
+}
+
 TEST_F(FindingOutliersTest, OneSlowStepOfFewMayBeChance) {
   StepsOf({10, 10, 14, 10, 10});
   EXPECT_THAT(Find("STEP_OUTLIER").confidence, Confidence::kLow);

@@ -86,6 +86,35 @@ TEST_F(HostRulesTest, FreesThatTakeLittleOfTheGapAreNot) {
   EXPECT_THAT(finding.advice, HasSubstr("freeing large tensors"));
 }
 
+// The thread that loads data replaces its batches while the program sleeps.
+TEST_F(HostRulesTest, FreesOfOtherThreadsDoNotExplainTheGap) {
+  Steps(5);
+  reader_.StepThread(main_);
+  reader_.mutable_record().torch.memory = true;
+  const uint32_t loader = reader_.AddThread(2, "loader");
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    reader_.Operator(main_, "aten::cat", at, at + 2 * kMs);
+    reader_.Allocate(loader, at + kMs, 0x10000000, 60 << 20, {.device_type = 0});
+    reader_.Free(loader, at + 2 * kMs + kUs, 0x10000000, 60 << 20, {.device_type = 0});
+    reader_.Operator(main_, "aten::linear", at + 8 * kMs, at + kStepNs);
+  }
+  EXPECT_THAT(Find("HOST_BOUND").measured, Not(HasSubstr("freed")));
+}
+
+// The GPU works in the first part of the gap, which is not counted: the frees are after that.
+TEST_F(HostRulesTest, FreesAnywhereInTheGapAreSaid) {
+  constexpr int64_t kBlock = 100 << 20;
+  Steps(5);
+  reader_.mutable_record().torch.memory = true;
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    Launch({.start_ns = at + kMs, .count = 1, .kernel_ns = 4 * kMs, .op = "aten::cat"});
+    reader_.Allocate(main_, at + kMs, 0x10000000, kBlock, {.device_type = 0});
+    reader_.Free(main_, at + 7 * kMs, 0x10000000, kBlock, {.device_type = 0});
+    reader_.Operator(main_, "aten::linear", at + 9 * kMs, at + kStepNs);
+  }
+  EXPECT_THAT(Find("HOST_BOUND").measured, HasSubstr("1 block of host memory, 100 MiB in all"));
+}
+
 TEST_F(HostRulesTest, ARankThatMostlyWaitsForOthersSaysWhereToLook) {
   Steps(5);
   for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {

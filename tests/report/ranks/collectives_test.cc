@@ -294,6 +294,23 @@ TEST_F(GlooTableTest, ALateEndWithinAnOperatorIsNoWaitOfThatOperator) {
   EXPECT_EQ(table.steps[1].exposed_ns, 38 * kMs);
 }
 
+// A tensor of a functional collective waits for it in the operator that reads it.
+TEST_F(GlooTableTest, AnOperatorWaitsForTheTensorThatItReads) {
+  constexpr FakeRange kOperator = {.category =
+                                       static_cast<uint8_t>(wire::RangeCategory::kOperator)};
+  Work(0, 20);
+  reader_.Range(other_, "gloo:all_reduce", 15 * kMs, 40 * kMs);
+  reader_.Range(main_, "_c10d_functional::wait_tensor", 21 * kMs, 40 * kMs + 50'000, kOperator);
+  reader_.Range(main_, "aten::mm", 40 * kMs + 60'000, 41 * kMs, kOperator);
+  reader_.Range(main_, "aten::mm", 20 * kMs, 42 * kMs, kOperator);
+  Work(42, 50);
+  reader_.Step(0, 0, 50 * kMs).StepThread(main_);
+  const CollectiveTable table = Table();
+  ASSERT_THAT(table.rows, SizeIs(1));
+  EXPECT_EQ(table.rows[0].exposed_ns, 19 * kMs);
+  EXPECT_EQ(table.steps[0].exposed_ns, 19 * kMs);
+}
+
 TEST_F(GlooTableTest, ALateEndWhileTheNextIsIssuedIsNoWait) {
   Work(0, 20);
   reader_.Range(other_, "gloo:all_reduce", 15 * kMs, 48 * kMs);
