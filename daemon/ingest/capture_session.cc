@@ -125,7 +125,7 @@ CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, Targe
       longest_period_(LongestPeriod(memory_->size_bytes())),
       cpu_watch_(pid),
       period_(longest_period_),
-      is_unpushed_(memory_->layout().chunk_count, false),
+      unpushed_(memory_->layout().chunk_count),
       worker_(*memory_, clock, sink, Resolved(gpu_.mode), torch_,
               std::min(options.queue_bytes, memory_->size_bytes()), options.settle, std::move(wake),
               std::move(done), options.watchdog) {
@@ -293,7 +293,7 @@ void CaptureSession::CopyFullChunks() {
   found_.clear();
   const uint32_t chunk_count = memory_->layout().chunk_count;
   for (uint32_t i = 0; i < chunk_count; ++i) {
-    if (memory_->untrusted_state(i) == wire::ChunkState::kFull && !is_unpushed_[i]) {
+    if (memory_->untrusted_state(i) == wire::ChunkState::kFull && !unpushed_.Has(i)) {
       found_.push_back(memory_->ReadTag(i));
     }
   }
@@ -315,22 +315,14 @@ bool CaptureSession::CopyChunk(uint32_t index, bool give_back) {
   // After the copy, so that no honest event in it is later: the decoder refuses those that are.
   copy->copy_ticks = clock_.Now();
   worker_.queue().Push(copy);
-  if (give_back) GiveBack(index);
+  if (give_back) {
+    unpushed_.GiveBack(index, [this](uint32_t chunk) { return memory_->PushFree(chunk); });
+  }
   return true;
 }
 
-void CaptureSession::GiveBack(uint32_t index) {
-  // After one that failed, the others of this visit would only cost as many tries.
-  if (unpushed_.empty() && memory_->PushFree(index)) return;
-  unpushed_.push_back(index);
-  is_unpushed_[index] = true;
-}
-
 void CaptureSession::RetryPushes() {
-  while (!unpushed_.empty() && memory_->PushFree(unpushed_.back())) {
-    is_unpushed_[unpushed_.back()] = false;
-    unpushed_.pop_back();
-  }
+  unpushed_.Retry([this](uint32_t index) { return memory_->PushFree(index); });
 }
 
 void CaptureSession::AdaptPeriod(size_t copied, bool more) {

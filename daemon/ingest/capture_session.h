@@ -29,6 +29,7 @@
 #include "daemon/ingest/cpu_watch.h"
 #include "daemon/ingest/decode/tick_clock.h"
 #include "daemon/ingest/decode_worker.h"
+#include "daemon/ingest/unpushed_chunks.h"
 
 namespace profd {
 
@@ -100,7 +101,6 @@ class CaptureSession {
   void SendStop();
   void CopyFullChunks();
   bool CopyChunk(uint32_t index, bool give_back);
-  void GiveBack(uint32_t index);
   void RetryPushes();
   void AdaptPeriod(size_t copied, bool more);
   void ReportProgress(absl::Duration now);
@@ -137,11 +137,8 @@ class CaptureSession {
 
   absl::Duration period_ = absl::ZeroDuration();
   std::vector<CaptureMemory::ChunkTag> found_;  // Kept for its room.
-  // Copied, but the free list would not take them yet, as a target that keeps changing it can
-  // cause.
-  std::vector<uint32_t> unpushed_;
-  std::vector<bool> is_unpushed_;  // By chunk.
-  size_t final_at_ = 0;            // Of found_, in kDraining.
+  UnpushedChunks unpushed_;
+  size_t final_at_ = 0;  // Of found_, in kDraining.
 
   Progress progress_;
   int64_t phase_changes_ = 0;

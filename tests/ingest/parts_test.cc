@@ -27,6 +27,7 @@
 #include "daemon/ingest/process_info.h"
 #include "daemon/ingest/spare_memory.h"
 #include "daemon/ingest/status_page_view.h"
+#include "daemon/ingest/unpushed_chunks.h"
 #include "daemon/ingest/window_book.h"
 #include "proto/wire/clock.h"
 #include "tests/fakes/fake_clock.h"
@@ -308,6 +309,39 @@ TEST_F(CaptureMemoryTest, AFreeListThatKeepsChangingIsGivenUpOn) {
   }
   stop = true;
   liar.join();
+}
+
+TEST(UnpushedChunksTest, WhatTheListDoesNotTakeIsKeptUntilItDoes) {
+  std::vector<uint32_t> tried;
+  int takes = 1;  // So many pushes succeed.
+  const auto push = [&](uint32_t index) {
+    tried.push_back(index);
+    return takes-- > 0;
+  };
+  UnpushedChunks chunks(8);
+  chunks.GiveBack(3, push);
+  EXPECT_FALSE(chunks.Has(3));
+  chunks.GiveBack(5, push);
+  chunks.GiveBack(6, push);
+  EXPECT_THAT(tried, ElementsAre(3, 5)) << "one failure is enough for a visit";
+  EXPECT_TRUE(chunks.Has(5));
+  EXPECT_TRUE(chunks.Has(6));
+
+  tried.clear();
+  takes = 1;
+  chunks.Retry(push);
+  EXPECT_THAT(tried, ElementsAre(6, 5));
+  EXPECT_TRUE(chunks.Has(5));
+  EXPECT_FALSE(chunks.Has(6));
+
+  tried.clear();
+  takes = 8;
+  chunks.Retry(push);
+  chunks.Retry(push);
+  EXPECT_THAT(tried, ElementsAre(5)) << "pushed once: twice on the list, two threads would have it";
+  chunks.GiveBack(6, push);
+  EXPECT_THAT(tried, ElementsAre(5, 6));
+  EXPECT_FALSE(chunks.Has(6));
 }
 
 TEST(ChunkQueueTest, PopWaitsNoLongerThanItMay) {
