@@ -78,8 +78,11 @@ std::optional<uint32_t> TraceThreads::IndexOf(std::string_view pid, std::string_
 void TraceThreads::NameThread(std::string_view pid, std::string_view tid, std::string_view name) {
   if (thread_names_.size() >= kMaxThreads) return;
   const std::string label = ForDisplay(name, kMaxNameBytes);
-  SetKey(pid, label, key_);
-  labelled_tids_.try_emplace(key_, tid);
+  // A thread may be named again and again.
+  if (labelled_tids_.size() < kMaxThreads) {
+    SetKey(pid, label, key_);
+    labelled_tids_.try_emplace(key_, tid);
+  }
   SetKey(pid, tid, key_);
   thread_names_[key_] = label;
 }

@@ -2,7 +2,7 @@
 // and what the trace calls them, which it may say after their events.
 //
 // Threads: one.
-// Memory:  kMaxThreads of them.
+// Memory:  kMaxThreads of them, and of their names.
 #ifndef PROFD_DAEMON_IMPORT_TRACE_THREADS_H_
 #define PROFD_DAEMON_IMPORT_TRACE_THREADS_H_
 

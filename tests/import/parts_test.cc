@@ -279,6 +279,19 @@ TEST(TraceThreadsTest, CallsOnARowOfTheirOwnAreThoseOfTheThreadInItsName) {
   EXPECT_EQ(threads.ThreadOfCalls("1", "20"), "20");
 }
 
+TEST(TraceThreadsTest, NamesOfOneThreadHaveALimit) {
+  TraceThreads threads;
+  for (uint32_t i = 0; i < TraceThreads::kMaxThreads; ++i) {
+    threads.NameThread("1", "7", StrCat("name ", i));
+  }
+  threads.NameThread("1", "7", "one more");
+  threads.NameThread("1", "8", "name 0 CUDA calls");
+  threads.NameThread("1", "9", "one more CUDA calls");
+  EXPECT_EQ(threads.ThreadOfCalls("1", "8"), "7");
+  EXPECT_EQ(threads.ThreadOfCalls("1", "9"), "9") << "not kept";
+  EXPECT_EQ(threads.LabelOf("1", "7"), "one more");
+}
+
 TEST(UnescapeTest, EscapesAreRead) {
   EXPECT_EQ(Unescape(R"("a\"\\\u00e9")"), "a\"\\\xc3\xa9");
   EXPECT_EQ(Unescape("plain"), "plain");
