@@ -283,9 +283,17 @@ absl::Duration CaptureSession::Poll(absl::Duration now) {
 
 bool CaptureSession::IsTargetStopped(absl::Duration now) {
   constexpr absl::Duration kInterval = absl::Milliseconds(200);
+  // A process that is stopped and continued again and again, as by cpulimit, is stopped at many a
+  // look. It still has something to hand over.
+  constexpr absl::Duration kLongEnough = absl::Seconds(1);
   if (pid_ == 0 || now < next_look_) return false;
   next_look_ = now + kInterval;
-  return IsStopped(pid_, start_ticks_);
+  const std::optional<int64_t> cpu_ticks = CpuTicksOfStopped(pid_, start_ticks_);
+  if (cpu_ticks != stopped_at_ticks_) {
+    stopped_at_ticks_ = cpu_ticks;
+    stopped_since_ = now;
+  }
+  return cpu_ticks.has_value() && now - stopped_since_ >= kLongEnough;
 }
 
 void CaptureSession::CopyFullChunks() {

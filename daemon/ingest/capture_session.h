@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -96,7 +97,8 @@ class CaptureSession {
   // If the first chunks have been made, too.
   void BecomeArmed();
   absl::Duration DrainTimeout() const;
-  // In kStopping, when even a target that is alone with its threads had to answer.
+  // In kStopping, when even a target that is alone with its threads had to answer: whether it was
+  // stopped at each look of a second, and did not run between them.
   bool IsTargetStopped(absl::Duration now);
   void SendStop();
   void CopyFullChunks();
@@ -132,7 +134,9 @@ class CaptureSession {
   bool let_go_ = false;
   DecodeWorker::End end_;
   absl::Duration drain_deadline_ = absl::InfiniteDuration();
-  absl::Duration next_look_ = absl::InfiniteDuration();     // Whether it is stopped.
+  absl::Duration next_look_ = absl::InfiniteDuration();  // Whether it is stopped.
+  std::optional<int64_t> stopped_at_ticks_;  // The CPU time at the last look, if it was.
+  absl::Duration stopped_since_;             // The first look with that time.
   absl::Duration arming_time_ = -absl::InfiniteDuration();  // When an activity was passed on.
 
   absl::Duration period_ = absl::ZeroDuration();

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -66,6 +67,26 @@ TEST_F(RegistrationTest, AListSaysWhichTargetsASignalHasStopped) {
   EXPECT_FALSE(IsStopped(-1, info.process_start_ticks));
   target.Kill(SIGCONT);
   EXPECT_TRUE(Eventually([&] { return server_->List()[0].state == TargetState::kRunning; }));
+}
+
+// As cpulimit stops a process again and again: it is not the stop that was seen before.
+TEST_F(RegistrationTest, AProcessThatRanBetweenTwoStopsHasUsedCpuTime) {
+  Start();
+  TargetProcess target(dir_.path());
+  ASSERT_TRUE(Eventually([&] { return server_->List().size() == 1; }));
+  const int64_t start_ticks = server_->List()[0].process_start_ticks;
+  const auto look = [&] { return CpuTicksOfStopped(target.pid(), start_ticks); };
+  EXPECT_EQ(look(), std::nullopt);
+  target.Kill(SIGSTOP);
+  ASSERT_TRUE(Eventually([&] { return look().has_value(); }));
+  const std::optional<int64_t> first = look();
+  EXPECT_EQ(look(), first);
+  target.Kill(SIGCONT);
+  target.Command("spin");
+  target.Kill(SIGSTOP);
+  ASSERT_TRUE(Eventually([&] { return look().has_value(); }));
+  EXPECT_GT(look(), first);
+  target.Kill(SIGCONT);
 }
 
 TEST_F(RegistrationTest, MetadataIsMergedByKey) {

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <iostream>
 #include <optional>
 #include <string_view>
@@ -101,6 +102,10 @@ int RunTargetProcess(const std::filesystem::path& socket_dir) {
       }
     } else if (command == "open") {
       thread->Begin(argument);
+    } else if (command == "spin") {
+      const std::clock_t begin = std::clock();
+      while (std::clock() - begin < CLOCKS_PER_SEC / 20) {
+      }
     } else if (command == "leave") {
       target->CloseSocket();
     } else if (command == "exec") {

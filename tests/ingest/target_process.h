@@ -29,6 +29,7 @@ class TargetProcess {
   //   window           opens window 0 at step 3, recording
   //   ranges N         writes N ranges "work" on thread 1
   //   open NAME        begins a range on thread 1 and leaves it open
+  //   spin             uses 50 ms of CPU time
   //   exec             becomes a new image of itself, which registers anew
   //   leave            closes its connection and lives on
   void Command(const std::string& line);
