@@ -1,7 +1,6 @@
 #include "daemon/report/findings/host.h"
 
 #include <algorithm>
-#include <span>
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
@@ -58,64 +57,6 @@ class CountedTime {
   const IntervalSet* explained_;
 };
 
-constexpr size_t kFewestForGroups = 5;
-// Of the time outside operators that the usual step has: what a step needs to be no usual one.
-constexpr int64_t kUsualTimes = 2;
-// Of the window: what less than that explains is not what the program mostly does.
-constexpr double kMostOfWindow = 0.5;
-constexpr size_t kFewestAtEqualDistances = 2;
-constexpr size_t kFewestAtAnyDistances = 3;
-
-// Of positions in ascending order: how far they are apart, if none is missing before, between, or
-// after them; else 0.
-int64_t DistanceOf(std::span<const size_t> positions, size_t count) {
-  if (positions.size() < kFewestAtEqualDistances) return 0;
-  const size_t distance = positions[1] - positions[0];
-  for (size_t i = 1; i < positions.size(); ++i) {
-    if (positions[i] - positions[i - 1] != distance) return 0;
-  }
-  const bool is_whole = positions.front() < distance && positions.back() + distance >= count;
-  return distance >= 2 && is_whole ? static_cast<int64_t>(distance) : 0;
-}
-
-// `outside_ns`: by stretch. Takes the steps that it finds out of `outliers`: HOST_BOUND, which then
-// fires, explains them.
-HostGroups FindGroups(const FindingScope& scope, const FindingThresholds& thresholds,
-                      std::span<const int64_t> outside_ns, std::vector<bool>& outliers) {
-  HostGroups groups;
-  if (!scope.has_steps || outside_ns.size() < kFewestForGroups) return groups;
-  std::vector<int64_t> scratch(outside_ns.begin(), outside_ns.end());
-  const int64_t usual_outside_ns = Median(scratch);
-  for (size_t i = 0; i < scratch.size(); ++i) {
-    scratch[i] = scope.stretches[i].end_ns - scope.stretches[i].start_ns;
-  }
-  const int64_t usual_ns = Median(scratch);
-  std::vector<size_t> positions;
-  double more_ns = 0;
-  for (size_t i = 0; i < outside_ns.size(); ++i) {
-    const int64_t more_outside_ns = outside_ns[i] - usual_outside_ns;
-    const int64_t longer_ns = scope.stretches[i].end_ns - scope.stretches[i].start_ns - usual_ns;
-    // Longer for another reason, or not longer than others of this program are.
-    if (outside_ns[i] <= kUsualTimes * usual_outside_ns || more_outside_ns <= usual_ns ||
-        more_outside_ns < longer_ns / 2) {
-      continue;
-    }
-    positions.push_back(i);
-    more_ns += static_cast<double>(more_outside_ns);
-  }
-  const double least_share = std::max(kMostOfWindow, thresholds.host_outside_share);
-  if (more_ns <= least_share * static_cast<double>(scope.total_ns)) return groups;
-  const int64_t distance = DistanceOf(positions, outside_ns.size());
-  if (distance == 0 && positions.size() < kFewestAtAnyDistances) return groups;
-  groups.distance = distance;
-  for (const size_t i : positions) {
-    groups.steps.push_back(scope.stretches[i].step);
-    groups.outside_ns += outside_ns[i];
-    outliers[i] = false;
-  }
-  return groups;
-}
-
 // How fast Linux takes back the pages of large blocks, which malloc returns to it (munmap), at
 // most. In the one gap that was looked at, two blocks of 60 MiB and 8.9 ms, it was 14.
 constexpr double kFreedBytesPerNs = 16;
@@ -161,7 +102,6 @@ absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const Finding
   }
   const std::vector<int64_t> outside_ns = counted.OfStretches(gaps);
   facts.outliers = OutliersOf(scope, thresholds, outside_ns);
-  facts.groups = FindGroups(scope, thresholds, outside_ns, facts.outliers);
   std::vector<double> shares;
   absl::flat_hash_map<int64_t, const HostSplit*> splits;
   for (const TimeStep& step : time.steps) splits[step.index] = &step.host;

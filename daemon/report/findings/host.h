@@ -1,17 +1,8 @@
 // Host time outside operators, in the steps that count: how much of it costs time, and its gaps.
 //
 // With a GPU only the part counts during which the GPU was idle, and for which nothing else is to
-// blame (idle_split.h). Steps that are outliers are left out where others remain, since
-// STEP_OUTLIER explains them.
-//
-// Steps may come in groups, as the updates of reinforcement learning do after each rollout:
-//
-//   outside   ████████████          ████████████          ████████████
-//   operators             ▌▌▌▌                  ▌▌▌▌                  ▌▌▌▌
-//   step      0           1 2 3 4               5 6 7 8               9 ...
-//
-// Then the usual step says little of the program. Where such steps have most of the window's time
-// outside operators, and come again and again, they count as usual steps, and not as outliers.
+// blame (idle_split.h). Steps that are
+// outliers are left out where others remain, since STEP_OUTLIER explains them.
 //
 // Threads: one. Errors: the reader's.
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_HOST_H_
@@ -32,24 +23,15 @@
 
 namespace profd::report {
 
-// Steps that have more than half of the window's time outside operators, beyond what the usual step
-// has of it: at least two at equal distances, or three. Empty: there are none.
-struct HostGroups {
-  std::vector<int64_t> steps;  // Their numbers, by time.
-  int64_t outside_ns = 0;      // In them.
-  int64_t distance = 0;        // In steps; 0: it varies.
-};
-
 struct HostFacts {
   std::string needs;           // Not empty: unknown for lack of this, and the rest is empty.
   bool of_ranges = false;      // HostSplits::of_ranges
-  std::vector<bool> outliers;  // OutliersOf() the scope, without `groups`; also if `needs` is set.
-  HostGroups groups;
-  HostSplit split;          // Sum over the steps of the scope; 0 without steps.
-  int64_t usual_count = 0;  // Steps that are not outliers; without steps 1.
-  int64_t outside_ns = 0;   // Of their host time outside operators, what costs time.
-  double median_share = 0;  // Share of a step, as the median of the steps.
-  HostGapTable gaps;        // Of that.
+  std::vector<bool> outliers;  // OutliersOf() the scope; also if `needs` is set.
+  HostSplit split;             // Sum over the steps of the scope; 0 without steps.
+  int64_t usual_count = 0;     // Steps that are not outliers; without steps 1.
+  int64_t outside_ns = 0;      // Of their host time outside operators, what costs time.
+  double median_share = 0;     // Share of a step, as the median of the steps.
+  HostGapTable gaps;           // Of that.
   // Host memory that is freed in the longest gap of the first row, if returning so much to the
   // system can take half of that gap; else 0.
   int64_t freed_bytes = 0;

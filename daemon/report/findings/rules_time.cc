@@ -20,7 +20,6 @@ constexpr std::string_view kNeedsCalls = "CUDA API calls (profctl trace --gpu de
 constexpr std::string_view kNeedsWork =
     "a window in which kernels run; in this one, the program captures CUDA graphs";
 constexpr size_t kMostCausesInText = 3;
-constexpr size_t kMostStepsInText = 5;
 // Smaller collectives are bound by latency.
 constexpr int64_t kTellingCollectiveBytes = 1 << 20;
 // Four lanes of PCIe 4; NVLink has 50 times as much.
@@ -135,29 +134,6 @@ std::string RhythmOf(std::vector<int64_t> steps) {
   }
   return steps.size() == 2 ? StrCat(" They are ", distance, " steps apart.")
                            : StrCat(" They come every ", distance, " steps.");
-}
-
-// " 94% of it is in 5 of 20 steps: 4, 8, 12, 16, 20. They come every 4 steps."
-std::string WhereInGroups(const Facts& facts) {
-  const HostGroups& groups = facts.host.groups;
-  const double share = static_cast<double>(groups.outside_ns) /
-                       static_cast<double>(std::max<int64_t>(facts.host.outside_ns, 1));
-  std::string text = StrCat(" ", PercentText(share), " of it is in ", groups.steps.size(), " of ",
-                            CountText(facts.host.usual_count, "step"), ": ");
-  for (size_t i = 0; i < std::min(groups.steps.size(), kMostStepsInText); ++i) {
-    StrAppend(&text, i == 0 ? "" : ", ", facts.steps.framework.NumberText(groups.steps[i]));
-  }
-  StrAppend(&text, groups.steps.size() > kMostStepsInText ? ", ..." : ".");
-  return StrCat(text, groups.distance == 0 ? "" : RhythmOf(groups.steps));
-}
-
-std::string GroupsAdvice(const HostGroups& groups) {
-  return StrCat(
-      "Look at the code that runs in the gaps below, ",
-      groups.distance == 0 ? "in some steps only" : StrCat("once in ", groups.distance, " steps"),
-      ": rollouts of an environment, generating data, evaluation, checkpoints. Make it faster "
-      "(environments in parallel or vectorized), or run it in other processes while the steps "
-      "train.");
 }
 
 }  // namespace
@@ -448,7 +424,6 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
                 " freed: giving the pages back to the system can take most of it.");
     }
   }
-  if (!host.groups.steps.empty()) StrAppend(&finding.measured, WhereInGroups(facts));
   const bool has_places = gaps.long_ns > gaps.short_ns;
   if (!has_places) {
     StrAppend(&finding.measured, " ", CountText(gaps.short_count, "gap"), " shorter than ",
@@ -462,7 +437,6 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
             "room (torch.cat of a growing list copies and frees all of it), or let the allocator "
             "keep freed memory (MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ of glibc, or "
             "jemalloc)."
-      : has_places && !host.groups.steps.empty() ? GroupsAdvice(host.groups)
       : has_places
           ? "Look at the code that runs in the gaps below: logging, checkpoints, evaluation, "
             "garbage collection, freeing large tensors, locks, files, sleeping. Move it out of the "
@@ -493,14 +467,7 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
         StrCat("gaps of ", TimeText(kShortHostGapNs), " or more take ", TimeText(long_ns), " of ",
                StepWord(facts), "; recording itself takes part of shorter ones");
   }
-  if (!host.groups.steps.empty()) {
-    if (host.groups.distance == 0) {
-      finding.confidence = std::min(finding.confidence, Confidence::kMedium);
-      finding.confidence_reason =
-          StrCat("it is in ", host.groups.steps.size(), " of ", CountText(host.usual_count, "step"),
-                 ", at no equal distances");
-    }
-  } else if (facts.scope.has_steps && host.median_share <= finding.threshold) {
+  if (facts.scope.has_steps && host.median_share <= finding.threshold) {
     // Seen of healthy programs on busy machines: a thread that another process kept from its core.
     finding.confidence = Confidence::kLow;
     finding.confidence_reason =

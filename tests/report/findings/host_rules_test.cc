@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <initializer_list>
-#include <map>
 #include <string_view>
 
 #include "proto/wire/event.h"
@@ -14,7 +12,6 @@ namespace profd::report {
 namespace {
 
 using ::testing::Contains;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -267,112 +264,6 @@ TEST_F(HostRulesTest, TheFirstChangeIsTheFirstFindingAlsoIfAnotherIsLargerButNot
   EXPECT_THAT(report.verdict,
               HasSubstr("HOST_BOUND could save more (up to 1.8 ms a step), but only with low "
                         "confidence: most steps are below the threshold"));
-}
-
-// ---- steps that come in groups ----
-
-// As PPO: a rollout that runs a few operators, and then updates in quick succession.
-class StepGroupsTest : public FindingsFixture {
- protected:
-  // Steps of 5 ms of operators. Those of `rollouts` first have so many ms of the host outside
-  // operators, and 2 ms of inference.
-  void Updates(int steps, const std::map<int, int64_t>& rollouts) {
-    int64_t at = 0;
-    for (int step = 0; step < steps; ++step) {
-      const int64_t begin = at;
-      if (const auto rollout = rollouts.find(step); rollout != rollouts.end()) {
-        at += rollout->second * kMs;
-        reader_.Operator(main_, "aten::multinomial", at, at + 2 * kMs);
-        at += 2 * kMs;
-      }
-      reader_.Operator(main_, "aten::linear", at, at + 3 * kMs)
-          .Operator(main_, "aten::_fused_adam_", at + 3 * kMs, at + 5 * kMs);
-      at += 5 * kMs;
-      reader_.Step(step, begin, at - begin);
-    }
-    CaptureRecord& record = reader_.mutable_record();
-    record.windows.push_back({.start_ns = 0, .end_ns = at, .first_step = 0, .end_step = steps});
-    record.spec.steps = record.covered_steps = steps;
-    record.covered_ns = at;
-  }
-  static std::map<int, int64_t> EachOf(std::initializer_list<int> steps, int64_t ms) {
-    std::map<int, int64_t> rollouts;
-    for (const int step : steps) rollouts[step] = ms;
-    return rollouts;
-  }
-};
-
-TEST_F(StepGroupsTest, ARolloutBeforeEachGroupOfUpdatesIsHostTimeOfTheWholeWindow) {
-  Updates(20, EachOf({0, 4, 8, 12, 16}, 178));
-  const Finding finding = Find("HOST_BOUND");
-  EXPECT_DOUBLE_EQ(finding.value, 0.89);
-  EXPECT_EQ(finding.saving_ns_per_step, 5 * 178 * kMs / 20);
-  EXPECT_EQ(finding.confidence, Confidence::kHigh);
-  EXPECT_THAT(finding.measured,
-              HasSubstr("The largest gap is between aten::_fused_adam_ and aten::multinomial"));
-  EXPECT_THAT(finding.measured, HasSubstr("100% of it is in 5 of 20 steps: 0, 4, 8, 12, 16. They "
-                                          "come every 4 steps."));
-  EXPECT_THAT(finding.advice, HasSubstr("once in 4 steps"));
-  ASSERT_FALSE(finding.evidence.empty());
-  EXPECT_THAT(finding.evidence[0].name, HasSubstr("aten::multinomial"));
-  // No time is in two findings.
-  EXPECT_THAT(Fired(), ElementsAre("HOST_BOUND"));
-}
-
-TEST_F(StepGroupsTest, TwoWholeGroupsAreEnough) {
-  Updates(8, EachOf({3, 7}, 178));
-  EXPECT_THAT(Find("HOST_BOUND").measured, HasSubstr("They are 4 steps apart."));
-  EXPECT_THAT(Fired(), ElementsAre("HOST_BOUND"));
-}
-
-TEST_F(StepGroupsTest, GroupsOfSeveralLengthsAreLessSure) {
-  Updates(20, EachOf({2, 5, 11, 16}, 178));
-  const Finding finding = Find("HOST_BOUND");
-  EXPECT_EQ(finding.confidence, Confidence::kMedium);
-  EXPECT_THAT(finding.measured, HasSubstr("is in 4 of 20 steps: 2, 5, 11, 16."));
-  EXPECT_THAT(finding.measured, Not(HasSubstr("every")));
-  EXPECT_THAT(finding.advice, HasSubstr("in some steps only"));
-  EXPECT_THAT(Fired(), ElementsAre("HOST_BOUND"));
-}
-
-TEST_F(StepGroupsTest, OneSlowStepInManyIsAnOutlierAlone) {
-  Updates(20, EachOf({9}, 1'000));
-  EXPECT_THAT(Fired(), ElementsAre("STEP_OUTLIER"));
-}
-
-TEST_F(StepGroupsTest, TwoSlowStepsSomewhereAreOutliers) {
-  Updates(20, EachOf({9, 11}, 1'000));
-  EXPECT_THAT(Fired(), ElementsAre("STEP_OUTLIER"));
-}
-
-// The program mostly trains.
-TEST_F(StepGroupsTest, LoggingThatTakesLessThanTheStepsIsInOutliers) {
-  Updates(20, EachOf({3, 7, 11, 15, 19}, 10));
-  EXPECT_THAT(Fired(), ElementsAre("STEP_OUTLIER"));
-  EXPECT_THAT(Find("STEP_OUTLIER").measured, HasSubstr("They come every 4 steps."));
-}
-
-// A rollout that itself runs operators for most of its time.
-TEST_F(StepGroupsTest, StepsThatAreLongerBecauseOfOperatorsStayOutliers) {
-  int64_t at = 0;
-  for (int step = 0; step < 20; ++step) {
-    const int64_t length = step % 4 == 3 ? 200 * kMs : 5 * kMs;
-    reader_.Operator(main_, "aten::linear", at, at + length - 100 * kUs).Step(step, at, length);
-    at += length;
-  }
-  EXPECT_THAT(Fired(), ElementsAre("STEP_OUTLIER"));
-}
-
-TEST_F(StepGroupsTest, AHigherThresholdLeavesThemToTheOutliers) {
-  Updates(20, EachOf({3, 7, 11, 15, 19}, 178));
-  thresholds_.host_outside_share = 0.95;
-  EXPECT_THAT(Fired(), ElementsAre("STEP_OUTLIER"));
-}
-
-TEST_F(StepGroupsTest, TheGpuHidesARolloutThatItWorksThrough) {
-  Updates(20, EachOf({3, 7, 11, 15, 19}, 178));
-  Launch({.start_ns = kMs, .count = 998, .kernel_ns = kMs, .op = ""});
-  EXPECT_THAT(Fired(), Not(Contains("HOST_BOUND")));
 }
 
 // ---- the data loader's workers start again at each epoch ----
