@@ -38,7 +38,10 @@ std::vector<const report::CollectiveTable*> TablesOf(std::span<const ComparedRan
   return tables;
 }
 
-std::vector<report::ClockMember> ClocksOf(std::span<const ComparedRank> ranks) {
+}  // namespace
+
+MatchedRanks MatchRanks(std::span<const ComparedRank> ranks) {
+  const std::vector<report::MatchedCollective> matches = report::MatchCollectives(TablesOf(ranks));
   std::vector<report::ClockMember> members;
   members.reserve(ranks.size());
   for (const ComparedRank& rank : ranks) {
@@ -47,20 +50,13 @@ std::vector<report::ClockMember> ClocksOf(std::span<const ComparedRank> ranks) {
                        .collectives = rank.collectives,
                        .host = rank.host});
   }
-  return members;
-}
-
-}  // namespace
-
-MatchedRanks MatchRanks(std::span<const ComparedRank> ranks) {
-  const std::vector<report::MatchedCollective> matches = report::MatchCollectives(TablesOf(ranks));
-  MatchedRanks matched = {.clocks = report::AlignClocks(ClocksOf(ranks), matches)};
+  MatchedRanks matched = {.clocks = report::AlignClocks(members, matches)};
   matched.matches = report::AcceptedMatches(matches, matched.clocks);
   return matched;
 }
 
 report::GroupSteps CompareRanks(std::span<const ComparedRank> ranks, const MatchedRanks& matched) {
-  return report::CompareSteps(TablesOf(ranks), matched.matches, ClocksOf(ranks));
+  return report::CompareSteps(TablesOf(ranks), matched.matches);
 }
 
 absl::StatusOr<SetCollectives> ReadCollectives(CaptureSet& set) {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "daemon/report/ops/op_table.h"
-#include "daemon/report/ranks/clock_alignment.h"
 #include "daemon/report/ranks/collective_match.h"
 #include "daemon/report/ranks/collectives.h"
 
@@ -61,10 +60,8 @@ GroupOps CompareOps(std::span<const OpTable* const> tables, OpSort sort, int64_t
 //   transfer  in collectives, what also the rank that waited least had to spend
 //   wait      in collectives, for ranks that came later
 //
-// Of one matched collective, the transfer is its shortest duration over the ranks, each until the
-// collective was done. What a rank takes longer to record its end (late_ends.h) is its own work: it
-// had no CPU, or ran something else. Where ranks are missing, what they would have shown counts as
-// transfer.
+// Of one matched collective, the transfer is its shortest duration over the ranks. Where ranks
+// are missing, what they would have shown counts as transfer.
 struct RankStep {
   int64_t step = -1;  // -1: a window of a capture without steps.
   int64_t duration_ns = 0;
@@ -92,10 +89,10 @@ struct GroupStepRow {
 
 // Ranks are compared over the steps that all of them have.
 //
-// Of one matched collective, the rank with the shortest duration until it was done arrived last,
-// since all end it together; the others waited for it. Ranks are ordered by the wait that they
-// caused. That is the sum of what the others waited for them in each step: of two ranks, the wait
-// of one is what the other caused.
+// Of one matched collective, the rank with the shortest duration arrived last, since all end it
+// together; the others waited for it. Ranks are ordered by the wait that they caused. That is the
+// sum of what the others waited for them in each step: of two ranks, the wait of one is what the
+// other caused.
 //
 // The score is the modified z-score of own work:
 //
@@ -215,11 +212,9 @@ struct GroupSteps {
   // one, of the differences that were found.
   bool cpu_waits_can_explain = false;
 };
-// `tables`: of each member; nullptr: a member without. `matches` are theirs. `clocks`: of each
-// member, with the same tables; empty: not known, and then no end is late.
+// `tables`: of each member; nullptr: a member without. `matches` are theirs.
 GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,
-                        std::span<const MatchedCollective> matches,
-                        std::span<const ClockMember> clocks = {});
+                        std::span<const MatchedCollective> matches);
 
 }  // namespace profd::report
 

@@ -7,7 +7,6 @@
 
 #include "daemon/base/median.h"
 #include "daemon/report/ranks/group_reports.h"
-#include "daemon/report/ranks/late_ends.h"
 
 namespace profd::report {
 namespace {
@@ -32,8 +31,6 @@ constexpr double kShareOfOne = 2.0 / 3;
 using WaitsFor = std::map<size_t, int64_t>;
 // By member, then by the number of the step: what its collectives waited for other ranks.
 using Waits = std::vector<std::map<int64_t, WaitsFor>>;
-// Likewise: of its exposed time in collectives, what came after they were done.
-using LateTimes = std::vector<std::map<int64_t, int64_t>>;
 
 // A step of a rank, for finding it on the others. Windows, which have no numbers, are counted.
 using StepKey = std::pair<int64_t, size_t>;
@@ -43,71 +40,43 @@ void AddCapped(int64_t& sum, int64_t value) {
   if (__builtin_add_overflow(sum, value, &sum)) sum = std::numeric_limits<int64_t>::max();
 }
 
-// What a member took until the collective was done, and the exposed part of that. `ended_late_ns`:
-// how long after that it recorded the end.
-struct UntilDone {
-  UntilDone(const CollectiveRow& row, int64_t ended_late_ns)
-      : duration_ns(row.duration_ns - ended_late_ns),
-        late_ns(std::clamp<int64_t>(row.exposed_ns, 0, ended_late_ns)),
-        exposed_ns(row.exposed_ns - late_ns) {}
-
-  int64_t duration_ns;
-  int64_t late_ns;  // What is hidden comes first.
-  int64_t exposed_ns;
-};
-
-// `late_ns`: by part of the match, LateEnds::Of().
 CollectiveBlame BlameOf(std::span<const CollectiveTable* const> tables,
-                        const MatchedCollective& match, std::span<const int64_t> late_ns) {
+                        const MatchedCollective& match) {
   CollectiveBlame blame = {.kind = match.kind};
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   int64_t transfer_ns = kMost;
   int64_t next_ns = kMost;
-  for (size_t i = 0; i < match.parts.size(); ++i) {
-    const MatchedCollective::Part& part = match.parts[i];
+  for (const MatchedCollective::Part& part : match.parts) {
     const CollectiveRow& row = tables[part.member]->rows[part.row];
-    const int64_t duration_ns = UntilDone(row, late_ns[i]).duration_ns;
-    if (duration_ns < transfer_ns) {
+    if (row.duration_ns < transfer_ns) {
       next_ns = transfer_ns;
-      transfer_ns = duration_ns;
+      transfer_ns = row.duration_ns;
       blame.last = part.member;
       blame.step = row.step;
       blame.group = tables[part.member]->communicators[row.communicator].shown_name();
     } else {
-      next_ns = std::min(next_ns, duration_ns);
+      next_ns = std::min(next_ns, row.duration_ns);
     }
   }
   // A member is in a match once, and the durations are not negative.
   blame.late_by_ns = next_ns == kMost ? 0 : next_ns - std::max<int64_t>(transfer_ns, 0);
-  for (size_t i = 0; i < match.parts.size(); ++i) {
-    const MatchedCollective::Part& part = match.parts[i];
+  for (const MatchedCollective::Part& part : match.parts) {
     if (part.member == blame.last) continue;
-    const UntilDone done(tables[part.member]->rows[part.row], late_ns[i]);
+    const CollectiveRow& row = tables[part.member]->rows[part.row];
     // What is hidden comes first: after it the transfer, which ends on all ranks at once.
-    const int64_t wait_ns = done.exposed_ns - std::min(done.exposed_ns, transfer_ns);
+    const int64_t wait_ns = row.exposed_ns - std::min(row.exposed_ns, transfer_ns);
     AddCapped(blame.total_wait_ns, wait_ns);
     blame.waits.push_back({part.member, wait_ns});
   }
   return blame;
 }
 
-// Adds to `late`, which has a place for each member.
 std::vector<CollectiveBlame> BlamesOf(std::span<const CollectiveTable* const> tables,
-                                      std::span<const MatchedCollective> matches,
-                                      const LateEnds& late_ends, LateTimes& late) {
+                                      std::span<const MatchedCollective> matches) {
   std::vector<CollectiveBlame> blames;
-  blames.reserve(matches.size());
   for (size_t i = 0; i < matches.size(); ++i) {
-    const MatchedCollective& match = matches[i];
-    const std::vector<int64_t> late_ns = late_ends.Of(match);
-    blames.push_back(BlameOf(tables, match, late_ns));
+    blames.push_back(BlameOf(tables, matches[i]));
     blames.back().match = i;
-    for (size_t part = 0; part < match.parts.size(); ++part) {
-      if (late_ns[part] <= 0) continue;
-      const size_t member = match.parts[part].member;
-      const CollectiveRow& row = tables[member]->rows[match.parts[part].row];
-      AddCapped(late[member][row.step], UntilDone(row, late_ns[part]).late_ns);
-    }
   }
   return blames;
 }
@@ -149,8 +118,7 @@ WaitsFor Fitting(WaitsFor waits, int64_t most_ns) {
 }
 
 std::vector<RankStep> StepsOf(const CollectiveTable& table,
-                              const std::map<int64_t, WaitsFor>& waits,
-                              const std::map<int64_t, int64_t>& late) {
+                              const std::map<int64_t, WaitsFor>& waits) {
   std::map<int64_t, int64_t> window_counts;  // Windows without steps all have one number.
   for (const StepWorkRow& work : table.steps) ++window_counts[work.step];
   std::vector<RankStep> steps;
@@ -163,12 +131,8 @@ std::vector<RankStep> StepsOf(const CollectiveTable& table,
       step.wait_ns_by_last = Fitting(std::move(of_window), exposed_ns);
       step.wait_ns = SumOf(step.wait_ns_by_last);
     }
-    int64_t late_ns = 0;
-    if (const auto of_window = late.find(work.step); of_window != late.end()) {
-      late_ns = std::min(of_window->second / window_counts[work.step], exposed_ns - step.wait_ns);
-    }
-    step.transfer_ns = exposed_ns - step.wait_ns - late_ns;
-    step.own_ns = step.duration_ns - exposed_ns + late_ns;
+    step.transfer_ns = exposed_ns - step.wait_ns;
+    step.own_ns = step.duration_ns - exposed_ns;
     if (work.cpu_wait_ns >= 0) step.cpu_wait_ns = std::min(work.cpu_wait_ns, step.own_ns);
     steps.push_back(std::move(step));
   }
@@ -592,18 +556,16 @@ std::string_view TextOf(StragglerReason reason) {
 }
 
 GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,
-                        std::span<const MatchedCollective> matches,
-                        std::span<const ClockMember> clocks) {
+                        std::span<const MatchedCollective> matches) {
   GroupSteps steps;
   steps.members.resize(tables.size());
   steps.matched_count = std::ssize(matches);
-  LateTimes late(tables.size());
-  steps.blames = BlamesOf(tables, matches, LateEnds(clocks), late);
+  steps.blames = BlamesOf(tables, matches);
   const Waits waits = WaitsOf(tables, matches, steps.blames);
   for (size_t member = 0; member < tables.size(); ++member) {
     if (tables[member] == nullptr) continue;
     steps.has_collectives |= !tables[member]->rows.empty();
-    steps.members[member] = StepsOf(*tables[member], waits[member], late[member]);
+    steps.members[member] = StepsOf(*tables[member], waits[member]);
   }
   steps.rows = RowsOf(steps.members);
 
