@@ -68,8 +68,7 @@ std::string RenderDiff(const report::CaptureDiff& diff, const DiffTables& tables
                             style.Paint(Colour::kBold, StrCat(diff.sentence, ".")), "\n");
   if (!diff.why.empty()) StrAppend(&text, diff.why, ".\n");
   if (!diff.other_work.empty()) {
-    StrAppend(&text, "They are not of equal work on equal GPUs: ", diff.other_work,
-              " differ.\n");
+    StrAppend(&text, "They are not of equal work on equal GPUs: ", diff.other_work, " differ.\n");
   }
   AddDiffTable("", tables.facts, style, &text);
   AddDiffTable("Parts of a step (means)", tables.parts, style, &text);

@@ -23,8 +23,9 @@
 // that mark none. They count from 0 in that capture alone: the status page and
 // profd_step_count() know nothing of them, and profd_step() moves none of its windows. One that
 // begins inside another of that name, as in a recursion, is part of that step. Where the outer one
-// began before the flag was on, it is not known: until it ends, those inside it are steps. Spans and
-// ranges that are paired by identity may overlap; each is a step that begins outside of such ranges.
+// began before the flag was on, it is not known: until it ends, those inside it are steps. Spans
+// and ranges that are paired by identity may overlap; each is a step that begins outside of such
+// ranges.
 //
 //   FIRE   0      1      2      3      4      begins of the range on its first thread
 //    │wait │warmup│ active│ active│             base 0, warmup 1, active 2
