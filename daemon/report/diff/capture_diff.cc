@@ -225,7 +225,9 @@ class FactComparison {
         YesOrNo(after.spec.torch.stacks));
     Add("modules recorded", YesOrNo(before.spec.torch.modules), YesOrNo(after.spec.torch.modules));
     Add("GPU recorded", ToString(before.gpu.mode), ToString(after.gpu.mode));
-    AddShare("waits for a CPU", DelayShare(before.cpu), DelayShare(after.cpu));
+    if (before.cpu.watched_ns > 0 && after.cpu.watched_ns > 0) {
+      AddShare("waits for a CPU", DelayShare(before.cpu), DelayShare(after.cpu));
+    }
     if (before.slowdown.known && after.slowdown.known) {
       AddShare("slow-down by recording", before.slowdown.estimate, after.slowdown.estimate);
     }

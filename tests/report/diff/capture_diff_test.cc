@@ -218,7 +218,11 @@ TEST(CaptureDiffTest, WaitsForACpuOfOneCaptureAreSaid) {
   ChangeSteps(after, 1 * kMs, [](TimeStep& step) { step.host.operators_ns += 1 * kMs; });
   after.record.cpu.watched_ns = 100 * kMs;
   after.record.cpu.threads = {{.os_thread = 7, .ran_ns = 70 * kMs, .waited_ns = 30 * kMs}};
-  const CaptureDiff diff = DiffCaptures(CpuCapture(), after);
+  // Of an import nothing is known of it.
+  EXPECT_THAT(DiffCaptures(CpuCapture(), after).facts, IsEmpty());
+  DiffSide before = CpuCapture();
+  before.record.cpu.watched_ns = 100 * kMs;
+  const CaptureDiff diff = DiffCaptures(before, after);
   EXPECT_EQ(diff.steps.verdict, StepVerdict::kSame);
   EXPECT_TRUE(diff.steps.waits_can_explain);
   EXPECT_THAT(diff.facts, Contains(AllOf(Field(&DiffFact::what, "waits for a CPU"),
