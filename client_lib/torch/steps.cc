@@ -45,14 +45,15 @@ constinit std::atomic<bool> g_is_armed{false};
 // has one. On other threads, ends of optimizers' steps are foreign marks, and batches are batches.
 // So steps are those of one thread also where another one took batches before it, or steps as
 // often.
+enum class Detector : uint8_t { kNone, kTrainer, kLoader };
 constinit StepDetector g_trainer;
 constinit StepDetector g_loader;
 constinit OptimizerCounts g_counts;
 constinit std::atomic<bool> g_has_trainer{false};
 constinit std::atomic<bool> g_has_loader{false};
 enum class Role : uint8_t { kUnknown, kOwner, kOther };
-struct OfThread {
-  StepDetector* detector = nullptr;
+struct OfThread {  // Static TLS is scarce: no pointer to the detector.
+  Detector detector = Detector::kNone;
   Role trainer = Role::kUnknown;
   Role loader = Role::kUnknown;
   uint8_t observed_depth = 0;  // Open ranges of optimizers whose end the observer will see.
@@ -86,20 +87,24 @@ bool StartsWith(const char* name, const char (&prefix)[kSize]) {
 }
 
 // Whether the calling thread is the first of its kind. It then has a detector.
-bool IsFirst(Role* role, std::atomic<bool>* has_first, StepDetector* detector) {
+bool IsFirst(Role* role, std::atomic<bool>* has_first, Detector detector) {
   if (PROFD_UNLIKELY(*role == Role::kUnknown)) {
     *role = has_first->exchange(true) ? Role::kOther : Role::kOwner;
-    if (*role == Role::kOwner && t_own.detector == nullptr) t_own.detector = detector;
+    if (*role == Role::kOwner && t_own.detector == Detector::kNone) t_own.detector = detector;
   }
   return *role == Role::kOwner;
 }
 
-bool IsTrainer() { return IsFirst(&t_own.trainer, &g_has_trainer, &g_trainer); }
+bool IsTrainer() { return IsFirst(&t_own.trainer, &g_has_trainer, Detector::kTrainer); }
 
 // Whether its batches are a detector's, its own or that of its training.
 bool HasDetectorOfBatches() {
-  return IsFirst(&t_own.loader, &g_has_loader, &g_loader) || t_own.detector != nullptr;
+  return IsFirst(&t_own.loader, &g_has_loader, Detector::kLoader) ||
+         t_own.detector != Detector::kNone;
 }
+
+// That of the calling thread, which has one.
+StepDetector* OwnDetector() { return t_own.detector == Detector::kLoader ? &g_loader : &g_trainer; }
 
 constexpr uint64_t kFnvBasis = 0xcbf29ce484222325;
 
@@ -134,7 +139,7 @@ uint64_t AutogradNodes() {
 
 void OnBatch(const void* record_function, const char* name) {
   if (!HasDetectorOfBatches()) return RecordBatch();
-  if (!t_own.detector->OnBatchBegin(ReadTicks(), AutogradNodes())) return;
+  if (!OwnDetector()->OnBatchBegin(ReadTicks(), AutogradNodes())) return;
   RecordBatch();
   MarkAt(record_function, name, StepSource::kDataLoader);
 }
@@ -143,8 +148,8 @@ void OnBatch(const void* record_function, const char* name) {
 bool BeginsStep(const char* name) {
   const uint64_t hash = HashOf(name);
   const bool begins =
-      t_own.detector->OnOptimizerEnd(hash, ReadTicks(), AutogradNodes(), g_counts.CountOf(hash));
-  if (PROFD_UNLIKELY(t_own.detector->WantsCounts())) {
+      OwnDetector()->OnOptimizerEnd(hash, ReadTicks(), AutogradNodes(), g_counts.CountOf(hash));
+  if (PROFD_UNLIKELY(OwnDetector()->WantsCounts())) {
     g_counts.Clear();
     collector::AskForCounts();
   }
@@ -152,7 +157,7 @@ bool BeginsStep(const char* name) {
 }
 
 void OnCallEnd(const OptimizerCall& call) {
-  if (t_own.detector->OnOptimizerCall(call, AutogradNodes())) Mark(StepSource::kOptimizer);
+  if (OwnDetector()->OnOptimizerCall(call, AutogradNodes())) Mark(StepSource::kOptimizer);
 }
 
 bool Decide(Teller teller) {
@@ -211,7 +216,7 @@ CallbackContext OnBegin(const void* record_function) {
     ++t_own.observed_depth;
     if (IsTrainer()) {
       g_hooked.has_ended = false;
-      t_own.detector->OnOptimizerBegin(ReadTicks());
+      OwnDetector()->OnOptimizerBegin(ReadTicks());
     }
   } else if (StartsWith(name, kDataLoader)) {
     OnBatch(record_function, name);
@@ -227,7 +232,7 @@ void OnEnd(const void* record_function, void*) {
   if (StartsWith(name, kOptimizer)) {
     OnOptimizerRangeEnd(name);
   } else if (StartsWith(name, kDataLoader) && HasDetectorOfBatches()) {
-    t_own.detector->OnBatchEnd(ReadTicks());
+    OwnDetector()->OnBatchEnd(ReadTicks());
   }
   if (PROFD_UNLIKELY(t_first_range == record_function)) {
     t_first_range = nullptr;
