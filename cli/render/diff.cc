@@ -68,7 +68,7 @@ std::string RenderDiff(const report::CaptureDiff& diff, const DiffTables& tables
                             style.Paint(Colour::kBold, StrCat(diff.sentence, ".")), "\n");
   if (!diff.why.empty()) StrAppend(&text, diff.why, ".\n");
   if (!diff.other_work.empty()) {
-    StrAppend(&text, "They are not of equal work on equal GPUs: ", diff.other_work, " differ.\n");
+    StrAppend(&text, "This does not compare like with like: ", diff.other_work, " differ.\n");
   }
   AddDiffTable("", tables.facts, style, &text);
   AddDiffTable("Parts of a step (means)", tables.parts, style, &text);
@@ -100,7 +100,7 @@ void WriteDiffSchema(JsonWriter& json) {
 std::vector<table::Column> DiffTextColumns() {
   std::vector<table::Column> columns = report::DiffOperatorColumns().columns();
   for (const table::Column& column : report::DiffPartColumns().columns()) {
-    if (column.key == "side") columns.push_back(column);
+    if (column.title == "Side" || column.title == "Part") columns.push_back(column);
   }
   return columns;
 }

@@ -23,6 +23,7 @@ constexpr size_t kMostCommandBytes = 200;
 constexpr size_t kMostNameBytes = 80;  // In a sentence.
 // Of the step's change: a part or name that explains less is not named.
 constexpr double kLeastShare = 0.25;
+constexpr double kMostly = 0.5;
 // Shares and ratios that differ by no more are the same.
 constexpr double kSameShare = 0.03;
 constexpr double kSameFlops = 0.01;
@@ -34,6 +35,9 @@ constexpr double kSameLength = 0.1;
 
 constexpr std::string_view kGpuSide = "gpu";
 constexpr std::string_view kHostSide = "host";
+
+// Of a hostile file, sums may be larger than any time; two of these can be subtracted.
+int64_t Rounded(double ns) { return std::llround(std::clamp(ns, -4e18, 4e18)); }
 
 // What the sums over a capture are divided by.
 double DivisorOf(const DiffSide& side, bool per_step) {
@@ -75,7 +79,7 @@ constexpr std::string_view kOperators = "operators";
 int64_t MeanOf(const std::vector<TimeStep>& steps, int64_t (*time_ns)(const TimeStep&)) {
   double sum = 0;
   for (const TimeStep& step : steps) sum += static_cast<double>(time_ns(step));
-  return std::llround(sum / static_cast<double>(steps.size()));
+  return Rounded(sum / static_cast<double>(steps.size()));
 }
 
 std::vector<DiffPart> CompareParts(const TimeReport& before, const TimeReport& after) {
@@ -151,8 +155,8 @@ std::vector<DiffName> CompareNames(const Uses& before, const Uses& after, double
     rows.push_back({.name = std::string(name),
                     .before_calls = first.calls,
                     .after_calls = second.calls,
-                    .before_ns = std::llround(first.ns),
-                    .after_ns = std::llround(second.ns),
+                    .before_ns = Rounded(first.ns),
+                    .after_ns = Rounded(second.ns),
                     .why = WhyOf(first, second, cut_share)});
   }
   std::ranges::stable_sort(rows, [](const DiffName& a, const DiffName& b) {
@@ -293,6 +297,7 @@ std::string WhyStepsChanged(const CaptureDiff& diff, const DiffSide& before,
   if (change_ns == 0 || (change_ns > 0) != slower) return "";
   // The GPU's parts first, except where the GPU waited for the host: the host says why.
   const DiffPart* most = nullptr;
+  double share_of_most = 0;
   for (const std::string_view side : {kGpuSide, kHostSide}) {
     const DiffPart* largest = nullptr;
     for (const DiffPart& part : diff.parts) {
@@ -305,11 +310,13 @@ std::string WhyStepsChanged(const CaptureDiff& diff, const DiffSide& before,
     const double share = static_cast<double>(largest->change_ns()) / static_cast<double>(change_ns);
     if (share < kLeastShare) continue;
     most = largest;
+    share_of_most = share;
     if (!most->name.starts_with("idle")) break;
   }
   if (most == nullptr) return "";
   std::string why =
-      StrCat("Mostly ", most->side == kGpuSide ? "on the GPU, " : "on the host, ", most->name, ": ",
+      StrCat(share_of_most >= kMostly ? "Mostly " : "The largest part of it is ",
+             most->side == kGpuSide ? "on the GPU, " : "on the host, ", most->name, ": ",
              SignedTime(most->change_ns()), " of ", SignedTime(change_ns), " per step");
   const std::vector<DiffName>* names = nullptr;
   if (most->side == kGpuSide && most->name == kCompute) names = &diff.kernels;

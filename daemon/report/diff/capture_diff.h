@@ -7,8 +7,8 @@
 // All times are per step: a capture's sum over its number of steps. Of captures without steps they
 // are per second of the windows. Operators and kernels are compared by name.
 //
-// Before times are compared, it is said how the captures differ otherwise: another program, GPU, or
-// PyTorch, other work per step (FLOPs), something else recorded. Times then differ for that alone.
+// The facts say how the captures differ otherwise: another program, GPU, or PyTorch, other work per
+// step (FLOPs), something else recorded. Times may differ for that alone.
 //
 // Threads: any. Errors: none; any numbers are safe.
 #ifndef PROFD_DAEMON_REPORT_DIFF_CAPTURE_DIFF_H_

@@ -111,8 +111,8 @@ std::string DescribeStepChange(const StepChange& change) {
   switch (change.verdict) {
     case StepVerdict::kUnknown:
       if (change.before_count == 0 || change.after_count == 0) {
-        return StrCat("Whether steps take longer is unknown: the capture ",
-                      change.before_count == 0 ? "before" : "after", " has no steps");
+        return StrCat("Whether steps take longer is unknown: the ",
+                      change.before_count == 0 ? "first" : "second", " capture has no steps");
       }
       return StrCat("Whether steps take longer is unknown: ", change.before_count, " before and ",
                     change.after_count, " after are too few; take 5 or more of each");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "daemon/report/index/op_kinds.h"
@@ -251,6 +252,36 @@ TEST(CaptureDiffTest, TheRowOfStepsIsNoOperator) {
                                           Field(&DiffName::name, "aten::relu")));
   EXPECT_EQ(diff.operators[0].after_ns, 0);
   EXPECT_EQ(diff.operators[0].why, "gone");
+}
+
+TEST(CaptureDiffTest, APartThatIsLessThanHalfIsNotCalledMost) {
+  DiffSide after = CpuCapture("B");
+  ChangeSteps(after, 6 * kMs, [](TimeStep& step) {
+    step.host.outside_ns += 25 * kMs / 10;
+    step.host.data_loader_ns += 2 * kMs;
+    step.host.collectives_ns += 15 * kMs / 10;
+  });
+  EXPECT_EQ(DiffCaptures(CpuCapture(), after).why,
+            "The largest part of it is on the host, outside operators: +2.5 ms of +6 ms per step");
+}
+
+TEST(CaptureDiffTest, NumbersOfAHostileFileAreSafe) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  DiffSide before = GpuCapture();
+  DiffSide after = GpuCapture("B");
+  for (TimeStep& step : after.figures.time.steps) {
+    step.duration_ns = kMax;
+    step.device.compute_ns = kMax;
+    step.host.operators_ns = std::numeric_limits<int64_t>::min();
+  }
+  before.figures.ops.rows[0].self_device_ns = std::numeric_limits<int64_t>::min();
+  after.figures.ops.rows[0].self_device_ns = kMax;
+  after.figures.kernels.rows[0].total_ns = kMax;
+  EXPECT_EQ(DiffCaptures(before, after).steps.verdict, StepVerdict::kSlower);
+  // Of a window of a nanosecond, a second is a billion times as long.
+  before.figures.time.steps.clear();
+  before.record.covered_ns = 1;
+  EXPECT_FALSE(DiffCaptures(after, before).operators.empty());
 }
 
 TEST(CaptureDiffTest, EmptyCapturesAreSafe) {

@@ -82,9 +82,9 @@ TEST(StepChangeTest, TooFewStepsAreUnknownButEstimated) {
 
 TEST(StepChangeTest, ACaptureWithoutStepsIsNamed) {
   EXPECT_THAT(DescribeStepChange(MeasureStepChange({}, StepsOf({100}))),
-              HasSubstr("the capture before has no steps"));
+              HasSubstr("the first capture has no steps"));
   EXPECT_THAT(DescribeStepChange(MeasureStepChange(StepsOf({100}), {})),
-              HasSubstr("the capture after has no steps"));
+              HasSubstr("the second capture has no steps"));
 }
 
 // The program was not slower: it had less of a CPU.
