@@ -5,6 +5,10 @@
 // compared: a function that is called again from another line has its frame at the same address.
 // The walk itself costs a load that waits for the one before it, 1 to 2 ns a frame.
 //
+// A call of a module can be recognized, because Python makes a dict for it with a version that no
+// other dict has. While the call lasts, all frames around it wait for it. So where the call is one
+// of the last stack's, comparing and walking end: what lies below is known.
+//
 // An address does not identify a code object, because Python reuses the memory of freed ones. So
 // each has a mark:
 //
@@ -62,6 +66,14 @@ struct WalkedFrame {
   }
 
   friend bool operator==(const WalkedFrame&, const WalkedFrame&) = default;
+};
+
+// A frame that calls a module; all 0: another frame.
+struct ModuleCall {
+  uint64_t frame;
+  uint64_t version;  // FrameWalker::CallOf()
+
+  friend bool operator==(const ModuleCall&, const ModuleCall&) = default;
 };
 
 enum class WalkEnd { kWhole, kCut, kOdd };
@@ -151,73 +163,86 @@ class FrameWalker {
                                 static_cast<uint64_t>(layout_.code_instructions));
   }
 
-  // The innermost call of a module in a stack. As long as it lasts, so do those around it.
-  struct InnermostCall {
-    uint32_t at;  // Among the frames; beyond them: there is none.
-    uint64_t call;
-  };
-
-  // Whether the stack from `frame` on is `depth` frames at `known`, of which `is_cut` says that
-  // more lay below, in the same call of a module.
+  // Whether the stack from `frame` on is `known`: `depth` frames, the outermost one first, of which
+  // `is_cut` says that more lay below. `call`: the innermost call of a module in it, at `call_at`
+  // from the outermost frame.
   template <Wanted kWanted>
   [[gnu::always_inline]] bool IsSame(uint64_t frame, const WalkedFrame* known, uint32_t depth,
-                                     bool is_cut, const InnermostCall& innermost) const {
-    uint32_t at = 0;
+                                     bool is_cut, const ModuleCall& call, uint32_t call_at) const {
+    uint32_t at = depth;
     for (; frame != 0; frame = PreviousOf(frame)) {
       if (PROFD_UNLIKELY(frame % sizeof(uint64_t) != 0)) return false;
       if (!HasCode(frame)) continue;
       const uint64_t code = CodeOf(frame);
       if (kWanted == Wanted::kModules && code != module_call_) continue;
-      if (PROFD_UNLIKELY(at == depth)) return is_cut;
-      const bool is_innermost = at == innermost.at;
-      const WalkedFrame& expected = known[at++];
+      if (PROFD_UNLIKELY(at == 0)) return is_cut;
+      const WalkedFrame& expected = known[--at];
       if (code != expected.code) return false;
-      // Only now is it known to be a call of a module: another frame has something else there.
-      if (kWanted != Wanted::kFrames && is_innermost && CallOf(frame) != innermost.call) {
-        return false;
+      if (kWanted != Wanted::kModules && InstructionOf(frame) != expected.instruction) return false;
+      // Only with that code is there a dict of keyword arguments to look at.
+      if (at == call_at && call.version != 0) {
+        return frame == call.frame && CallOf(frame) == call.version;
       }
-      if (kWanted != Wanted::kModules) {
-        if (InstructionOf(frame) != expected.instruction) return false;
-        if (MarkOf(code) != expected.mark) return false;
-      }
+      if (kWanted != Wanted::kModules && MarkOf(code) != expected.mark) return false;
       if (kWanted != Wanted::kFrames && expected.module != 0 &&
           ModuleOf(frame) != expected.module_address()) {
         return false;
       }
     }
-    return at == depth && !is_cut;
+    return at == 0 && !is_cut;
   }
 
-  // Walks from `frame` on. At most wire::kMaxStackDepth frames; `depth` gets how many, and
-  // `addresses` where the frames are that call a module. No frame has a turn.
+  struct Walked {
+    WalkEnd end;
+    uint32_t depth;  // How many frames were walked.
+    // How many of the last stack's frames, from the outermost one on, lie below these. They have
+    // not run since.
+    uint32_t below;
+  };
+
+  // Walks from `frame` on: `into` and `calls` get the frames, the innermost one first. At most
+  // wire::kMaxStackDepth. No frame has a turn. `last_calls`: those of the last stack's `last_depth`
+  // frames, the outermost one first.
   template <Wanted kWanted>
-  WalkEnd Walk(uint64_t frame, WalkedFrame* into, uint64_t* addresses, uint32_t* depth) const {
+  Walked Walk(uint64_t frame, WalkedFrame* into, ModuleCall* calls, const ModuleCall* last_calls,
+              uint32_t last_depth) const {
     // The walk of modules passes many frames that it does not keep.
     constexpr uint32_t kMostPassed = 64 * 1024;
     uint32_t passed = 0;
-    *depth = 0;
+    uint32_t depth = 0;
+    uint32_t last = last_depth;
     for (; frame != 0; frame = PreviousOf(frame)) {
-      if (!IsAddress(frame) || ++passed > kMostPassed) return WalkEnd::kOdd;
+      if (!IsAddress(frame) || ++passed > kMostPassed) return {WalkEnd::kOdd, 0, 0};
       if (!HasCode(frame)) continue;
       const uint64_t code = CodeOf(frame);
-      if (!IsAddress(code)) return WalkEnd::kOdd;
+      if (!IsAddress(code)) return {WalkEnd::kOdd, 0, 0};
       if (kWanted == Wanted::kModules && code != module_call_) continue;
-      if (*depth == wire::kMaxStackDepth) return WalkEnd::kCut;
-      WalkedFrame& walked = into[(*depth)++];
+      if (depth == wire::kMaxStackDepth) return {WalkEnd::kCut, depth, 0};
+      WalkedFrame& walked = into[depth];
+      ModuleCall& call = calls[depth++];
       walked = {.code = code, .instruction = 0, .mark = 0, .module = 0};
+      call = {.frame = 0, .version = 0};
       if (kWanted != Wanted::kModules) {
         if (LoadAt<uint64_t>(code, kObjectType) != reinterpret_cast<uint64_t>(layout_.code_type)) {
-          return WalkEnd::kOdd;
+          return {WalkEnd::kOdd, 0, 0};
         }
         walked.instruction = InstructionOf(frame);
         walked.mark = MarkOf(code);
       }
-      if (kWanted != Wanted::kFrames && code == module_call_) {
-        walked.module = ModuleOf(frame) & ~WalkedFrame::kTurn;
-        addresses[*depth - 1] = frame;
+      if (code != module_call_) continue;
+      call = {.frame = frame, .version = CallOf(frame)};
+      if (kWanted != Wanted::kFrames) walked.module = ModuleOf(frame) & ~WalkedFrame::kTurn;
+      if (call.version == 0) continue;
+      // A call around another one has the older dict.
+      while (last > 0 &&
+             !(last_calls[last - 1].version != 0 && last_calls[last - 1].version <= call.version)) {
+        --last;
       }
+      if (last == 0 || last_calls[last - 1] != call) continue;
+      if (depth + last - 1 <= wire::kMaxStackDepth) return {WalkEnd::kWhole, depth, last - 1};
+      last = 0;  // The walk decides where the stack is cut.
     }
-    return WalkEnd::kWhole;
+    return {WalkEnd::kWhole, depth, 0};
   }
 
   const InterpreterLayout& layout() const { return layout_; }

@@ -63,7 +63,7 @@ void ThreadStacks::ForgetLast() {
   base_ticks_ = 0;
   depth_ = 0;
   is_cut_ = false;
-  innermost_ = {.at = UINT32_MAX, .call = 0};
+  innermost_call_ = {.frame = 0, .version = 0};
 }
 
 template <Wanted kWanted>
@@ -73,15 +73,16 @@ PROFD_NOINLINE uint32_t ThreadStacks::IdOfNew(const FrameWalker& walker, uint64_
   if (entered_ != key) Enter(*begin->thread, kWanted);
   is_base_new_ = false;
   base_ticks_ = 0;
-  uint32_t depth;
-  const WalkEnd end = walker.Walk<kWanted>(frame, next_frames_, next_addresses_, &depth);
-  if (end == WalkEnd::kOdd) {
+  // Nothing is known of what lies below a cut.
+  const FrameWalker::Walked walked =
+      walker.Walk<kWanted>(frame, next_frames_, next_calls_, calls_, is_cut_ ? 0 : depth_);
+  if (walked.end == WalkEnd::kOdd) {
     counts->odd_frames.fetch_add(1, std::memory_order_relaxed);
     ForgetLast();
     return wire::kNoStackId;
   }
-  const uint32_t id = Intern<kWanted>(walker, depth, end == WalkEnd::kCut, counts);
-  if ((depth != 0 && id == wire::kNoStackId) || !Publish(begin)) {
+  const uint32_t id = Intern<kWanted>(walker, walked, counts);
+  if ((depth_ != 0 && id == wire::kNoStackId) || !Publish(begin)) {
     ForgetLast();
     return wire::kNoStackId;
   }
@@ -96,89 +97,77 @@ template uint32_t ThreadStacks::IdOfNew<Wanted::kModules>(const FrameWalker&, ui
 template uint32_t ThreadStacks::IdOfNew<Wanted::kBoth>(const FrameWalker&, uint64_t, OperatorBegin*,
                                                        StackCounts*);
 
-// Tells calls of one module that follow each other apart: sets the turns of next_frames_, of which
-// the first `common` from the outermost one on are those of the last stack, and calls_. Returns how
-// many of these are in the same calls, too.
+// Distinguishes calls of one module that follow each other: sets the turns of next_frames_, of
+// which the first `common` from the outermost one on are those of the last stack, and the first
+// `below` were not walked, because they are. Returns how many are in the same calls, too.
 //
 // Both stacks are followed as long as they are in the same functions. Lines do not matter: f(f(x))
 // calls f from two places of one function. As long as a call lasts, so do those around it, so that
 // one look says that all are the same.
-uint32_t ThreadStacks::SetCalls(const FrameWalker& walker, uint32_t depth, bool is_cut,
-                                uint32_t common) {
-  const auto next_at = [&](uint32_t below) -> WalkedFrame& {
-    return next_frames_[depth - 1 - below];
+uint32_t ThreadStacks::SetTurns(uint32_t depth, uint32_t below, bool has_turns, uint32_t common) {
+  const auto next_at = [&](uint32_t at) -> WalkedFrame& { return next_frames_[depth - 1 - at]; };
+  const auto is_call_of_last = [&](uint32_t at) {
+    return next_calls_[depth - 1 - at].version == calls_[at].version;
   };
-  const auto last_at = [&](uint32_t below) -> const WalkedFrame& {
-    return frames_[depth_ - 1 - below];
-  };
-  const auto call_of = [&](uint32_t below) {
-    return walker.CallOf(next_addresses_[depth - 1 - below]);
-  };
-  const bool has_turns = !is_cut && !is_cut_;
   uint32_t aligned = common;
   while (has_turns && aligned < depth && aligned < depth_ &&
-         next_at(aligned).IsSameFunction(last_at(aligned))) {
+         next_at(aligned).IsSameFunction(frames_[aligned])) {
     ++aligned;
   }
   uint32_t kept = aligned;
   uint32_t look = aligned;
-  while (look > 0 && next_at(look - 1).module == 0) --look;
-  const bool is_called_again = look > 0 && call_of(look - 1) != calls_[look - 1];
+  while (look > below && next_at(look - 1).module == 0) --look;
+  const bool is_called_again = look > below && !is_call_of_last(look - 1);
   if (PROFD_UNLIKELY(is_called_again)) {
-    kept = 0;
-    while (next_at(kept).module == 0 || call_of(kept) == calls_[kept]) ++kept;
-    for (uint32_t below = kept; below < common; ++below) {
-      next_at(below).module = next_at(below).module_address();
-    }
-    if (has_turns) next_at(kept).module = last_at(kept).module ^ WalkedFrame::kTurn;
+    kept = below;
+    while (next_at(kept).module == 0 || is_call_of_last(kept)) ++kept;
+    for (uint32_t at = kept; at < common; ++at) next_at(at).module = next_at(at).module_address();
+    if (has_turns) next_at(kept).module = frames_[kept].module ^ WalkedFrame::kTurn;
   }
-  for (uint32_t below = common; below < kept; ++below)
-    next_at(below).module = last_at(below).module;
-  for (uint32_t below = kept; below < depth; ++below) {
-    if (next_at(below).module != 0) calls_[below] = call_of(below);
-  }
+  for (uint32_t at = common; at < kept; ++at) next_at(at).module = frames_[at].module;
   return kept < common ? kept : common;
 }
 
-// Of next_frames_, which become the last ones. kNoStackId: no room, which is counted.
+// What was walked, on top of what lies below it, becomes the last stack. kNoStackId: no room, which
+// is counted; the last stack is then to be forgotten.
 template <Wanted kWanted>
-uint32_t ThreadStacks::Intern(const FrameWalker& walker, uint32_t depth, bool is_cut,
+uint32_t ThreadStacks::Intern(const FrameWalker& walker, const FrameWalker::Walked& walked,
                               StackCounts* counts) {
-  uint32_t common = 0;
+  const uint32_t depth = walked.below + walked.depth;
+  const bool is_cut = walked.end == WalkEnd::kCut;
+  uint32_t common = walked.below;
   if (is_cut == is_cut_) {
     while (common < depth && common < depth_) {
       WalkedFrame& next = next_frames_[depth - 1 - common];
-      const WalkedFrame& last = frames_[depth_ - 1 - common];
+      const WalkedFrame& last = frames_[common];
       if (next.instruction != last.instruction || !next.IsSameFunction(last)) break;
       next.module = last.module;
-      next_ids_[depth - 1 - common] = ids_[depth_ - 1 - common];
       ++common;
     }
   }
-  if (kWanted != Wanted::kFrames) common = SetCalls(walker, depth, is_cut, common);
-  uint32_t parent = is_cut ? kBelowCut : wire::kNoStackId;
-  if (common != 0) parent = next_ids_[depth - common];
-  for (uint32_t below = common; below < depth; ++below) {
-    const uint32_t at = depth - 1 - below;
-    parent = FindOrAdd(walker, next_frames_[at], parent, below);
-    if (parent == wire::kNoStackId) {
+  if (kWanted != Wanted::kFrames) {
+    common = SetTurns(depth, walked.below, !is_cut && !is_cut_, common);
+  }
+  depth_ = depth;
+  is_cut_ = is_cut;
+  uint32_t id = is_cut ? kBelowCut : wire::kNoStackId;
+  if (common != 0) id = ids_[common - 1];
+  for (uint32_t at = common; at < depth; ++at) {
+    const WalkedFrame& frame = next_frames_[depth - 1 - at];
+    id = FindOrAdd(walker, frame, id, at);
+    if (id == wire::kNoStackId) {
       counts->full.fetch_add(1, std::memory_order_relaxed);
       return wire::kNoStackId;
     }
-    next_ids_[at] = parent;
+    frames_[at] = frame;
+    ids_[at] = id;
   }
-  // Those in common are there already, unless the depth differs.
-  const uint32_t copied = depth == depth_ ? depth - common : depth;
-  memcpy(frames_, next_frames_, copied * sizeof(WalkedFrame));
-  memcpy(ids_, next_ids_, copied * sizeof(uint32_t));
-  depth_ = depth;
-  is_cut_ = is_cut;
-  if (kWanted != Wanted::kFrames) {
-    innermost_.at = 0;
-    while (innermost_.at < depth && frames_[innermost_.at].module == 0) ++innermost_.at;
-    if (innermost_.at < depth) innermost_.call = calls_[depth - 1 - innermost_.at];
+  for (uint32_t at = walked.below; at < depth; ++at) calls_[at] = next_calls_[depth - 1 - at];
+  innermost_at_ = depth;
+  while (innermost_at_ > 0 && calls_[--innermost_at_].version == 0) {
   }
-  id_ = depth != 0 ? parent : wire::kNoStackId;
+  innermost_call_ = depth != 0 ? calls_[innermost_at_] : ModuleCall{};
+  id_ = depth != 0 ? id : wire::kNoStackId;
   return id_;
 }
 
@@ -220,12 +209,12 @@ void ThreadStacks::Describe(const FrameWalker& walker, Node* node) {
 // What the capture has not been given of the last stack, callers first. False: there was no room.
 bool ThreadStacks::Publish(OperatorBegin* begin) {
   const uint32_t serial = begin->thread->session_serial;
-  uint32_t known = 0;
-  while (known < depth_ && nodes_[ids_[known]].session_serial != serial) ++known;
-  if (known == 0) return true;
+  uint32_t known = depth_;
+  while (known > 0 && nodes_[ids_[known - 1]].session_serial != serial) --known;
+  if (known == depth_) return true;
   Session* session = SessionOf(*begin);
   if (session == nullptr) return false;
-  for (uint32_t at = known; at-- > 0;) {
+  for (uint32_t at = known; at < depth_; ++at) {
     if (!WriteNode(session, begin, ids_[at])) return false;
   }
   return true;

@@ -9,7 +9,7 @@
 //
 //   operator begins inside an operator, and no frame has come since:  the same stack, for sure
 //   the frames are those of the last operator, in the same calls:     the same stack
-//   else:                                                             walk, intern, write
+//   else:             walk, at most to a call of a module that the last stack is in, intern, write
 //
 // Threads:   its own.
 // Hot path:  no lock, no allocation; a system call at a thread's first stack, which maps it.
@@ -51,7 +51,7 @@ class ThreadStacks {
           walker.InstructionOf(frame) == base_instruction_) {
         return base_id_;
       }
-      if (walker.IsSame<kWanted>(frame, frames_, depth_, is_cut_, innermost_)) {
+      if (walker.IsSame<kWanted>(frame, frames_, depth_, is_cut_, innermost_call_, innermost_at_)) {
         return Remember(walker, frame, begin, id_);
       }
     }
@@ -109,8 +109,9 @@ class ThreadStacks {
   uint32_t IdOfNew(const FrameWalker& walker, uint64_t frame, OperatorBegin* begin,
                    StackCounts* counts);
   template <Wanted kWanted>
-  uint32_t Intern(const FrameWalker& walker, uint32_t depth, bool is_cut, StackCounts* counts);
-  uint32_t SetCalls(const FrameWalker& walker, uint32_t depth, bool is_cut, uint32_t common);
+  uint32_t Intern(const FrameWalker& walker, const FrameWalker::Walked& walked,
+                  StackCounts* counts);
+  uint32_t SetTurns(uint32_t depth, uint32_t below, bool has_turns, uint32_t common);
   uint32_t FindOrAdd(const FrameWalker& walker, const WalkedFrame& frame, uint32_t parent,
                      uint32_t depth);
   void Describe(const FrameWalker& walker, Node* node);
@@ -135,17 +136,19 @@ class ThreadStacks {
   uint64_t base_instruction_;
   uint32_t base_id_;
 
-  // The last stack, innermost frame first.
+  // The last stack, the outermost frame first.
   uint32_t id_;
   uint32_t depth_;
   bool is_cut_;
-  FrameWalker::InnermostCall innermost_;
+  uint32_t innermost_at_;      // Of the innermost call of a module.
+  ModuleCall innermost_call_;  // Its version is 0: there is none, or none that can be recognized.
   WalkedFrame frames_[wire::kMaxStackDepth];
-  uint64_t calls_[wire::kMaxStackDepth];  // Of its modules' frames, the outermost frame first.
+  ModuleCall calls_[wire::kMaxStackDepth];
   uint32_t ids_[wire::kMaxStackDepth];
+
+  // What was walked of the next one, the innermost frame first.
   WalkedFrame next_frames_[wire::kMaxStackDepth];
-  uint64_t next_addresses_[wire::kMaxStackDepth];  // Of its modules' frames.
-  uint32_t next_ids_[wire::kMaxStackDepth];
+  ModuleCall next_calls_[wire::kMaxStackDepth];
 
   uint32_t node_count_;
   uint32_t slots_[kSlots];  // Ids, open addressing; 0: empty.

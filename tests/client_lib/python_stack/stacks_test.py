@@ -27,7 +27,7 @@ import traceback
 import unittest
 import weakref
 
-from module_stand_in import Leaf, Pair, Single, install_modules
+from module_stand_in import Chain, Leaf, Pair, Single, install_modules
 
 BUILD = pathlib.Path(os.environ.get("PROFD_BUILD_DIR", "build/release"))
 NEWEST_MINOR = 14
@@ -532,6 +532,24 @@ class StacksTest(unittest.TestCase):
             for node in capture.contents.nodes(thread, stack):
                 self.assertEqual(node["frame"][2].split(".")[-1], "_wrapped_call_impl")
                 self.assertNotEqual(node["module"], 0)
+
+    def run_chains(self, flags):
+        for seed in range(6):
+            dice = random.Random(seed)
+            with self.capture(flags=flags) as capture:
+                capture.op()
+                # The last ones are deeper than a stack that is kept.
+                for left in (0, 1, 2, 5, 10, 60, 10, 60):
+                    Chain(dice)(capture=capture, left=left)
+            self.check(capture, 100)
+            depths = [len(stack) for stack in capture.expected.values()]
+            self.assertGreater(max(depths), MAX_DEPTH)
+
+    def test_modules_in_modules_with_operators_on_many_lines(self):
+        self.run_chains(STACKS | MODULES)
+
+    def test_modules_in_modules_with_operators_on_many_lines_in_stacks_alone(self):
+        self.run_chains(STACKS)
 
     def test_stacks_alone_have_no_modules(self):
         pair = Pair()
