@@ -28,6 +28,7 @@ struct Resource {
   std::string_view id;  // As an error describes it.
 };
 constexpr Resource kResources[] = {{"Capture", "capture", kCapturesPrefix, "ULID"},
+                                   {"", "evicted_captures", kCapturesPrefix, "ULID"},
                                    {"CaptureGroup", "group", kGroupsPrefix, "ULID"},
                                    {"Schedule", "schedule", kSchedulesPrefix, "ULID"},
                                    {"Target", "target", kTargetsPrefix, "NUMBER"}};
@@ -43,21 +44,31 @@ bool IsNameOf(const Resource& resource, std::string_view text) {
   return resource.prefix == kTargetsPrefix ? IsTargetNumber(id) : IsUlid(id);
 }
 
-absl::Status CheckString(const Message& message, const FieldDescriptor& field) {
+absl::Status CheckString(const std::string& text, const FieldDescriptor& field) {
   const bool is_own_name = field.name() == "name";
   const auto* const resource = std::ranges::find_if(kResources, [&](const Resource& candidate) {
     return is_own_name ? field.containing_type()->name() == candidate.message
                        : field.name() == candidate.field;
   });
   if (resource == std::end(kResources)) return absl::OkStatus();
-  const std::string text = message.GetReflection()->GetString(message, &field);
   if (IsNameOf(*resource, text)) return absl::OkStatus();
   // An imported capture has no target; other resources always have a name.
-  const bool may_be_empty = !is_own_name || resource->prefix == kTargetsPrefix;
+  const bool may_be_empty =
+      !field.is_repeated() && (!is_own_name || resource->prefix == kTargetsPrefix);
   if (text.empty() && may_be_empty) return absl::OkStatus();
   return absl::DataLossError(StrCat("invalid ", field.containing_type()->name(), ".", field.name(),
                                     " '", ForDisplay(text, kMaxShownBytes), "' (expected ",
                                     resource->prefix, resource->id, ")"));
+}
+
+absl::Status CheckStrings(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  if (!field.is_repeated()) return CheckString(reflection.GetString(message, &field), field);
+  const int size = reflection.FieldSize(message, &field);
+  for (int i = 0; i < size; ++i) {
+    RETURN_IF_ERROR(CheckString(reflection.GetRepeatedString(message, &field, i), field));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckMessages(const Message& message, const FieldDescriptor& field) {
@@ -82,8 +93,8 @@ absl::Status CheckAnswer(const Message& answer) {
     if (field.is_map()) continue;
     if (field.type() == FieldDescriptor::TYPE_MESSAGE) {
       RETURN_IF_ERROR(CheckMessages(answer, field));
-    } else if (field.type() == FieldDescriptor::TYPE_STRING && !field.is_repeated()) {
-      RETURN_IF_ERROR(CheckString(answer, field));
+    } else if (field.type() == FieldDescriptor::TYPE_STRING) {
+      RETURN_IF_ERROR(CheckStrings(answer, field));
     }
   }
   return absl::OkStatus();

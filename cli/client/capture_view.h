@@ -20,7 +20,11 @@ struct CaptureView {
   int64_t dropped_event_count = 0;
   bool pinned = false;                               // Its events are never removed to make room.
   std::map<std::string, int64_t> dropped_by_reason;  // Only those above 0.
-  std::vector<StepRecord> steps;                     // Of a terminal capture; empty in a listing.
+  // Captures whose events were removed to make room for it: the IDs of the caller's own, oldest
+  // first, at most 16, and the number of all.
+  std::vector<std::string> evicted_ids;
+  int64_t evicted_count = 0;
+  std::vector<StepRecord> steps;  // Of a terminal capture; empty in a listing.
 
   bool HasEvents() const { return !record.deleted && record.file_bytes > 0; }
 };

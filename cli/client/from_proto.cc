@@ -76,6 +76,11 @@ CaptureView FromProto(const v1::Capture& message) {
   view.pinned = message.pinned();
   view.quality = message.quality().empty() ? "-" : message.quality();
   view.dropped_event_count = message.dropped_event_count();
+  view.evicted_ids.reserve(static_cast<size_t>(message.evicted_captures_size()));
+  for (const std::string& name : message.evicted_captures()) {
+    view.evicted_ids.emplace_back(WithoutPrefix(name, kCapturesPrefix));
+  }
+  view.evicted_count = message.evicted_count();
   view.dropped_by_reason = {message.dropped_by_reason().begin(), message.dropped_by_reason().end()};
   return view;
 }

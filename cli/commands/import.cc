@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -19,6 +20,7 @@
 #include "cli/client/daemon_client.h"
 #include "cli/client/endpoints.h"
 #include "cli/commands/command.h"
+#include "cli/render/capture.h"
 #include "cli/render/group_view.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/json_writer.h"
@@ -39,7 +41,8 @@ constexpr size_t kMostPathBytes = 4096;
 
 struct ImportedTrace {
   CaptureRecord record;
-  std::string path;  // Empty: it is in a daemon.
+  std::string path;    // Empty: it is in a daemon.
+  CaptureView stored;  // As the daemon has it; empty if it is a file.
 };
 
 // Whether it was not said which daemon to ask, and none answers where one would be looked for.
@@ -198,7 +201,7 @@ absl::StatusOr<ImportedTrace> Upload(Invocation& invocation, Interrupts& interru
   RETURN_IF_ERROR(view.status());
   imported.record.id = view->record.id;
   imported.record.group_id = view->record.group_id;
-  return ImportedTrace{.record = std::move(imported.record)};
+  return ImportedTrace{.record = std::move(imported.record), .stored = *view};
 }
 
 // Puts a capture that was made of a trace where it belongs: to `path`; empty: into a daemon.
@@ -275,6 +278,10 @@ void WriteImportedJson(const ImportedTrace& imported, JsonWriter& json) {
   if (!imported.path.empty()) json.Field("path", imported.path);
   json.Field("event_count", imported.record.event_count);
   json.Field("not_understood", imported.record.imported.not_understood);
+  json.Field("evicted_count", imported.stored.evicted_count);
+  json.Key("evicted_ids").BeginArray();
+  for (const std::string& id : imported.stored.evicted_ids) json.String(id);
+  json.EndArray();
   json.EndObject();
 }
 
@@ -362,6 +369,7 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
       invocation.Print(StrCat(imported.path.empty() ? imported.record.id : imported.path, "\n"));
       invocation.Note(CutOffNote(imported.record));
       invocation.Note(NotUnderstoodNote(imported.record));
+      invocation.Note(RenderEvicted(std::span(&imported.stored, 1)));
     }
     if (!set.is_job) NoteGroupOfProcesses(invocation, captures);
   }

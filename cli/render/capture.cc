@@ -12,6 +12,7 @@
 #include "cli/render/report_tables.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/base/ulid.h"
 #include "daemon/base/units.h"
 #include "daemon/capture/quality.h"
 #include "daemon/capture/slowdown.h"
@@ -305,7 +306,38 @@ std::string RenderCapture(const CaptureView& view, const Style& style,
   const bool is_import = !record.imported.source.empty();
   if (!view.ended_by.empty() && !is_import) StrAppend(&title, " (", view.ended_by, ")");
   return StrCat(style.Paint(Colour::kBold, ForDisplay(title, 200)), "\n", lines.Take(),
-                RenderQuality(view, style));
+                RenderQuality(view, style), RenderEvicted(std::span(&view, 1)));
+}
+
+std::string RenderEvicted(std::span<const CaptureView> views) {
+  constexpr size_t kMostNamed = 16;
+  int64_t count = 0;
+  size_t own_count = 0;
+  bool is_cut = false;
+  std::string names;
+  for (const CaptureView& view : views) {
+    count += view.evicted_count;
+    // A view with as many may not have all.
+    is_cut = is_cut || view.evicted_ids.size() >= kMostNamed;
+    for (const std::string& id : view.evicted_ids) {
+      if (own_count++ >= kMostNamed) continue;
+      StrAppend(&names, names.empty() ? "" : ", ", ForDisplay(id, kUlidLength));
+    }
+  }
+  if (count <= 0) return "";
+  const std::string_view captures = count == 1 ? " older capture" : " older captures";
+  std::string text = StrCat("To make room, the events of ", count, captures);
+  if (names.empty()) {
+    // All IDs of the caller's own captures would be there.
+    return StrCat(text, " of other users were removed\n");
+  }
+  StrAppend(&text, " were removed: ", names);
+  const int64_t unnamed = count - static_cast<int64_t>(std::min(own_count, kMostNamed));
+  if (unnamed > 0) {
+    const bool is_others = !is_cut && own_count <= kMostNamed;
+    StrAppend(&text, ", and ", unnamed, is_others ? " of other users" : " more");
+  }
+  return StrCat(text, " (to keep the events of a capture: profctl pin ID)\n");
 }
 
 ShareTrust SharesOf(const CaptureView& view) {

@@ -34,6 +34,8 @@ const table::Description<CaptureView>& ReportHeaderColumns();
 // All about one capture, some lines.
 std::string RenderCapture(const CaptureView& view, const Style& style,
                           std::span<const report::StepLabel> step_labels = {});
+// The captures whose events were removed to make room for these: a line; empty: there are none.
+std::string RenderEvicted(std::span<const CaptureView> views);
 // How far shares of a whole mean what they say, by what was lost.
 ShareTrust SharesOf(const CaptureView& view);
 // `style`, for tables of this capture.

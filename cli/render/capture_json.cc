@@ -484,6 +484,10 @@ const ObjectDescription<CaptureJson>& CaptureObject() {
         {.key = "deleted", .doc = "Whether its events were removed"}},
        {[](const Row& row) { return row.view->pinned; },
         {.key = "pinned", .doc = "Whether the capture is pinned: never removed to make room"}},
+       {[](const Row& row) { return row.view->evicted_count; },
+        {.key = "evicted_count",
+         .doc = "Captures whose events were removed to make room for this one",
+         .unit = table::Unit::kCount}},
        {[](const Row& row) { return Record(row).activity; },
         {.key = "activity", .doc = "Progress of arming"}},
        {[](const Row& row) { return Record(row).gpu.simulated; },
@@ -497,6 +501,9 @@ const ObjectDescription<CaptureJson>& CaptureObject() {
        ListOf<Row>(
            "steps", "Steps of the capture, if requested", &StepObject,
            [](const Row& row) -> const auto& { return row.view->steps; }),
+       TextsOf<Row>(
+           "evicted_ids", "IDs of those that were yours, oldest first, at most 16",
+           [](const Row& row) -> const auto& { return row.view->evicted_ids; }),
        MapOf<Row>(
            "dropped_by_reason", "Lost events, by reason", "integer",
            [](const Row& row) -> const auto& { return row.view->dropped_by_reason; }),

@@ -129,7 +129,7 @@ std::string RenderGroup(std::span<const CaptureView> views, const Style& style) 
   if (first_steps.size() > 1) {
     StrAppend(&text, "These processes do not run in step: each recorded its own next steps.\n");
   }
-  return text;
+  return text + RenderEvicted(views);
 }
 
 void WriteFoundGroupJson(const FoundGroup& group, JsonWriter& json) {
@@ -220,6 +220,10 @@ void WriteGroupCaptureJson(const GroupCaptureResult& result, std::span<const std
     json.Field("event_count", record.event_count);
     json.Field("dropped_event_count", member.view.dropped_event_count);
     json.Field("quality", member.view.quality);
+    json.Field("evicted_count", member.view.evicted_count);
+    json.Key("evicted_ids").BeginArray();
+    for (const std::string& id : member.view.evicted_ids) json.String(id);
+    json.EndArray();
     json.Field("path", i < paths.size() ? paths[i] : std::string());
     json.EndObject();
   }
@@ -280,7 +284,10 @@ std::string RenderGroupCapture(const GroupCaptureResult& result, const Style& st
     StrAppend(&text, "The clock of every node is known to ", FormatNs(result.ClockResidualNs()),
               ".\n");
   }
-  return text;
+  std::vector<CaptureView> views;
+  views.reserve(result.members.size());
+  for (const JobMember& member : result.members) views.push_back(member.view);
+  return text + RenderEvicted(views);
 }
 
 std::string RenderMissed(const GroupCaptureResult& result, bool called_off) {

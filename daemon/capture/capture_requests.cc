@@ -191,12 +191,15 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
     return MemoryShortage(holder, each_bytes, count);
   }
   const std::string principal = PrincipalName(caller.principal);
-  RETURN_IF_ERROR(store_.CheckRoom(principal));
+  std::vector<std::unique_ptr<LiveCapture>> lives;
+  for (TargetInfo& target : targets) {
+    lives.push_back(NewLive(caller, std::move(target), spec, plan));
+  }
+  RETURN_IF_ERROR(store_.CheckRoom(principal, lives.front()->record.id));
 
   const std::string group_id = group ? NewUlid(clock_.Now()) : std::string();
   std::vector<CaptureRecord> records;
-  for (TargetInfo& target : targets) {
-    std::unique_ptr<LiveCapture> live = NewLive(caller, std::move(target), spec, plan);
+  for (std::unique_ptr<LiveCapture>& live : lives) {
     live->memory_bytes = each_bytes;
     live->place = std::move(places.back());
     places.pop_back();
@@ -227,7 +230,7 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
     }
     records.push_back(std::move(record));
   }
-  store_.MakeRoom(principal);
+  store_.MakeRoom(principal, records.front().id);
   if (group) KeepGroup(caller, records);
   Rearm();
   return records;

@@ -173,7 +173,7 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
     on_change(PreparationOf(group));
     return 0;
   }
-  RETURN_IF_ERROR(store_.CheckRoom(group.record.requested_by));
+  RETURN_IF_ERROR(store_.CheckRoom(group.record.requested_by, admitted.front()->record.id));
   RETURN_IF_ERROR(store_.PutGroup(group.record));
   for (std::unique_ptr<LiveCapture>& live : admitted) {
     const std::string id = live->record.id;
@@ -188,9 +188,11 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
       ASSIGN_OR_RETURN(member.ended, FindRecord(id));
     }
   }
-  const bool any_started = std::ranges::any_of(
+  const auto first = std::ranges::find_if(
       group.members, [](const HeldGroup::Member& member) { return member.refused.ok(); });
-  if (any_started) store_.MakeRoom(group.record.requested_by);
+  if (first != group.members.end()) {
+    store_.MakeRoom(group.record.requested_by, first->capture_id);
+  }
   Rearm();
   const GroupPreparation preparation = PreparationOf(group);
   on_change(preparation);

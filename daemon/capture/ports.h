@@ -145,12 +145,14 @@ class StorePort {
       const CaptureRecord& record) = 0;
   // Returns whether there is room for another capture of `principal` (PrincipalName()), or
   // MakeRoom() can make it. Ask last, once nothing else refuses the request. Removes nothing,
-  // unless the disk has no space even for an empty file.
+  // unless the disk has no space even for an empty file: then for `capture_id`, which may not have
+  // a row yet.
   // RESOURCE_EXHAUSTED (DISK_FULL, QUOTA_EXCEEDED) with advice.
-  virtual absl::Status CheckRoom(std::string_view principal) = 0;
+  virtual absl::Status CheckRoom(std::string_view principal, std::string_view capture_id) = 0;
   // Removes the oldest events that `principal` may displace, if that makes the room; after its
-  // request was accepted.
-  virtual void MakeRoom(std::string_view principal) = 0;
+  // request was accepted. The store keeps that it was for `capture_id`: of several captures that
+  // were requested together, the first.
+  virtual void MakeRoom(std::string_view principal, std::string_view capture_id) = 0;
 
   virtual absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) = 0;  // NOT_FOUND
   // The records whose non-empty request_id and requester match, oldest first: none, one,

@@ -129,8 +129,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::Status InsertCapture(const CaptureRecord& record) override;
   absl::Status UpdateCapture(const CaptureRecord& record) override;
   absl::StatusOr<std::unique_ptr<CaptureFileSink>> CreateFile(const CaptureRecord& record) override;
-  absl::Status CheckRoom(std::string_view principal) override;
-  void MakeRoom(std::string_view principal) override;
+  absl::Status CheckRoom(std::string_view principal, std::string_view capture_id) override;
+  void MakeRoom(std::string_view principal, std::string_view capture_id) override;
   absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) override;
   absl::StatusOr<std::vector<CaptureRecord>> FindRequest(std::string_view request_id,
                                                          int64_t requested_by_uid) override;
@@ -203,6 +203,9 @@ class CaptureStore final : public StorePort, public ScheduleStore {
                                                                int64_t limit,
                                                                std::string_view before_id);
   absl::StatusOr<StoreUsage> Usage();
+  // Returns the captures whose events were removed to make room for capture `id`; IDs of those of
+  // `principal` alone. None for an unknown ID.
+  absl::StatusOr<EvictedCaptures> ListEvictedFor(std::string_view id, std::string_view principal);
 
   // ---- imports (capture_store_imports.cc) ----
   // Reserves room for a capture file that was made elsewhere. RESOURCE_EXHAUSTED: larger than the
@@ -277,7 +280,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // Removes the files that PlanEviction() names, and plans again if one was pinned meanwhile.
   // Returns false if they are not enough; then only files of an earlier plan are removed.
   absl::StatusOr<bool> Evict(EvictionRequest request, std::string_view why);
-  void TrimToCap(std::string_view principal);
+  void TrimToCap(std::string_view principal, std::string_view capture_id);
   // ---- capture_store_retention.cc ----
   // Removes expired records, and those beyond the catalog's part of the cap: a bounded number, now
   // and then, and whenever the catalog is too large.
@@ -287,8 +290,9 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   bool IsCatalogOverShare();
   absl::Status RemoveSome(std::string_view why, absl::StatusOr<std::vector<StoredRecord>> found);
   // Removes the events of a finished capture. False: it is pinned, maybe only since the caller
-  // chose it. `evicted`: to make room.
-  absl::StatusOr<bool> RemoveUnpinned(std::string_view id, bool evicted);
+  // chose it. `evicted_for`: to make room for that capture, or for no single one if empty.
+  absl::StatusOr<bool> RemoveUnpinned(std::string_view id,
+                                      std::optional<std::string_view> evicted_for);
   // Returns those that are removed: all but what was pinned since the caller chose them.
   absl::StatusOr<std::vector<StoredRecord>> RemoveRecords(std::vector<StoredRecord> records);
   absl::Status NoRoomFor(std::string_view principal, const Shortage& shortage);

@@ -71,7 +71,8 @@ absl::StatusOr<std::vector<StoredRecord>> CaptureStore::RemoveRecords(
     // without a row, which the next start adopts as a capture. A capture without a file cannot be
     // pinned.
     if (record.bytes > 0) {
-      ASSIGN_OR_RETURN(const bool is_removed, RemoveUnpinned(record.id, /*evicted=*/false));
+      ASSIGN_OR_RETURN(const bool is_removed,
+                       RemoveUnpinned(record.id, /*evicted_for=*/std::nullopt));
       if (!is_removed) continue;
     }
     removed.push_back(std::move(record));

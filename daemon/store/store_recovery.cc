@@ -169,7 +169,7 @@ absl::Status StoreRecovery::NoteMissingFiles(const std::set<std::string>& files)
     const CapturePaths paths(folder_, id);
     if (files.contains(id) || std::filesystem::exists(paths.part)) continue;
     LogWarning(StrCat("capture=", id, " has lost its file ", paths.sealed.string()));
-    RETURN_IF_ERROR(catalog_.MarkDeleted(id, /*evicted=*/false));
+    RETURN_IF_ERROR(catalog_.MarkDeleted(id));
   }
   return absl::OkStatus();
 }

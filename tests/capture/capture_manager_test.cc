@@ -75,8 +75,10 @@ TEST_F(CaptureManagerTest, RoomIsMadeForAcceptedRequestsOnly) {
   targets_.RefuseNextArm(WithReason(absl::ResourceExhaustedError("at the cap"), "MEMORY_CAP"));
   EXPECT_THAT(manager_.Create(kAlice, target, Steps(5), ""), StatusIs(Code::kResourceExhausted));
   EXPECT_THAT(store_.room_made_for(), IsEmpty());
-  ASSERT_THAT(manager_.Create(kAlice, target, Steps(5), ""), IsOk());
-  EXPECT_THAT(store_.room_made_for(), ElementsAre("uid:1000"));
+  const auto created = manager_.Create(kAlice, target, Steps(5), "");
+  ASSERT_THAT(created, IsOk());
+  EXPECT_EQ(store_.room_checked_for(), created->id);
+  EXPECT_THAT(store_.room_made_for(), ElementsAre(testing::Pair("uid:1000", created->id)));
 }
 
 // Lets nobody act on what belongs to others, as the audit log does when it cannot be written.

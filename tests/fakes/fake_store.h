@@ -52,15 +52,24 @@ class FakeStore final : public StorePort {
     if (!create_error.ok()) return create_error;
     return std::make_unique<File>(*this, record.id);
   }
-  absl::Status CheckRoom(std::string_view) override { return room_error; }
-  void MakeRoom(std::string_view principal) override {
+  absl::Status CheckRoom(std::string_view, std::string_view capture_id) override {
     absl::MutexLock lock(&mu_);
-    room_made_for_.emplace_back(principal);
+    room_checked_for_ = capture_id;
+    return room_error;
   }
-  // The principals that MakeRoom() was called for.
-  std::vector<std::string> room_made_for() const {
+  void MakeRoom(std::string_view principal, std::string_view capture_id) override {
+    absl::MutexLock lock(&mu_);
+    room_made_for_.emplace_back(principal, capture_id);
+  }
+  // The principals and captures that MakeRoom() was called for.
+  std::vector<std::pair<std::string, std::string>> room_made_for() const {
     absl::MutexLock lock(&mu_);
     return room_made_for_;
+  }
+  // The capture that CheckRoom() was last called for.
+  std::string room_checked_for() const {
+    absl::MutexLock lock(&mu_);
+    return room_checked_for_;
   }
   absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) override {
     absl::MutexLock lock(&mu_);
@@ -130,7 +139,8 @@ class FakeStore final : public StorePort {
   std::map<std::string, CaptureRecord, std::less<>> records_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, GroupRecord, std::less<>> groups_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> finished_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::string> room_made_for_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::pair<std::string, std::string>> room_made_for_ ABSL_GUARDED_BY(mu_);
+  std::string room_checked_for_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> discarded_ ABSL_GUARDED_BY(mu_);
 };
 

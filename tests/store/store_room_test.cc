@@ -13,6 +13,7 @@
 #include "daemon/store/capture_store.h"
 #include "daemon/store/data_dir.h"
 #include "daemon/store/file/files.h"
+#include "daemon/store/file/writer.h"
 #include "tests/store/store_fixture.h"
 
 namespace profd::store {
@@ -45,6 +46,8 @@ class StoreRoomTest : public StoreFixture {
     }
     return kept;
   }
+
+  const std::string new_id_ = IdOf(999);  // Of a capture that needs room, and has no row yet.
 };
 
 TEST_F(StoreRoomTest, BeyondTheCapTheOldestFilesGoAndTheirRecordsStay) {
@@ -70,9 +73,9 @@ TEST_F(StoreRoomTest, AFloodOfOnePrincipalEvictsItsOwnCapturesAndNoneOfOthers) {
   StoreOf("uid:1000", 5);
   CapAt(3 * file_bytes);
   for (int i = 6; i <= 18; ++i) {
-    ASSERT_THAT(store_->CheckRoom("uid:65534"), IsOk());
+    ASSERT_THAT(store_->CheckRoom("uid:65534", new_id_), IsOk());
     StoreOf("uid:65534", i);
-    store_->MakeRoom("uid:65534");
+    store_->MakeRoom("uid:65534", new_id_);
   }
   const std::vector<int> kept = Kept(18);
   EXPECT_THAT(std::vector<int>(kept.begin(), kept.begin() + 4), ElementsAre(1, 2, 3, 5));
@@ -85,9 +88,9 @@ TEST_F(StoreRoomTest, APrincipalWithoutCapturesDisplacesTheOldestOfTheLargestHol
   StoreOf("uid:2", 2);
   StoreOf("uid:2", 3);
   CapAt(-file_bytes / 2);
-  ASSERT_THAT(store_->CheckRoom("uid:3"), IsOk());
+  ASSERT_THAT(store_->CheckRoom("uid:3", new_id_), IsOk());
   EXPECT_THAT(Kept(3), ElementsAre(1, 2, 3)) << "nothing goes before the request is accepted";
-  store_->MakeRoom("uid:3");
+  store_->MakeRoom("uid:3", new_id_);
   EXPECT_THAT(Kept(3), ElementsAre(1, 3));
 }
 
@@ -95,26 +98,26 @@ TEST_F(StoreRoomTest, WhatCannotMakeEnoughRoomIsNotRemoved) {
   for (int i = 1; i <= 3; ++i) StoreOf("uid:0", i);
   const int64_t file_bytes = StoreOf("uid:65534", 4).file_bytes;
   CapAt(-2 * file_bytes);
-  const absl::Status refused = store_->CheckRoom("uid:65534");
+  const absl::Status refused = store_->CheckRoom("uid:65534", new_id_);
   EXPECT_THAT(refused, StatusIs(StatusCode::kResourceExhausted,
                                 AllOf(HasSubstr("quota 'storage' of uid:65534 is exceeded"),
                                       HasSubstr("largest holder: uid:65534 with"),
                                       HasSubstr("root holds"), HasSubstr("--max-storage"))));
   EXPECT_EQ(ReasonOf(refused), "QUOTA_EXCEEDED");
-  store_->MakeRoom("uid:65534");
+  store_->MakeRoom("uid:65534", new_id_);
   EXPECT_THAT(Kept(4), ElementsAre(1, 2, 3, 4));
 
   // The same of a disk that others have filled.
   CapAt(file_bytes);
   disk_.free_bytes = disk_.total_bytes / 100 * 4;
-  EXPECT_THAT(store_->CheckRoom("uid:0"), StatusIs(StatusCode::kResourceExhausted));
+  EXPECT_THAT(store_->CheckRoom("uid:0", new_id_), StatusIs(StatusCode::kResourceExhausted));
   disk_.free_bytes = 0;
-  EXPECT_THAT(store_->CheckRoom("uid:0"),
+  EXPECT_THAT(store_->CheckRoom("uid:0", new_id_),
               StatusIs(StatusCode::kResourceExhausted, HasSubstr("free space on that disk")));
-  store_->MakeRoom("uid:0");
+  store_->MakeRoom("uid:0", new_id_);
   EXPECT_THAT(Kept(4), ElementsAre(1, 2, 3, 4));
   disk_.free_bytes = disk_.total_bytes / 100 * 6;
-  EXPECT_THAT(store_->CheckRoom("uid:65534"), IsOk());
+  EXPECT_THAT(store_->CheckRoom("uid:65534", new_id_), IsOk());
 }
 
 TEST_F(StoreRoomTest, ACapThatTheOperatorLoweredHoldsFromTheNextStart) {
@@ -134,13 +137,87 @@ TEST_F(StoreRoomTest, WhatIsPinnedDuringAnEvictionIsKept) {
   int64_t file_bytes = 0;
   for (int i = 1; i <= kCaptures; ++i) file_bytes = StoreOf("uid:0", i).file_bytes;
   CapAt(-90 * file_bytes);
-  std::jthread evict([this] { store_->MakeRoom("uid:0"); });
+  std::jthread evict([this] { store_->MakeRoom("uid:0", new_id_); });
   while (Exists(IdOf(1), ".profd")) std::this_thread::yield();
   const absl::Status pinned = store_->SetPinned(IdOf(kPinned), true);
   evict.join();
   // If it came too late, the caller knows.
   EXPECT_EQ(Exists(IdOf(kPinned), ".profd"), pinned.ok()) << pinned;
   EXPECT_FALSE(Exists(IdOf(kPinned - 1), ".profd"));
+}
+
+// ---- for whom ----
+
+TEST_F(StoreRoomTest, ACaptureKnowsWhatItsSealEvictedAlsoAfterARestart) {
+  const CaptureRecord oldest = StoreOf("uid:1", 1);
+  StoreOf("uid:1", 2);
+  CapAt(oldest.file_bytes / 2);
+  StoreOf("uid:1", 3);
+  for (int round = 0; round < 2; ++round) {
+    const auto evicted = store_->ListEvictedFor(IdOf(3), "uid:1");
+    ASSERT_THAT(evicted, IsOk());
+    EXPECT_THAT(evicted->ids, ElementsAre(IdOf(1)));
+    EXPECT_EQ(evicted->count, 1);
+    max_total_bytes_ = int64_t{1} << 30;
+    Reopen();
+  }
+  EXPECT_EQ(store_->ListEvictedFor(IdOf(2), "uid:1")->count, 0);
+  EXPECT_EQ(store_->ListEvictedFor("", "uid:1")->count, 0);
+}
+
+TEST_F(StoreRoomTest, ACaptureKnowsWhatWasEvictedBeforeItHadARow) {
+  const int64_t file_bytes = StoreOf("uid:1", 1).file_bytes;
+  StoreOf("uid:1", 2);
+  StoreOf("uid:1", 3);
+  // The disk has too little space for an empty file.
+  disk_ = {.total_bytes = 1 << 20,
+           .free_bytes = 2 * CaptureFileWriter::kReserveBytes - file_bytes / 2};
+  ASSERT_THAT(store_->CheckRoom("uid:1", new_id_), IsOk());
+  EXPECT_THAT(store_->ListEvictedFor(new_id_, "uid:1")->ids, ElementsAre(IdOf(1)));
+  disk_ = {.total_bytes = int64_t{1} << 40, .free_bytes = int64_t{1} << 39};
+  // Its cap does not suffice while it runs, either.
+  CapAt(-file_bytes / 2);
+  store_->MakeRoom("uid:1", new_id_);
+  EXPECT_THAT(store_->ListEvictedFor(new_id_, "uid:1")->ids, ElementsAre(IdOf(1), IdOf(2)));
+}
+
+TEST_F(StoreRoomTest, OfOtherPrincipalsEvictedCapturesOnlyTheNumberIsKnown) {
+  const int64_t file_bytes = StoreOf("uid:1", 1).file_bytes;
+  for (int i = 2; i <= 4; ++i) StoreOf("uid:2", i);
+  CapAt(-3 * file_bytes / 2);
+  store_->MakeRoom("uid:1", new_id_);
+  ASSERT_THAT(Kept(4), ElementsAre(3, 4));
+  const auto own = store_->ListEvictedFor(new_id_, "uid:1");
+  ASSERT_THAT(own, IsOk());
+  EXPECT_THAT(own->ids, ElementsAre(IdOf(1)));
+  EXPECT_EQ(own->count, 2);
+  EXPECT_THAT(store_->ListEvictedFor(new_id_, "uid:2")->ids, ElementsAre(IdOf(2)));
+  EXPECT_THAT(store_->ListEvictedFor(new_id_, "uid:3")->ids, SizeIs(0));
+}
+
+TEST_F(StoreRoomTest, ManyEvictedCapturesAreCountedAndSomeNamed) {
+  constexpr int kCaptures = 40;
+  int64_t file_bytes = 0;
+  for (int i = 1; i <= kCaptures; ++i) file_bytes = StoreOf("uid:1", i).file_bytes;
+  CapAt(-20 * file_bytes + file_bytes / 2);
+  store_->MakeRoom("uid:1", new_id_);
+  const auto evicted = store_->ListEvictedFor(new_id_, "uid:1");
+  ASSERT_THAT(evicted, IsOk());
+  EXPECT_EQ(evicted->count, 20);
+  ASSERT_THAT(evicted->ids, SizeIs(EvictedCaptures::kMostIds));
+  EXPECT_EQ(evicted->ids.front(), IdOf(1));
+}
+
+TEST_F(StoreRoomTest, WhatTheUserOrALowerCapRemovedWasEvictedForNoCapture) {
+  const int64_t file_bytes = StoreOf("uid:1", 1).file_bytes;
+  StoreOf("uid:1", 2);
+  StoreOf("uid:1", 3);
+  ASSERT_THAT(store_->DeleteCapture(IdOf(1)), IsOk());
+  CapAt(-file_bytes / 2);
+  max_total_bytes_ = store_->Usage()->max_total_bytes;
+  Reopen();
+  ASSERT_THAT(Kept(3), ElementsAre(3));
+  for (int i = 1; i <= 3; ++i) EXPECT_EQ(store_->ListEvictedFor(IdOf(i), "uid:1")->count, 0);
 }
 
 TEST_F(StoreRoomTest, PinnedCapturesAreNotEvicted) {
@@ -211,14 +288,14 @@ TEST_F(StoreRoomTest, FilesThatAreBeingWrittenCountTowardsTheCap) {
   StoreOf("uid:1", 1);
   StoreOf("uid:1", 2);
   CapAt(2 << 20);
-  EXPECT_THAT(store_->CheckRoom("uid:1"), IsOk());
+  EXPECT_THAT(store_->CheckRoom("uid:1", new_id_), IsOk());
   CaptureRecord record = NewRecord(IdOf(3));
   record.requested_by = "uid:1";
   ASSERT_THAT(store_->InsertCapture(record), IsOk());
   const auto sink = store_->CreateFile(record);
   ASSERT_THAT(sink, IsOk());
   ASSERT_THAT(Fill(**sink, 2 << 20), IsOk());
-  store_->MakeRoom("uid:1");
+  store_->MakeRoom("uid:1", new_id_);
   EXPECT_THAT(Kept(2), Not(Contains(1))) << "it made room while the capture still ran";
   const auto usage = store_->Usage();
   EXPECT_LE(usage->capture_bytes, usage->max_total_bytes);
@@ -284,7 +361,7 @@ TEST_F(HoldingsTest, WhatAnEvictionRemovesIsReturned) {
   StoreOf("uid:1", 2);
   const int64_t both = StoredBytes("uid:1");
   CapAt(-file_bytes / 2);
-  store_->MakeRoom("uid:1");
+  store_->MakeRoom("uid:1", new_id_);
   EXPECT_EQ(StoredBytes("uid:1"), both - file_bytes);
 }
 

@@ -101,10 +101,15 @@ class CaptureService final : public RpcService {
                });
   }
 
+  void ToProto(const CallInfo& info, const CaptureRecord& record, v1::Capture& out) {
+    CaptureToProto(record, out);
+    EvictedToProto(parts_.store, info.principal, record.id, out);
+  }
+
   absl::Status Create(const CallInfo& info, const v1::CreateCaptureRequest& request,
                       v1::Capture& response) {
     ASSIGN_OR_RETURN(const CaptureRecord record, DoCreate(info, request));
-    CaptureToProto(record, response);
+    ToProto(info, record, response);
     return absl::OkStatus();
   }
 
@@ -120,7 +125,7 @@ class CaptureService final : public RpcService {
                    v1::Capture& response) {
     ASSIGN_OR_RETURN(const CaptureRecord record,
                      FindCapture(parts_.manager, parts_.store, info.caller, request.name()));
-    CompleteCaptureToProto(parts_.store, record, response);
+    CompleteCaptureToProto(parts_.store, info.principal, record, response);
     return absl::OkStatus();
   }
 
@@ -134,6 +139,7 @@ class CaptureService final : public RpcService {
       CaptureToProto(record, capture);
       capture.clear_quality_checks();  // Of one capture, as its steps are.
       capture.set_pinned(pinned.contains(record.id));
+      EvictedToProto(parts_.store, info.principal, record.id, capture);
     }
     response.set_next_page_token(page.next_page_token);
     return absl::OkStatus();
@@ -144,7 +150,7 @@ class CaptureService final : public RpcService {
     ASSIGN_OR_RETURN(const CaptureRecord found,
                      FindCapture(parts_.manager, parts_.store, info.caller, request.name()));
     ASSIGN_OR_RETURN(const CaptureRecord record, parts_.manager.Cancel(info.caller, found.id));
-    CaptureToProto(record, response);
+    ToProto(info, record, response);
     return absl::OkStatus();
   }
 
@@ -153,7 +159,7 @@ class CaptureService final : public RpcService {
     ASSIGN_OR_RETURN(const CaptureRecord found,
                      FindCapture(parts_.manager, parts_.store, info.caller, request.name()));
     ASSIGN_OR_RETURN(const CaptureRecord record, parts_.manager.Delete(info.caller, found.id));
-    CaptureToProto(record, response);
+    ToProto(info, record, response);
     return absl::OkStatus();
   }
 
@@ -167,7 +173,7 @@ class CaptureService final : public RpcService {
     RETURN_IF_ERROR(parts_.store.SetPinned(record.id, request.pinned()));
     LogInfo(StrCat("capture=", record.id, request.pinned() ? " pinned" : " unpinned", " by ",
                    info.principal));
-    CaptureToProto(record, response);
+    ToProto(info, record, response);
     response.set_pinned(request.pinned());
     return absl::OkStatus();
   }

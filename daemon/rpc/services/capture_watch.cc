@@ -5,6 +5,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/rpc/admission/names.h"
 #include "daemon/rpc/convert/convert.h"
 #include "daemon/rpc/services/capture_lookup.h"
 
@@ -16,9 +17,21 @@ constexpr size_t kMaxWaiting = 256;
 
 }  // namespace
 
-void CompleteCaptureToProto(store::CaptureStore& store, const CaptureRecord& record,
-                            v1::Capture& out) {
+void EvictedToProto(store::CaptureStore& store, std::string_view principal, std::string_view id,
+                    v1::Capture& out) {
+  const absl::StatusOr<store::EvictedCaptures> evicted = store.ListEvictedFor(id, principal);
+  if (!evicted.ok()) {
+    LogWarning(StrCat("capture=", id, " evicted captures: ", evicted.status().ToString()));
+    return;
+  }
+  for (const std::string& other : evicted->ids) out.add_evicted_captures(CaptureName(other));
+  out.set_evicted_count(evicted->count);
+}
+
+void CompleteCaptureToProto(store::CaptureStore& store, std::string_view principal,
+                            const CaptureRecord& record, v1::Capture& out) {
   CaptureToProto(record, out);
+  EvictedToProto(store, principal, record.id, out);
   out.set_pinned(store.IsPinned(record.id).value_or(false));
   if (!IsTerminal(record.state) || record.deleted || record.file_bytes == 0) return;
   const auto reader = store.OpenReader(record.id);
@@ -84,7 +97,7 @@ void CaptureWatch::Pump() {
     return;
   }
   v1::Capture capture;
-  CompleteCaptureToProto(parts_.store, *record, capture);
+  CompleteCaptureToProto(parts_.store, info_.principal, *record, capture);
   if (IsTerminal(record->state)) return stream_.WriteLast(capture);
   stream_.Write(capture);
 }

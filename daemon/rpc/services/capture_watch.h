@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -53,9 +54,13 @@ class CaptureWatch final : public StreamHandler {
   std::optional<CaptureManager::WatchId> watch_;
 };
 
-// The record with its steps, if it is terminal and they can be read.
-void CompleteCaptureToProto(store::CaptureStore& store, const CaptureRecord& record,
-                            v1::Capture& out);
+// Adds the captures that were evicted for capture `id`. Only those of `principal`, who asks, are
+// named: IDs of other users' captures are theirs.
+void EvictedToProto(store::CaptureStore& store, std::string_view principal, std::string_view id,
+                    v1::Capture& out);
+// The record as `principal` may see it, with its steps, if it is terminal and they can be read.
+void CompleteCaptureToProto(store::CaptureStore& store, std::string_view principal,
+                            const CaptureRecord& record, v1::Capture& out);
 
 }  // namespace profd::rpc
 

@@ -10,6 +10,7 @@
 #include "daemon/rpc/convert/convert.h"
 #include "daemon/rpc/convert/groups.h"
 #include "daemon/rpc/services/capture_list.h"
+#include "daemon/rpc/services/capture_watch.h"
 
 namespace profd::rpc {
 namespace {
@@ -104,9 +105,10 @@ absl::Status GroupCalls::ToProto(const Caller& caller, std::string_view id, v1::
   absl::StatusOr<GroupRecord> group = parts_.store.GetGroup(id);
   if (absl::IsNotFound(group.status())) group = RecordOf(id, captures);
   RETURN_IF_ERROR(group.status());
+  const std::string principal = PrincipalName(caller.principal);
   // Members on other nodes belong to the job's owner. A caller who may see some captures here does
   // not learn of those.
-  if (group->requested_by != PrincipalName(caller.principal) && !caller.MayAll(Verb::kList)) {
+  if (group->requested_by != principal && !caller.MayAll(Verb::kList)) {
     group->members.clear();
   }
   Overlay(captures, group->members);
@@ -115,7 +117,11 @@ absl::Status GroupCalls::ToProto(const Caller& caller, std::string_view id, v1::
   });
 
   out.set_name(GroupName(id));
-  for (const CaptureRecord& capture : captures) CaptureToProto(capture, *out.add_captures());
+  for (const CaptureRecord& capture : captures) {
+    v1::Capture& message = *out.add_captures();
+    CaptureToProto(capture, message);
+    EvictedToProto(parts_.store, principal, capture.id, message);
+  }
   for (const GroupMember& member : group->members) GroupMemberToProto(member, *out.add_members());
   if (group->first_step >= 0) out.set_first_step(group->first_step);
   out.set_requested_by(group->requested_by);

@@ -153,7 +153,7 @@ absl::StatusOr<CaptureRecord> ImportCapture::Keep(worker::ReportTurn& turn) {
 
 absl::Status ImportCapture::End(worker::ReportTurn& turn, v1::Capture& response) {
   ASSIGN_OR_RETURN(const CaptureRecord record, Keep(turn));
-  CompleteCaptureToProto(parts_.store, record, response);
+  CompleteCaptureToProto(parts_.store, info_.principal, record, response);
   return absl::OkStatus();
 }
 

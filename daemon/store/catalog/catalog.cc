@@ -308,11 +308,43 @@ absl::Status Catalog::SetFile(std::string_view id, int64_t bytes, std::string_vi
   return put->BindText(1, id).Bind(2, bytes).BindText(3, sha256).Run();
 }
 
-absl::Status Catalog::MarkDeleted(std::string_view id, bool evicted) {
+absl::Status Catalog::MarkDeleted(std::string_view id) {
+  StatementLease put = db_->Use(
+      "UPDATE captures SET file_bytes = 0, file_sha256 = '', deleted = 1, pinned = 0 "
+      "WHERE id = ?1");
+  return put->BindText(1, id).Run();
+}
+
+absl::Status Catalog::MarkEvicted(std::string_view id, std::string_view for_id) {
+  // The row of the evicted capture names the other one, whose own row may not be written yet, or be
+  // written back late.
   StatementLease put = db_->Use(
       "UPDATE captures SET file_bytes = 0, file_sha256 = '', deleted = 1, pinned = 0, "
-      "evicted = max(evicted, ?2) WHERE id = ?1");
-  return put->BindText(1, id).Bind(2, evicted ? 1 : 0).Run();
+      "evicted = 1, evicted_for = ?2 WHERE id = ?1 AND NOT deleted");
+  return put->BindText(1, id).BindText(2, for_id).Run();
+}
+
+absl::StatusOr<EvictedCaptures> Catalog::ListEvictedFor(std::string_view id,
+                                                        std::string_view principal) {
+  EvictedCaptures evicted;
+  if (id.empty()) return evicted;
+  {
+    // `evicted_for <> ''` lets SQLite use the partial index captures_evicted_for.
+    StatementLease query =
+        db_->Use("SELECT count(*) FROM captures WHERE evicted_for = ?1 AND evicted_for <> ''");
+    RETURN_IF_ERROR(query->BindText(1, id).Step().status());
+    evicted.count = query->Int(0);
+  }
+  if (evicted.count == 0) return evicted;
+  StatementLease query = db_->Use(
+      "SELECT id FROM captures WHERE evicted_for = ?1 AND evicted_for <> '' AND principal = ?2 "
+      "ORDER BY id LIMIT ?3");
+  query->BindText(1, id).BindText(2, principal).Bind(3, EvictedCaptures::kMostIds);
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool row, query->Step());
+    if (!row) return evicted;
+    evicted.ids.push_back(query->Text(0));
+  }
 }
 
 absl::Status Catalog::Remove(const std::vector<StoredRecord>& records) {

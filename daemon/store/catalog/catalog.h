@@ -70,8 +70,13 @@ class Catalog {
 
   // Returns OK also for an unknown ID: a file may be sealed before its row exists.
   absl::Status SetFile(std::string_view id, int64_t bytes, std::string_view sha256);
-  // Marks the file as removed; `evicted`: to make room.
-  absl::Status MarkDeleted(std::string_view id, bool evicted);
+  // Marks the file as removed by request.
+  absl::Status MarkDeleted(std::string_view id);
+  // Marks the file as removed to make room for the capture `for_id`; empty: for no single one.
+  // A file that was removed before stays as it was marked then.
+  absl::Status MarkEvicted(std::string_view id, std::string_view for_id);
+  // Returns the captures that were evicted for `id`, with the IDs of those of `principal`.
+  absl::StatusOr<EvictedCaptures> ListEvictedFor(std::string_view id, std::string_view principal);
   // Removes the records with their labels, summaries, and groups that become empty. Their files
   // must be removed already. All or none.
   absl::Status Remove(const std::vector<StoredRecord>& records);

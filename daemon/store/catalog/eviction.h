@@ -36,7 +36,8 @@ struct StorageHolder {
 // The request that needs room.
 struct EvictionRequest {
   std::string_view principal;
-  int64_t bytes = 0;  // To free.
+  std::string_view capture_id;  // Of the capture that needs it; empty: no single one does.
+  int64_t bytes = 0;            // To free.
   // The operator lowered the cap: the largest holder loses files first, root last, and as much as
   // possible is freed.
   bool by_operator = false;

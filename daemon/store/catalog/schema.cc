@@ -177,6 +177,10 @@ CREATE TABLE rank_summary(
   capture_id TEXT PRIMARY KEY,
   summary BLOB NOT NULL) WITHOUT ROWID;
 )sql"},
+    {6, R"sql(
+ALTER TABLE captures ADD COLUMN evicted_for TEXT NOT NULL DEFAULT '';
+CREATE INDEX captures_evicted_for ON captures(evicted_for, principal, id) WHERE evicted_for <> '';
+)sql"},
 };
 
 }  // namespace

@@ -48,6 +48,11 @@ TEST(AnswerCheckTest, EveryKindOfIdIsChecked) {
     capture = ACapture(TestId(1));
     capture.set_schedule("schedules/" + id);
     EXPECT_THAT(CheckAnswer(capture), IsRefusedFor("Capture.schedule"));
+    capture = ACapture(TestId(1));
+    capture.add_evicted_captures("captures/" + TestId(2));
+    EXPECT_THAT(CheckAnswer(capture), IsOk());
+    capture.add_evicted_captures("captures/" + id);
+    EXPECT_THAT(CheckAnswer(capture), IsRefusedFor("Capture.evicted_captures"));
     v1::GroupPreparation preparation;
     preparation.add_members()->set_target("targets/" + id);
     EXPECT_THAT(CheckAnswer(preparation), IsRefusedFor("PreparedMember.target"));

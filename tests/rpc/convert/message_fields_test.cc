@@ -184,7 +184,8 @@ TEST(MessageFieldsTest, FieldsWithoutAPartnerAreTheseAlone) {
   EXPECT_THAT(capture.only_message,
               UnorderedElementsAre("name", "group", "spec", "target", "schedule", "steps",
                                    "dropped_event_count", "dropped_by_reason", "quality", "pinned",
-                                   "quality_checks", "quality_stored"));
+                                   "quality_checks", "quality_stored", "evicted_count",
+                                   "evicted_captures"));
   const Partners schedule = PartnersOf<ScheduleSpec, v1::ScheduleSpec>();
   EXPECT_THAT(schedule.only_struct, ElementsAre("capture", "max_slowdown"));
   EXPECT_THAT(schedule.only_message, UnorderedElementsAre("capture", "governor"));

@@ -193,6 +193,33 @@ TEST_F(CatalogTest, ACatalogOfVersionTwoKnowsWhoHoldsWhat) {
   EXPECT_EQ(Query("PRAGMA auto_vacuum"), 2);
 }
 
+TEST_F(CatalogTest, ACatalogOfVersionFiveDoesNotKnowForWhichCaptureItsCapturesWereEvicted) {
+  {
+    std::ofstream(path_).flush();
+    auto db = Database::Open(path_, Database::Mode::kReadWrite);
+    ASSERT_THAT(db, IsOk());
+    ASSERT_THAT(MigrateCatalog(**db, CatalogMigrations().first(5)), IsOk());
+  }
+  for (const int number : {1, 2}) {
+    const int is_evicted = number == 1 ? 1 : 0;
+    Exec(
+        StrCat("INSERT INTO captures(id, group_id, request_id, requested_by_uid, owner_uid, pid, "
+               "display_name, state, create_unix_ns, file_bytes, file_sha256, deleted, evicted, "
+               "record, principal) VALUES('",
+               IdOf(number), "', '', '', 1000, 0, 1, '', 8, 1, 4096, '', ", is_evicted, ", ",
+               is_evicted, ", '", EncodeRecord(NewRecord(IdOf(number))), "', 'uid:1000')"));
+  }
+  auto catalog = Catalog::Open(path_);
+  ASSERT_THAT(catalog, IsOk());
+  EXPECT_EQ((*catalog)->Count()->evicted, 1);
+  EXPECT_EQ((*catalog)->ListEvictedFor(IdOf(2), "uid:1000")->count, 0);
+  // One that was removed before stays as it is.
+  ASSERT_THAT((*catalog)->MarkEvicted(IdOf(1), IdOf(3)), IsOk());
+  EXPECT_EQ((*catalog)->ListEvictedFor(IdOf(3), "uid:1000")->count, 0);
+  ASSERT_THAT((*catalog)->MarkEvicted(IdOf(2), IdOf(3)), IsOk());
+  EXPECT_THAT((*catalog)->ListEvictedFor(IdOf(3), "uid:1000")->ids, testing::ElementsAre(IdOf(2)));
+}
+
 TEST_F(CatalogTest, AGroupIsReplacedByWhatIsKnownOfItLater) {
   auto catalog = Catalog::Open(path_);
   ASSERT_THAT(catalog, IsOk());
