@@ -21,6 +21,10 @@ constexpr int64_t kFewestForLeak = 5;
 // A program may keep something in every N-th step: its memory rises in few steps, and never falls.
 constexpr int64_t kFewestRises = 3;
 constexpr int64_t kFewestForRareRises = 10;
+// For high confidence: ten steps, and as many rises as a leak in most of ten steps has. Fewer can
+// be caches that fill up, or the first inputs of a size.
+constexpr int64_t kStepsForHigh = 10;
+constexpr int64_t kRisesForHigh = 8;
 constexpr double kSoonHours = 24;
 constexpr double kHourNs = 3600e9;
 // Without steps, the time may include a warm-up, which allocates.
@@ -260,8 +264,15 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
       "lines that allocate. A buffer that fills up to a limit grows so, too, until it is full.";
   finding.evidence =
       MemoryRows(growth.suspects_by_op, "allocated in a step, still alive steps later");
-  finding.confidence = growth.step_count >= 10 ? Confidence::kHigh : Confidence::kMedium;
+  const bool rises_often = growth.rising_count >= kRisesForHigh;
+  finding.confidence =
+      growth.step_count >= kStepsForHigh && rises_often ? Confidence::kHigh : Confidence::kMedium;
   finding.confidence_reason = CountText(growth.step_count, "step");
+  if (growth.step_count >= kStepsForHigh && !rises_often) {
+    StrAppend(&finding.confidence_reason, ", of which only ", growth.rising_count,
+              growth.rising_count == 1 ? " rises" : " rise",
+              ": a cache that fills up can explain as few");
+  }
   return result;
 }
 

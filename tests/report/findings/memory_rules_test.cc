@@ -80,13 +80,12 @@ TEST_F(CpuGrowthTest, IsNoLeakInATraceOfTorchWhoseTotalBeginsAbove0) {
 // the blocks is freed again.
 class RareGrowthTest : public FindingsFixture {
  protected:
-  void Grow(bool freed) {
+  void Grow(bool freed, int steps = 30, int every = 5) {
     constexpr int64_t kBlock = 64 << 20;
-    constexpr int kSteps = 30;
-    Healthy(kSteps);
+    Healthy(steps);
     int64_t total_bytes = 0;
-    for (int step = 0; step < kSteps; ++step) {
-      if (step % 5 != 4) continue;
+    for (int step = 0; step < steps; ++step) {
+      if (step % every != every - 1) continue;
       total_bytes += kBlock;
       reader_.Allocate(main_, step * kStepNs + kMs, 0x100000 + total_bytes, kBlock,
                        {.total_allocated_bytes = total_bytes, .device_type = 1});
@@ -104,6 +103,26 @@ TEST_F(RareGrowthTest, IsALeakWhereNothingFalls) {
   EXPECT_THAT(finding.measured, HasSubstr("6 of 29 steps ended with more than the step before, and "
                                           "none with less."));
   EXPECT_NEAR(finding.value, (64 << 20) / 5.0, 2 << 20);
+}
+
+TEST_F(RareGrowthTest, FewRisesHaveMediumConfidence) {
+  Grow(/*freed=*/false, /*steps=*/10, /*every=*/3);
+  const Finding finding = Find("MEM_LEAK");
+  EXPECT_THAT(finding.measured, HasSubstr("3 of 9 steps ended with more"));
+  EXPECT_EQ(finding.confidence, Confidence::kMedium);
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("only 3 rise"));
+}
+
+TEST_F(RareGrowthTest, SevenRisesHaveMediumConfidence) {
+  Grow(/*freed=*/false, /*steps=*/36);
+  EXPECT_THAT(Find("MEM_LEAK").measured, HasSubstr("7 of 35 steps ended with more"));
+  EXPECT_EQ(Find("MEM_LEAK").confidence, Confidence::kMedium);
+}
+
+TEST_F(RareGrowthTest, AsManyRisesAsALeakInMostOfTenStepsHasHaveHighConfidence) {
+  Grow(/*freed=*/false, /*steps=*/41);
+  EXPECT_THAT(Find("MEM_LEAK").measured, HasSubstr("8 of 40 steps ended with more"));
+  EXPECT_EQ(Find("MEM_LEAK").confidence, Confidence::kHigh);
 }
 
 TEST_F(RareGrowthTest, IsNoneWhereMemoryIsFreedNowAndThen) {
