@@ -20,7 +20,7 @@ namespace {
 constexpr double kExplainingShare = 0.8;
 // A wait that is a smaller share of what a finding counts leaves it as it is, even if the finding
 // would not be reported without that wait.
-constexpr double kLeastShare = 1.0 / 3;
+constexpr double kLeastPart = 1.0 / 3;
 // Samples that are this many times as far apart as a step is long tell too little of it.
 constexpr int64_t kFarthestSamples = 2;
 // Slow steps whose operators are compared with those of their neighbors, which takes time.
@@ -30,7 +30,7 @@ bool Explains(int64_t waited_ns, int64_t ns, int64_t unreported_ns = 0) {
   const auto is_share = [&](double share) {
     return static_cast<double>(waited_ns) >= share * static_cast<double>(ns);
   };
-  return is_share(kExplainingShare) || (ns - waited_ns <= unreported_ns && is_share(kLeastShare));
+  return is_share(kExplainingShare) || (ns - waited_ns <= unreported_ns && is_share(kLeastPart));
 }
 
 // Whether the loader has workers: of one without, waiting for data is making it.
@@ -124,11 +124,21 @@ void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, 
         facts, thresholds, finding);
 }
 
+int64_t ThreadWaitsThatExplain(const Facts& facts, const FindingThresholds& thresholds,
+                               int64_t ns_per_step, int64_t unreported_ns) {
+  if (facts.cpu.AllShare() <= thresholds.cpu_wait_share) return 0;
+  const int64_t waited_ns = WaitPerStep(facts, facts.cpu.all_waited_ns);
+  return Explains(waited_ns, ns_per_step, unreported_ns) ? waited_ns : 0;
+}
+
+bool KnowsThreadWaits(const Facts& facts) {
+  return facts.cpu.watched_ns > 0 && !facts.record->cpu.misses_waits_of_target();
+}
+
 void DoubtIfThreadsWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
                               int64_t ns_per_step, Finding& finding, int64_t unreported_ns) {
-  const int64_t waited_ns = WaitPerStep(facts, facts.cpu.all_waited_ns);
-  if (facts.cpu.AllShare() > thresholds.cpu_wait_share &&
-      Explains(waited_ns, ns_per_step, unreported_ns)) {
+  const int64_t waited_ns = ThreadWaitsThatExplain(facts, thresholds, ns_per_step, unreported_ns);
+  if (waited_ns > 0) {
     Doubt(StrCat("the threads of the program together wait for a CPU for ", TimeText(waited_ns),
                  " of ", OfEachStep(facts), ", which can explain it"),
           facts, thresholds, finding);

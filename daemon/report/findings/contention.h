@@ -33,6 +33,14 @@ void DoubtIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds, 
 void DoubtIfThreadsWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
                               int64_t ns_per_step, Finding& finding, int64_t unreported_ns = 0);
 
+// Returns how long the threads of the program together wait for a CPU in each step, if that can
+// explain `ns_per_step`, as above; 0: it cannot, or is not known.
+int64_t ThreadWaitsThatExplain(const Facts& facts, const FindingThresholds& thresholds,
+                               int64_t ns_per_step, int64_t unreported_ns);
+
+// Whether waits of the program's threads for a CPU are known, but for some that can be neglected.
+bool KnowsThreadWaits(const Facts& facts);
+
 // Likewise, by the waits of the step thread and of a data loader's workers.
 void DoubtIfWorkersWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
                               int64_t ns_per_step, Finding& finding, int64_t unreported_ns = 0);

@@ -361,7 +361,7 @@ absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,
   if (report.bound == BoundBy::kCompute) {
     RETURN_IF_ERROR(DescribeHottest(reader, facts.kernels));
   }
-  report.verdict = WriteVerdict(facts, report);
+  report.verdict = WriteVerdict(facts, thresholds, report);
   return report;
 }
 

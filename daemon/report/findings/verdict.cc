@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/report/findings/contention.h"
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/index/recorded_time.h"
 
@@ -18,7 +19,7 @@ constexpr double kBusy = 0.80;  // Of a step. Below it, what leaves the GPU idle
 constexpr double kMuchElse = 0.25;
 // Of kernel time: an operator that stands out.
 constexpr double kHot = 0.25;
-constexpr double kMostly = 0.5;  // Of a step.
+constexpr double kMostOfStep = 0.5;  // Of a step.
 constexpr size_t kLongestInputs = 80;
 // Operators of a round that a capture can count (PeriodDetector::kKept / kRepeats).
 constexpr int64_t kLongestCountedRound = 8192 / 3;
@@ -85,21 +86,40 @@ std::string HottestOp(const Facts& facts) {
   return text;
 }
 
-// " Most of the time is waiting for other ranks, or for the network: ..."; empty: it is not.
-std::string WhoIsWaitedFor(const Facts& facts) {
+// " Most of the time is in collectives: ..."; empty: it is not. Collectives of the CPU also compute
+// in them, and how much of their time that takes is not recorded.
+std::string WhatCollectivesDo(const Facts& facts, const FindingThresholds& thresholds) {
   const HostFacts& host = facts.host;
-  if (!host.needs.empty() || facts.ShareOfSteps(host.split.collectives_ns) < kMostly) return {};
+  if (!host.needs.empty() || facts.ShareOfSteps(host.split.collectives_ns) < kMostOfStep) return {};
+  // Without these waits, it would not be most of the time.
+  const int64_t waited_ns = ThreadWaitsThatExplain(
+      facts, thresholds, facts.PerStep(host.split.collectives_ns),
+      static_cast<int64_t>(kMostOfStep * static_cast<double>(facts.StepNs())));
+  std::string text = " Most of the time is in collectives";
+  if (waited_ns > 0) {
+    StrAppend(&text, ", and the threads of the program together wait for a CPU for ",
+              TimeText(waited_ns), " of ", facts.scope.has_steps ? "each step" : "the capture",
+              ", which can explain it", ContentionNote(facts, thresholds), ".");
+  } else if (KnowsThreadWaits(facts)) {
+    StrAppend(&text,
+              ": the program waits for other ranks or for the network, or reduces on the CPU.");
+  } else {
+    StrAppend(
+        &text,
+        ": the program waits for other ranks, for the network, or for a CPU, or reduces on the "
+        "CPU.");
+  }
   const std::string& group = facts.record->group_id;
-  return StrCat(" Most of the time is waiting for other ranks, or for the network: ",
-                group.empty()
-                    ? "a capture of all ranks (`profctl trace --all`) shows which one it waits for."
-                    : StrCat("`profctl stragglers ", group, "` shows which one it waits for."));
+  return StrCat(text,
+                group.empty() ? " A capture of all ranks (`profctl trace --all`)"
+                              : StrCat(" `profctl stragglers ", group, "`"),
+                " shows whether it waits for another rank, and for which one.");
 }
 
-std::string WhatLimits(const Facts& facts, BoundBy bound) {
+std::string WhatLimits(const Facts& facts, const FindingThresholds& thresholds, BoundBy bound) {
   if (facts.gpu_withheld) return StrCat(facts.gpu_doubt, ": what the GPU did is unknown.");
   if (bound == BoundBy::kCpuOnly) {
-    return StrCat("No GPU work was recorded.", WhoIsWaitedFor(facts));
+    return StrCat("No GPU work was recorded.", WhatCollectivesDo(facts, thresholds));
   }
   const std::string_view words = bound == BoundBy::kCopies && facts.ExposedCopiesAreDecompression()
                                      ? "bound by exposed decompression on the GPU"
@@ -363,10 +383,11 @@ std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& fin
   return std::find_if(findings.begin(), findings.end(), IsWorthATry);
 }
 
-std::string WriteVerdict(const Facts& facts, const FindingsReport& report) {
+std::string WriteVerdict(const Facts& facts, const FindingThresholds& thresholds,
+                         const FindingsReport& report) {
   if (report.quality.grade == "-") return "Nothing was recorded.";
   return StrCat(WhereTheTimeGoes(facts), WhatTheWindowLacks(facts, report), " ",
-                WhatLimits(facts, report.bound), " ", WhatToChange(facts, report), " ",
+                WhatLimits(facts, thresholds, report.bound), " ", WhatToChange(facts, report), " ",
                 WhetherToTrust(report.quality));
 }
 

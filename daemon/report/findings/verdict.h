@@ -8,6 +8,7 @@
 
 #include "daemon/report/findings/facts.h"
 #include "daemon/report/findings/findings.h"
+#include "daemon/report/findings/thresholds.h"
 
 namespace profd::report {
 
@@ -18,7 +19,8 @@ BoundBy BoundOf(const Facts& facts);
 std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& findings);
 
 // `report` must be complete except for its verdict.
-std::string WriteVerdict(const Facts& facts, const FindingsReport& report);
+std::string WriteVerdict(const Facts& facts, const FindingThresholds& thresholds,
+                         const FindingsReport& report);
 
 }  // namespace profd::report
 

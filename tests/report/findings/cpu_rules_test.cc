@@ -10,6 +10,7 @@
 namespace profd::report {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -68,6 +69,41 @@ TEST_F(CpuRulesTest, WaitingForACpuIsFoundWithItsSize) {
   EXPECT_THAT(finding.measured, HasSubstr("waits for a CPU for 4 ms of each step (40%"));
   EXPECT_THAT(finding.measured, HasSubstr("All 2 threads"));
   EXPECT_THAT(Report().verdict, HasSubstr("First change (CPU_CONTENTION)"));
+}
+
+// Gloo reduces on the CPU, and takes longer where it has none.
+class CollectivesWithoutCpuTest : public CpuRulesTest {
+ protected:
+  // 7 of the 10 ms of each step are in collectives.
+  void SetUp() override {
+    Steps(10);
+    for (int64_t at = 0; at < 10 * kStepNs; at += kStepNs) {
+      reader_.Operator(main_, "aten::linear", at, at + 2 * kMs);
+      reader_.Operator(main_, "c10d::allreduce_", at + 2 * kMs, at + 9 * kMs);
+    }
+  }
+};
+
+TEST_F(CollectivesWithoutCpuTest, WaitsForACpuThatCanExplainThemAreSaidInstead) {
+  WaitedFor(0.3);
+  EXPECT_THAT(Report().verdict,
+              AllOf(HasSubstr("Most of the time is in collectives, and the threads of the program "
+                              "together wait for a CPU for 3 ms of each step, which can explain it "
+                              "(CPU_CONTENTION). A capture of all ranks"),
+                    Not(HasSubstr("the network"))));
+}
+
+TEST_F(CollectivesWithoutCpuTest, FewWaitsForACpuLeaveOpenWhatTheyWaitFor) {
+  WaitedFor(0.2);
+  EXPECT_THAT(Report().verdict,
+              HasSubstr("Most of the time is in collectives: the program waits for other ranks or "
+                        "for the network, or reduces on the CPU. A capture"));
+}
+
+TEST_F(CollectivesWithoutCpuTest, WaitsThatWereNotWatchedMayExplainThem) {
+  WaitedFor(0.2);
+  reader_.mutable_record().cpu.unread_thread_count = 5;
+  EXPECT_THAT(Report().verdict, HasSubstr("for the network, or for a CPU, or reduces on the CPU"));
 }
 
 // A wait counts when it ends, so that it may have begun long before.

@@ -119,9 +119,12 @@ TEST_F(HostRulesTest, ARankThatMostlyWaitsForOthersSaysWhereToLook) {
     reader_.Operator(main_, "c10d::allreduce_", at + 2 * kMs, at + 9 * kMs);
   }
   reader_.StepThread(main_);
-  EXPECT_THAT(Report().verdict, HasSubstr("a capture of all ranks (`profctl trace --all`)"));
+  EXPECT_THAT(Report().verdict,
+              HasSubstr("Most of the time is in collectives: the program waits for other ranks, "
+                        "for the network, or for a CPU, or reduces on the CPU. A capture of all "
+                        "ranks (`profctl trace --all`) shows whether it waits for another rank"));
   reader_.mutable_record().group_id = "01JCQ0Z9";
-  EXPECT_THAT(Report().verdict, HasSubstr("`profctl stragglers 01JCQ0Z9` shows which one"));
+  EXPECT_THAT(Report().verdict, HasSubstr("`profctl stragglers 01JCQ0Z9` shows whether"));
 }
 
 TEST_F(HostRulesTest, OfAFileThatIsCutOffBeforeGpuWorkWhatTheGpuDidIsUnknown) {
