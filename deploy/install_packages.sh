@@ -7,7 +7,7 @@
 #   quickstart   to run deploy/quickstart.sh
 #   test         to run tests/run.sh
 #   lint         clang with its sanitizers, clang-format, and clang-tidy: for .ci/run and preset fuzz
-#   torch        to download a current PyTorch for tests/torch
+#   torch        to download a current PyTorch for tests/client_lib/torch
 #   other        what tests/run.sh --all makes use of; a package that cannot be had is left out
 #
 # Runs apt-get as root, or through sudo. Does nothing, and asks for no right, when all is there.

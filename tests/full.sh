@@ -69,7 +69,7 @@ phase chaos env PROFD_CHAOS_ROUNDS=48 python3 tests/e2e/group_test.py GroupTest.
 phase attacks python3 tests/bench/attack_bench.py
 phase aarch64 env PROFD_LONG_AARCH64=1 python3 tests/other/aarch64_test.py
 phase sessions env PROFD_LONG_HOSTILE_SESSIONS=200 \
-  tests/torch/with_torch.sh current python3 tests/torch/hostile_test.py
+  tests/client_lib/torch/with_torch.sh current python3 tests/client_lib/torch/hostile_test.py
 phase stacks env PROFD_LONG_STACKS=1000 python3 tests/client_lib/python_stack/stacks_test.py
 phase truth python3 tests/truth/run.py
 phase clang build_with_clang

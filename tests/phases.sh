@@ -23,7 +23,7 @@ readonly most_flaky_tests=3
 readonly unmeasured_s=1800
 # The folders whose code has threads: others have nothing that ThreadSanitizer would find.
 # shellcheck disable=SC2034  # For the callers.
-readonly threaded="base quota capture schedule ingest store http metrics worker privilege rpc client_lib cupti"
+readonly threaded="base quota capture schedule ingest store http metrics worker privilege rpc client_lib cupti torch"
 
 names=() seconds=() counts=() verdicts=()
 passed=0
@@ -196,5 +196,5 @@ check_style() {
 # Without one, the tests that need it skip and say so.
 download_torch() {
   local python=${PROFD_CURRENT_TORCH_PYTHON:-${XDG_CACHE_HOME:-$HOME/.cache}/profd/torch/bin/python}
-  [[ -x $python ]] || tests/torch/current_torch.sh || echo "there is no current torch for tests/torch"
+  [[ -x $python ]] || tests/client_lib/torch/current_torch.sh || echo "there is no current torch for tests/client_lib/torch"
 }

@@ -6,7 +6,9 @@
 #   --all          also the tests labelled `other`: they need software that is not installed
 #                  here, and each skips saying what it missed
 #   --preset P     build and test preset P of CMakePresets.json in build/P (default: release)
-#   --folder F     build and run only the tests of the folder tests/F; may be repeated
+#   --folder F     build and run only the tests of the folder tests/F (store), or of the folder of the
+#                  client library tests/client_lib/F (cupti, python, torch); may be repeated.
+#                  client_lib is that folder without these three
 #   --label L      only tests with the label L (unit, other, torch_current, ...)
 #   -R REGEX       only tests whose name matches; may be repeated
 #   -j N           jobs for building and testing (default: what cores and memory allow; of tests
@@ -56,11 +58,14 @@ main() {
         case $1 in
           --preset) preset=$2 ;;
           --folder)
-            if [[ ! -d tests/$2 ]]; then
-              echo "tests/run.sh: --folder: there is no folder 'tests/$2'" >&2
+            if [[ -e tests/$2/CMakeLists.txt ]]; then
+              folders+=("$2")
+            elif [[ -e tests/client_lib/$2/CMakeLists.txt ]]; then
+              folders+=("client_lib/$2")
+            else
+              echo "tests/run.sh: --folder: there are no tests in 'tests/$2'" >&2
               exit 2
             fi
-            folders+=("$2")
             ;;
           --label) label=$2 ;;
           -R) filters+=("$2") ;;

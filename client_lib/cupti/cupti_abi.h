@@ -1,7 +1,7 @@
 // CUPTI's binary interface as far as we use it: record layouts, numbers, function types.
 //
 // Ours, so that the library builds where no CUDA toolkit is, and so that one binary serves
-// CUPTI 11.2 to 13.x. tests/cupti/cupti_abi_test.cc holds every line of it against the
+// CUPTI 11.2 to 13.x. tests/client_lib/cupti/cupti_abi_test.cc holds every line of it against the
 // toolkit's own headers where there are any.
 //
 // Records only ever grew at their ends, so one struct per family is enough: the newest one,

@@ -23,7 +23,7 @@
 #include "client_lib/cupti/cupti_library.h"
 #include "client_lib/cupti/record_decoder.h"
 #include "proto/wire/capture_memory.h"
-#include "tests/cupti/record_buffer.h"
+#include "tests/client_lib/cupti/record_buffer.h"
 
 namespace profd {
 namespace {

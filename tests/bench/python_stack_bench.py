@@ -67,7 +67,7 @@ class Bench:
         self.harness = ctypes.PyDLL(path)
         self.harness.harness_start_daemon(directory.encode())
         profd = ctypes.CDLL(str(BUILD / "lib" / "libprofd_client.so"))
-        torch = ctypes.CDLL(str(BUILD / "tests" / "torch" / "full" / "libtorch_cpu.so"))
+        torch = ctypes.CDLL(str(BUILD / "tests" / "bin" / "fake_torch" / "full" / "libtorch_cpu.so"))
         self.harness.harness_attach.restype = ctypes.c_uint32
         self.harness.harness_attach.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
         self.harness.harness_loop.restype = ctypes.c_double

@@ -31,7 +31,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / 'torch'))
+sys.path.insert(0, str(HERE.parent / 'client_lib/torch'))
 import harness_torch  # noqa: E402
 from harness_torch import PYTHON, Program, VERSION, harness  # noqa: E402
 

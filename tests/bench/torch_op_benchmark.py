@@ -12,7 +12,7 @@ of all variants take turns; figures are medians of a thread's CPU time per opera
     names, shapes   a capture of ours
     torch.profiler  torch's own, with record_shapes; --no-peer leaves it out
 
---fake uses tests/torch/fake_torch, whose operator does nothing but announce itself. --smoke runs
+--fake uses tests/client_lib/torch/fake_torch, whose operator does nothing but announce itself. --smoke runs
 one short round, for ctest.
 """
 
@@ -60,7 +60,7 @@ class FakeTorch:
 
     def __init__(self, helper):
         self.helper = helper
-        self.library = ctypes.CDLL(str(BUILD / "tests" / "torch" / "full" / "libtorch_cpu.so"))
+        self.library = ctypes.CDLL(str(BUILD / "tests" / "bin" / "fake_torch" / "full" / "libtorch_cpu.so"))
         self.version = "stand-in"
 
     def attach(self, _):

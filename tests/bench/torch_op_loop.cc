@@ -17,8 +17,8 @@
 
 #include "client_lib/include/profd/profd.h"
 #include "client_lib/torch/torch_abi.h"
+#include "tests/client_lib/torch/libtorch_fixture.h"
 #include "tests/fakes/fake_daemon.h"
-#include "tests/torch/torch_fixture.h"
 
 namespace profd {
 namespace {

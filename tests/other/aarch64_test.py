@@ -23,10 +23,9 @@ QEMU = ['qemu-aarch64', '-L', f'/usr/{TRIPLE}']
 IS_LONG = bool(os.environ.get('PROFD_LONG_AARCH64'))
 STANDINS = ('11.2', '11.8', '12.4', '12.9', '13.0', '13.2', 'future') if IS_LONG else ('13.0',)
 
-UNIT_TESTS = ('client_lib/core/safe_memory_test.cc', 'cupti/gpu_clock_test.cc', 'cupti/launch_tracker_test.cc',
+UNIT_TESTS = ('core/safe_memory_test.cc', 'cupti/gpu_clock_test.cc', 'cupti/launch_tracker_test.cc',
               'cupti/record_decoder_test.cc', 'cupti/buffer_pool_test.cc')
-CAPTURE_TESTS = ('cupti/gpu_capture_test.cc', 'cupti/gpu_process.cc', 'client_lib/child.cc',
-                 'fakes/fake_daemon.cc')
+CAPTURE_TESTS = ('cupti/gpu_capture_test.cc', 'cupti/gpu_process.cc', 'child.cc', '../fakes/fake_daemon.cc')
 SHORT_CAPTURES = '*KernelsAreStoredAsTheyWere/13_0:GpuModeTest.LightHas*:GpuModeTest.FullHas*'
 
 
@@ -70,7 +69,7 @@ def build_test(name, sources, linked):
              f'-isystem{GOOGLETEST}', f'-isystem{GOOGLETEST}/include',
              f'-isystem{GOOGLETEST.parent}/googlemock/include',
              f'-DPROFD_TEST_BUILD_DIR="{BUILD}"', f'-DPROFD_SOURCE_DIR="{SOURCE}"']
-    files = [*(SOURCE / 'tests' / source for source in sources), GOOGLETEST / 'src/gtest-all.cc',
+    files = [*(SOURCE / 'tests/client_lib' / source for source in sources), GOOGLETEST / 'src/gtest-all.cc',
              GOOGLETEST / 'src/gtest_main.cc']
     objects, compilers = [], []
     for file in files:

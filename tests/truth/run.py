@@ -24,7 +24,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / 'e2e'), str(HERE.parent / 'torch')]
+sys.path[:0] = [str(HERE.parent / 'e2e'), str(HERE.parent / 'client_lib/torch')]
 import harness  # noqa: E402
 import harness_torch  # noqa: E402
 

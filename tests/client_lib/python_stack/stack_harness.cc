@@ -26,8 +26,8 @@
 #include <string>
 #include <tuple>
 
+#include "tests/client_lib/torch/fake_torch/fake_torch.h"
 #include "tests/fakes/fake_daemon.h"
-#include "tests/torch/fake_torch/fake_torch.h"
 
 #define HARNESS_API __attribute__((visibility("default")))
 

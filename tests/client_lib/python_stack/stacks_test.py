@@ -107,7 +107,7 @@ class Harness:
         self.locked = ctypes.PyDLL(path)
         self.free.harness_start_daemon(directory.encode())
         self.profd = ctypes.CDLL(str(BUILD / "lib" / "libprofd_client.so"))
-        self.torch = ctypes.CDLL(str(BUILD / "tests" / "torch" / "full" / "libtorch_cpu.so"))
+        self.torch = ctypes.CDLL(str(BUILD / "tests" / "bin" / "fake_torch" / "full" / "libtorch_cpu.so"))
         attach = (self.locked if with_lock else self.free).harness_attach
         attach.restype = ctypes.c_uint32
         attach.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]

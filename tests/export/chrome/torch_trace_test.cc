@@ -1,4 +1,4 @@
-// One step of tests/torch/convnet.py as torch.profiler of torch 2.15.0 wrote it
+// One step of tests/client_lib/torch/programs/convnet.py as torch.profiler of torch 2.15.0 wrote it
 // (torch_step.json.gz: the events of operators, arrows and memory, their times from the first one),
 // told to us as the client library would have and exported again: it has to say the same.
 #include <gmock/gmock.h>
