@@ -178,6 +178,7 @@ absl::Status AppendDns(std::string_view item, std::vector<Candidate>& out) {
     hosts.insert(has_v4 ? std::string(text.data()) : StrCat("[", text.data(), "]"));
   }
   for (const std::string& host : hosts) {
+    // The certificate has the service's name, not the address of one node of it.
     out.push_back({host, StrCat(host, ":", port), names.front()});
   }
   return absl::OkStatus();
@@ -220,6 +221,7 @@ absl::StatusOr<std::vector<NamedNode>> Named(std::string_view text,
   for (const Candidate& candidate : candidates) ++hosts[candidate.host];
   std::set<std::string> names;
   for (Candidate& candidate : candidates) {
+    // Daemons on one host differ by port only, so each goes by its address.
     const bool repeats = hosts[candidate.host] > 1;
     std::string name = repeats && !candidate.is_named ? candidate.address : candidate.host;
     if (!names.insert(name).second) return NoNode(name, "names two addresses");
@@ -252,13 +254,13 @@ struct ProgramOutput {
   std::string text;
 };
 
-// NOT_FOUND: there is no such program on PATH.
+// NOT_FOUND: there is no such program on PATH. RESOURCE_EXHAUSTED: it writes too much.
 absl::StatusOr<ProgramOutput> RunSiteProgram(const std::vector<std::string>& command) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
     return absl::InternalError(StrCat("pipe: ", std::strerror(errno)));
   }
-  const UniqueFd reading(ends[0]);
+  UniqueFd reading(ends[0]);
   UniqueFd writing(ends[1]);
   std::vector<char*> argv;
   argv.reserve(command.size() + 1);
@@ -290,8 +292,15 @@ absl::StatusOr<ProgramOutput> RunSiteProgram(const std::vector<std::string>& com
     if (got <= 0) break;
     answer.text.append(bytes.data(), static_cast<size_t>(got));
   }
+  // A program that writes more is blocked in its write: this end of the pipe closes before the
+  // wait.
+  reading.Reset();
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (answer.text.size() >= kMostListBytes) {
+    return absl::ResourceExhaustedError(
+        StrCat(command.front(), " writes more than ", kMostListBytes, " bytes"));
   }
   answer.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
   return answer;
@@ -308,6 +317,7 @@ absl::StatusOr<std::vector<NamedNode>> ParseNodes(std::string_view text) {
 }
 
 absl::StatusOr<std::vector<NamedNode>> NodesOfSlurmJob(std::string_view job) {
+  // A job or a task of an array. It becomes part of an argument, where squeue also takes lists.
   const bool is_job = !job.empty() && job.size() <= 32 && job.front() >= '0' &&
                       job.front() <= '9' &&
                       job.find_first_not_of("0123456789_+") == std::string_view::npos;
@@ -340,6 +350,7 @@ absl::StatusOr<std::vector<NamedNode>> NodesOfSlurmJob(std::string_view job) {
     return LocalFailure(absl::UnavailableError(
         StrCat("--job ", job, " runs nowhere", said.empty() ? "" : ": ", said)));
   }
+  // Not ResolveNodes(): a program's output must not name files or look up names.
   return ParseNodes(hosts);
 }
 

@@ -17,6 +17,8 @@
 namespace profd::cli {
 namespace {
 
+constexpr std::string_view kNoContext = "none";
+
 std::string AbsolutePath(const std::string& path) {
   if (path.empty()) return path;
   std::error_code error;
@@ -35,6 +37,9 @@ absl::StatusOr<Context> ContextOfFlags(const std::string& name, const ParsedFlag
   if (!tls.ca_file.empty() || !tls.certificate_file.empty() || !tls.key_file.empty() ||
       !tls.server_name.empty()) {
     context.tls = std::move(tls);
+  }
+  if (name == kNoContext) {
+    return UsageError("'none' is not a name of a context: `profctl context use none` selects none");
   }
   if (!IsContextName(name)) {
     return UsageError(
@@ -102,7 +107,7 @@ absl::StatusOr<int> AddContext(Contexts& contexts, const std::string& name) {
 }
 
 absl::StatusOr<int> UseContext(Contexts& contexts, const std::string& name) {
-  if (name == "none") {
+  if (name == kNoContext) {
     contexts.file.current.clear();
     return contexts.Save("no current context: profctl talks to this machine's daemon");
   }

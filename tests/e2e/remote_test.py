@@ -506,6 +506,8 @@ class ContextTest(RemoteTest):
             self.assertIn(result.status, (USAGE, FAILED), wrong)
             self.assertFalse(self.file.exists())
         self.assertEqual(self.add('no/name').status, USAGE)
+        # `context use none` selects none, so a context of that name could not be selected.
+        self.assertEqual(self.add('none').status, USAGE)
 
     def test_a_file_that_others_may_write_is_not_believed(self):
         self.add('one')

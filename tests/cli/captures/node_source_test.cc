@@ -16,6 +16,7 @@
 namespace profd::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -185,6 +186,12 @@ TEST_F(SlurmTest, WhatSlurmSaysIsPassedOnCleaned) {
 TEST_F(SlurmTest, WhatIsNoHostlistIsRefused) {
   SqueueDoes("echo 'RUNNING gpu[1-'");
   EXPECT_FALSE(NodesOfSlurmJob("88123").ok());
+}
+
+// More than a pipe holds, after which nothing is read any more.
+TEST_F(SlurmTest, ASqueueThatNeverStopsWritingIsNotWaitedFor) {
+  SqueueDoes("while :; do echo 'RUNNING gpu1,gpu2,gpu3,gpu4,gpu5,gpu6,gpu7,gpu8'; done");
+  EXPECT_THAT(Failure("88123"), AllOf(HasSubstr("writes more than"), HasSubstr("--nodes")));
 }
 
 TEST_F(SlurmTest, WithoutSlurmTheRemedyIsNamed) {
