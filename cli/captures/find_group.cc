@@ -22,6 +22,7 @@ void Merge(GroupView view, size_t node, FoundGroup& group) {
   GroupRecord& record = group.record;
   record.id = view.record.id;
   record.steps = std::max(record.steps, view.record.steps);
+  // -1 on a node that the commit did not reach.
   record.first_step = std::max(record.first_step, view.record.first_step);
   record.requested_by = view.record.requested_by;
   for (GroupMember& member : view.record.members) {
@@ -69,6 +70,7 @@ std::vector<GroupMember> WithCapture(const CaptureRecord& of, std::span<const Ca
   std::vector<GroupMember> members;
   for (const CaptureView& view : views) {
     const CaptureRecord& record = view.record;
+    // Captures of the group are listed already.
     if (record.group_id == of.group_id ||
         record.schedule_window_unix_ns != of.schedule_window_unix_ns) {
       continue;
@@ -94,6 +96,7 @@ absl::StatusOr<std::vector<GroupMember>> WithoutCapture(DaemonClient& daemon, st
   if (rows.empty()) return members;
   ASSIGN_OR_RETURN(const std::vector<TargetInfo> targets, daemon.ListTargets());
   for (const WindowView& row : rows) {
+    // The PID may belong to another process by now.
     const auto target = std::ranges::find_if(targets, [&](const TargetInfo& candidate) {
       return candidate.pid == row.window.pid &&
              candidate.process_start_ticks == row.window.process_start_ticks;
@@ -205,6 +208,7 @@ absl::StatusOr<std::vector<GroupMember>> OthersOfWindow(DaemonClient& daemon, st
                    daemon.ListCaptures(WindowOf(of), kMaxGroupMembers));
   std::vector<GroupMember> others = WithCapture(of, views, node);
   absl::StatusOr<std::vector<GroupMember>> without = WithoutCapture(daemon, node, of);
+  // Schedules need rights of their own. Without them, what the captures show is enough.
   const bool is_hidden =
       absl::IsNotFound(without.status()) || absl::IsPermissionDenied(without.status());
   if (is_hidden) return others;
@@ -236,9 +240,11 @@ absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const
                               [&](size_t node, DaemonClient& daemon) -> absl::Status {
                                 absl::StatusOr<GroupView> view = daemon.GetCaptureGroup(id);
                                 daemon.LimitCalls(absl::InfiniteFuture());
+                                // A node of the list need not have a member of this group.
                                 if (absl::IsNotFound(view.status())) return absl::OkStatus();
                                 RETURN_IF_ERROR(view.status());
                                 for (CaptureView& capture : view->captures) {
+                                  // By the name in the list, under which it can be asked again.
                                   capture.record.node = fleet->members()[node].node;
                                 }
                                 views[node] = *std::move(view);

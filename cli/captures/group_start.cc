@@ -25,6 +25,7 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 ClockOffset OffsetFrom(std::span<const ClockProbe> probes) {
   ClockOffset best;
   int64_t shortest = std::numeric_limits<int64_t>::max();
+  // The node may have read its clock at any moment of the round trip: the shortest bounds it best.
   for (const ClockProbe& probe : probes) {
     const int64_t round_trip = probe.answered_unix_ns - probe.sent_unix_ns;
     if (round_trip < 0 || round_trip >= shortest) continue;  // Below 0: our clock was set.
@@ -66,6 +67,7 @@ bool RunInStep(std::span<const MemberPace> members, absl::Duration lead, absl::T
 std::optional<int64_t> WorldSizeOf(std::span<const TargetInfo> targets) {
   int64_t world_size = 0;
   for (const TargetInfo& target : targets) {
+    // Next to a process without a rank, numbers of ranks do not say how many are missing.
     if (RankOf(target) < 0) return std::nullopt;
     const auto said = target.metadata.find("world_size");
     if (said == target.metadata.end()) continue;
@@ -88,6 +90,7 @@ std::vector<int64_t> AbsentRanks(std::span<const TargetInfo> targets) {
 
 int64_t MembersAskedFor(int64_t members, int64_t unanswered_nodes,
                         std::optional<int64_t> world_size) {
+  // Without a world size, a node that did not answer counts as one member.
   return world_size.has_value() ? std::max(members, *world_size) : members + unanswered_nodes;
 }
 

@@ -13,6 +13,7 @@ namespace profd::cli {
 void ProgressLine::Show(std::string_view text) {
   if (!style_.is_terminal || text == shown_) return;
   shown_ = std::string(text);
+  // One column less: a full line would wrap, and \r clears only its last row.
   const auto width = static_cast<size_t>(std::max(2, style_.width) - 1);
   const std::string line = StrCat("\r\033[K", CutToWidth(ForDisplay(text, 1000), width));
   std::fwrite(line.data(), 1, line.size(), stderr);
@@ -37,6 +38,7 @@ void CaptureProgress::OnChange(size_t index, const CaptureView& view, absl::Time
       member.window = record.current_window;
       member.first_step = record.current_step;
     }
+    // The first step that we saw may be a later one: between two updates several steps may pass.
     const auto window = static_cast<size_t>(std::max<int64_t>(0, record.current_window));
     if (window < record.windows.size() && record.windows[window].first_step >= 0) {
       member.first_step = record.windows[window].first_step;

@@ -202,6 +202,7 @@ std::string FormatContexts(const ContextFile& file) {
 std::filesystem::path ContextsPath(const GetEnv& getenv) {
   const auto value = [&](const char* name) -> std::filesystem::path {
     const char* text = getenv(name);
+    // The XDG specification has relative paths ignored.
     return text == nullptr || *text != '/' ? "" : text;
   };
   if (const auto config = value("XDG_CONFIG_HOME"); !config.empty()) return config / "profd/config";
@@ -211,6 +212,7 @@ std::filesystem::path ContextsPath(const GetEnv& getenv) {
 
 absl::StatusOr<ContextFile> ReadContexts(const std::filesystem::path& path) {
   if (path.empty()) return ContextFile();
+  // O_NONBLOCK: opening a FIFO would wait for a writer. It is refused below.
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
     if (errno == ENOENT || errno == ENOTDIR) return ContextFile();
@@ -243,6 +245,7 @@ absl::Status WriteContexts(const std::filesystem::path& path, const ContextFile&
   }
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
+  // Renamed over the old file: readers see either, and a full disk loses neither.
   std::string name = StrCat(path.string(), ".XXXXXX");
   const UniqueFd fd(mkostemp(name.data(), O_CLOEXEC));  // Mode 0600.
   if (!fd.valid()) return System("make", name);

@@ -44,6 +44,7 @@ absl::Status DaemonClient::Impl::Translate(const grpc::Status& status,
   const std::string message = OneLine(status.error_message());
   const auto& trailers = context.GetServerTrailingMetadata();
   const auto reason = trailers.find("profd-reason");
+  // Only a profd sends a reason, so the error is its own, not one of the connection.
   if (reason != trailers.end()) {
     return WithReason(absl::Status(static_cast<absl::StatusCode>(status.error_code()), message),
                       std::string_view(reason->second.data(), reason->second.size()));
@@ -89,6 +90,7 @@ absl::Status DaemonClient::Impl::AskWhoAnswers() {
   Call call(*this, kConnectDeadline);
   v1::Node node;
   const grpc::Status status = nodes_->GetNode(call.context(), {}, &node);
+  // So any gRPC server answers that does not have the service.
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
     return WithReason(
         absl::FailedPreconditionError(StrCat("what answers at ", endpoint_.address,
@@ -117,6 +119,7 @@ absl::StatusOr<std::unique_ptr<DaemonClient>> DaemonClient::Connect(
   std::string tried;
   for (const Endpoint& endpoint : endpoints) {
     absl::Status status = ProbeEndpoint(endpoint);
+    // The next endpoint is not tried: the user must learn that another user listens on this path.
     if (ReasonOf(status) == kOtherUsersDaemonReason) return status;
     if (status.ok()) {
       auto impl = std::make_unique<Impl>(endpoint);
@@ -242,6 +245,7 @@ absl::StatusOr<std::vector<CaptureView>> DaemonClient::ListCaptures(const Captur
 absl::StatusOr<CaptureView> DaemonClient::CancelCapture(const std::string& id) {
   v1::CancelCaptureRequest request;
   request.set_name(CaptureName(id));
+  // Not abortable: an interrupt is what sends it, and Abort() may follow at once.
   ASSIGN_OR_RETURN(const v1::Capture capture,
                    impl_->Unary(*impl_->captures_, &v1::CaptureService::Stub::CancelCapture,
                                 request, kCallDeadline, /*abortable=*/false));

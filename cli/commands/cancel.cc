@@ -29,6 +29,8 @@ absl::StatusOr<CaptureView> CancelOne(DaemonClient& daemon, const std::string& i
 absl::StatusOr<int> CancelGroup(Invocation& invocation, Fleet* fleet, const FoundGroup& group) {
   std::vector<CaptureView> views;
   absl::Status first_failure;
+  // All daemons first, so that no member records on while another one drains. A failure shows
+  // below.
   for (const FoundCaptureOf& capture : group.captures) {
     const absl::StatusOr<DaemonClient*> daemon = OwnerOf(capture, invocation, fleet);
     if (daemon.ok()) (void)(*daemon)->AbortGroup(group.record.id);

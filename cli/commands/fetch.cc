@@ -101,6 +101,7 @@ absl::StatusOr<int> RunFetch(Invocation& invocation) {
     RETURN_IF_ERROR(CheckWritable(asked));
   }
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  // Both kinds of IDs are ULIDs, so only the daemons know whether this is a group.
   if (const std::optional<std::string> group_id = WholeGroupId(name)) {
     Fleet* const many = fleet.has_value() ? &*fleet : nullptr;
     const absl::StatusOr<FoundGroup> group = FindGroup(invocation, many, *group_id);

@@ -239,6 +239,7 @@ class TraceOnNode {
     interrupts_.SetLastWords(WhereToGoOn(invocation_, views_.front().record, IsGroup()));
     RETURN_IF_ERROR(Follow());
     NoteUnpinned();
+    // A file that cannot be written does not cost the report.
     const absl::Status saved = Save();
     RETURN_IF_ERROR(Report());
     RETURN_IF_ERROR(saved);
@@ -265,6 +266,7 @@ class TraceOnNode {
       Pin();
       return absl::OkStatus();
     }
+    // One request for all: the daemon chooses their first step, for which it needs all members.
     std::vector<TargetNumber> numbers;
     numbers.reserve(targets.size());
     for (const TargetInfo& target : targets) numbers.push_back(target.number);
@@ -452,7 +454,9 @@ class TraceOnNode {
       all_complete = all_complete && view.record.state == CaptureState::kComplete;
       any_kept = any_kept || view.record.state != CaptureState::kFailed;
       if (view.record.state == CaptureState::kCancelled) {
+        // By Ctrl-C. Interrupts after the end abort the calls instead, see Follow().
         if (interrupted_in_time_) return kExitInterrupted;
+        // Cancelled before its window began: there is nothing to keep.
         any_kept = any_kept && (IsGroup() || view.HasEvents());
       }
     }
@@ -506,6 +510,7 @@ absl::StatusOr<DaemonClient*> OnlyDaemonOf(const Invocation& invocation, Fleet& 
       [&](size_t, const absl::Status& outcome) { status = outcome; });
   RETURN_IF_ERROR(status);
   DaemonClient* const daemon = fleet.connection(0);
+  // The timeout is for reaching the node. A capture may last for hours.
   daemon->LimitCalls(absl::InfiniteFuture());
   return daemon;
 }

@@ -20,6 +20,7 @@ constexpr std::string_view kNoProcess =
     "no process of the job has this rank on the nodes that answered: it ended, or is on another "
     "node";
 
+// PARTIAL is missed, too: the group has steps that this member lacks.
 bool Missed(const CaptureView& view) {
   return IsTerminal(view.record.state) && view.record.state != CaptureState::kComplete;
 }
@@ -51,6 +52,7 @@ void WriteGroupFields(std::span<const CaptureView> views, std::span<const std::s
     json.Field("error_message", view.record.error_message);
     json.EndObject();
   }
+  // With the keys of a capture, so that readers need no second case.
   for (const int64_t rank : ranks_without_trace) {
     json.BeginObject();
     json.Field("id", "");
@@ -123,6 +125,7 @@ std::string RenderGroup(std::span<const CaptureView> views, const Style& style) 
   std::set<int64_t> first_steps;
   for (const CaptureView& view : views) {
     const CaptureRecord& record = view.record;
+    // With a step marker or a step source each process counts from 0: equal numbers say nothing.
     if (record.windows.empty() || CountsOwnSteps(record.spec)) continue;
     first_steps.insert(record.windows.front().first_step);
   }
@@ -174,6 +177,7 @@ std::string RenderFoundGroup(const FoundGroup& group, const Style& style) {
                            : "Not asked, or not in the group:\n");
     }
     titled = true;
+    // A member that could not be armed never got a capture, so its state is still the first one.
     const bool is_refused = member.capture_id.empty() && member.state == CaptureState::kPending;
     StrAppend(&text, "  ", ForDisplay(member.node, 255),
               member.rank < 0 ? StrCat(" pid ", member.pid) : StrCat(" rank ", member.rank), "  ",
@@ -297,6 +301,7 @@ std::string RenderMissed(const GroupCaptureResult& result, bool called_off) {
   for (const JobMember& member : result.members) {
     if (member.IsComplete()) continue;
     const std::string name = ForDisplay(NameOf(result, member), 300);
+    // Ready members are not why the group was called off, so they are listed separately.
     if (called_off && member.was_ready) {
       StrAppend(&ready, ready.empty() ? "" : ", ", name);
       continue;

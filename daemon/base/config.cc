@@ -225,6 +225,7 @@ std::string FirstOf(const std::string& list) { return list.substr(0, list.find('
 }  // namespace
 
 std::optional<int64_t> ParseBytes(std::string_view text) {
+  // "B" comes last: the others end with it.
   constexpr std::array<std::pair<std::string_view, int>, 5> kUnits = {
       {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"B", 0}}};
   int shift = 0;
@@ -247,6 +248,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     std::string_view argument = arguments[i];
     if (argument == "--help" || argument == "-h") {
       command_line.action = CommandLineAction::kHelp;
+      // Later arguments may be wrong: help is how to find out.
       return command_line;
     }
     if (argument == "--version") {
@@ -273,6 +275,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     if (equals != std::string_view::npos) {
       value = std::string(argument.substr(equals + 1));
     } else if (setting != nullptr && setting->value.empty()) {
+      // A switch never takes the next argument; --NAME=false turns it off.
       value = "true";
     } else if (i + 1 < arguments.size()) {
       value = arguments[++i];
@@ -328,6 +331,7 @@ absl::Status ApplySetting(std::string_view name, std::string_view value, Config&
     return absl::InvalidArgumentError(
         StrCat("no setting '", ForDisplay(name, 80), "'; see profd --help"));
   }
+  // Setters may write before they refuse.
   Config changed = config;
   if (!setting->set(value, changed)) {
     return absl::InvalidArgumentError(
@@ -343,6 +347,7 @@ absl::Status ApplyConfigFile(const std::filesystem::path& path, Config& config) 
   if (text->size() > kMaxConfigBytes) {
     return absl::InvalidArgumentError(StrCat(path.string(), " is larger than 1 MiB"));
   }
+  // All or nothing: a file with one wrong line changes no setting on SIGHUP.
   Config changed = config;
   RETURN_IF_ERROR(ForEachLine(*text, StrCat(path.string(), ":"), Comments::kAnywhere,
                               [&changed](std::string_view line, int /*number*/) {

@@ -73,6 +73,7 @@ absl::StatusOr<TargetInfo> CaptureManager::Actor::Admit(const Caller& caller, Ta
                                            "; only that user or root may capture it")),
         "OTHER_OWNER");
   }
+  // After the rights: other callers do not learn why this node is switched off.
   if (forbidden_.has_value()) {
     return WithReason(absl::FailedPreconditionError(
                           StrCat("captures are switched off on this node: ", *forbidden_,
@@ -180,6 +181,7 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
   }
   const quota::Principal holder = QuotaPrincipalOf(caller.principal);
   const int64_t count = std::ssize(numbers);
+  // Schedules have a budget of their own.
   if (schedule == nullptr) RETURN_IF_ERROR(CountRequest(holder, count));
   // What is refused below gives them back.
   std::vector<quota::Reservation> places;
@@ -230,6 +232,7 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
     }
     records.push_back(std::move(record));
   }
+  // Only now, because a refused request must not remove the captures of others.
   store_.MakeRoom(principal, records.front().id);
   if (group) KeepGroup(caller, records);
   Rearm();

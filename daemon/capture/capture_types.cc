@@ -204,6 +204,7 @@ bool CanAdvance(CaptureState from, CaptureState to) {
       return to == kArming;
     case kArming:
       return to == kWaitingStep || to == kRecording || to == kDraining;
+    // With several windows, waiting and warm-up come again.
     case kWaitingStep:
     case kWarmup:
     case kRecording:

@@ -68,6 +68,7 @@ QualityCheck Loss(const Subject& subject) {
   const int64_t lost = TotalDrops(record.drops);
   const double share = LostShare(lost, record.event_count);
   if (subject.imported()) {
+    // Never A: a trace does not say what its tracer lost.
     return {.grade = std::max('B', GradeOf(share, 0, kSomeLost, kWithholdSharesFrom)),
             .known = lost > 0,
             .is_share = true,
@@ -103,6 +104,7 @@ QualityCheck Coverage(const Subject& subject) {
   }
   if (spec.steps > 0) {
     int64_t asked = 0;
+    // Where the product does not fit, no share is named.
     if (__builtin_mul_overflow(spec.steps, std::max<int64_t>(spec.repeat, 1), &asked)) asked = 0;
     check.value = Share(std::max<int64_t>(asked - record.covered_steps, 0), asked);
     check.sentence = StrCat(record.covered_steps, " of ", asked, " steps were recorded");
@@ -182,6 +184,7 @@ QualityCheck SilentLaunchesCheck(const Subject& subject) {
             .is_share = true,
             .sentence = "the program captured CUDA graphs, whose launches may not run"};
   }
+  // A replay that ran in part proves a loss, so then no share is small enough for an A.
   const SilentLaunches silent = SilentLaunchesOf(*events);
   return {.grade = GradeOf(silent.share, silent.short_count > 0 ? 0 : kFewOrphans,
                            kWithholdSharesFrom, kManySilent),
@@ -284,6 +287,7 @@ QualityCheck Unended(const Subject& subject) {
 }
 
 QualityCheck Clock(const Subject& subject) {
+  // Reports compare times of the CPU and of the GPU: the larger error counts.
   const auto error_ns = static_cast<double>(
       std::max(subject.record.clock_error_ns, subject.record.gpu.clock_error_ns));
   if (subject.imported()) {

@@ -20,6 +20,7 @@
 namespace profd::check {
 namespace {
 
+// What is remembered of a file is bounded: anybody may have written it.
 constexpr size_t kMostNameBytes = 4096;
 constexpr size_t kMostSteps = 100'000;
 constexpr size_t kMostCategories = 32;
@@ -129,6 +130,7 @@ class ChromeChecker {
         continue;
       }
       has_rank_ = true;
+      // HTA does not parse the file for its rank. It searches the text for the first "rank": N.
       if (!json_.space_before_value()) {
         log_.Add(Rule::kRank, "there is no white space after \"rank\": at byte ", json_.offset());
       } else if (json_.spaced_ranks() != 1) {
@@ -160,6 +162,7 @@ class ChromeChecker {
       return;
     }
     CheckName();
+    // Metadata describes processes and threads; it has no time of its own.
     if (event_.phase == 'M') return;
     const bool has_time = CheckTime();
     const bool has_row = CheckRow();
@@ -249,6 +252,7 @@ class ChromeChecker {
       return;
     }
     timeline_.AddSlice(event_);
+    // Kineto's span of the whole recording. A trace with nothing else has nothing to show.
     if (event_.category == "Trace") return;
     ++slices_;
     if (event_.is_gpu_call()) CheckCall();
@@ -271,6 +275,7 @@ class ChromeChecker {
   }
 
   void CheckCall() {
+    // HTA takes the position of an event for its index, and the index 0 for `no launch`.
     if (event_.number == 0) {
       log_.Add(Rule::kLaunchFirst, Describe(event_), " is the first event");
     }
@@ -350,6 +355,7 @@ class ChromeChecker {
     } else if (steps_.size() == 1) {
       log_.Add(Rule::kOneStep, "there is one step, ", kStepPrefix, steps_.begin()->second);
     } else {
+      // HTA assigns work on stream 0 to no step, which matters only where steps are compared.
       log_.AddMany(Rule::kStreamZero, work_on_stream_0_, first_on_stream_0_);
     }
   }

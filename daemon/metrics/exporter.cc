@@ -117,6 +117,7 @@ HttpServer::Answer Exporter::Ready() {
 HttpServer::Answer Exporter::Scrape() {
   constexpr std::string_view kPrometheusText = "text/plain; version=0.0.4; charset=utf-8";
   const std::vector<Watchdog::ThreadState> threads = Threads();
+  // A stuck thread may hold a lock that the other families need: the scrape would be stuck, too.
   if (std::ranges::any_of(threads, &Watchdog::ThreadState::is_stuck)) {
     std::vector<MetricFamily> few;
     Append(BuildMetrics(options_.version), few);
@@ -137,6 +138,7 @@ HttpServer::Answer Exporter::Scrape() {
     ++scrapes_;
     parts = parts_.get();
   }
+  // Without the lock, since it may take long: Close() waits until no scrape uses `parts`.
   HttpServer::Answer answer = {.content_type = std::string(kPrometheusText), .body = Text(*parts)};
   absl::MutexLock lock(&mu_);
   --scrapes_;

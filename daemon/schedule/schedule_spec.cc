@@ -47,6 +47,7 @@ absl::Status CheckTimes(const ScheduleSpec& spec) {
   if (spec.jitter < absl::ZeroDuration() || spec.jitter > kLongestJitter) {
     return Wrong("jitter", "is ", absl::FormatDuration(spec.jitter), "; it must be in 0s..1h");
   }
+  // Windows are late by up to the jitter. So consecutive ones stay half a gap apart at least.
   if (spec.jitter * 2 >= gap) {
     return Wrong("jitter", "is ", absl::FormatDuration(spec.jitter),
                  "; it must be less than half of what lies between windows, ",
@@ -116,6 +117,7 @@ absl::Status CheckBudget(const ScheduleBudget& budget) {
     return Wrong("budget.bytes_per_day", "is ", budget.bytes_per_day,
                  "; no capture fits into less than ", kSmallestCaptureBytes);
   }
+  // As in CheckSample(): a comparison with NaN is false.
   if (!(budget.time_share >= 0 && budget.time_share <= 1)) {
     return Wrong("budget.time_share", "is ", budget.time_share, "; it must be in [0, 1]");
   }

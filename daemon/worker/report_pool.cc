@@ -177,6 +177,7 @@ void ReportPool::Dispatch() {
       jobs_.erase(job);
     }
   }
+  // Accepted jobs get their answer, also while profd stops.
   if (stopped_ && turns_.waiting() == 0) {
     for (Lane& lane : lanes_) lane.over = true;
   }
@@ -223,6 +224,7 @@ void ReportPool::LaneLoop(int index) {
         .IgnoreError();
   };
   keep_started();
+  // The first lane keeps its program ready. The others give back its memory when they are idle.
   const absl::Duration idle = index == 0 ? absl::InfiniteDuration() : options_.spare_idle;
   bool started = false;
   while (true) {

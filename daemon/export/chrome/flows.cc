@@ -32,6 +32,7 @@ ChromeFlows::ChromeFlows(SourceArguments& source, bool is_merged, OutputBuffer& 
 
 // "f2,"cat":..." is the second arrow of its event.
 const ChromeFlows::Shape& ChromeFlows::ShapeOf(const SourceArguments::Argument& flow) {
+  // Parsed once for each name: a trace may have millions of arrows, and few names.
   if (flow.key >= shapes_.size()) shapes_.resize(size_t{flow.key} + 1);
   Shape& shape = shapes_[flow.key];
   if (shape.is_known) return shape;
@@ -40,6 +41,7 @@ const ChromeFlows::Shape& ChromeFlows::ShapeOf(const SourceArguments::Argument& 
   const size_t comma = std::min(text.find(','), text.size());
   if (text.empty() || !IsFlowPhase(text[0])) return shape;
   const std::string_view members = text.substr(comma);
+  // It is written as it is, so it must not end the object early.
   if (!members.empty() && !IsPlainJson(StrCat("{", members.substr(1), "}"))) return shape;
   shape.head = HeadOfFlow(text[0]);
   shape.tail = StrCat(members.size() > 1 ? members : std::string_view(), "}");

@@ -146,6 +146,7 @@ std::string UuidText(const uint8_t (&uuid)[16]) {
   return text;
 }
 
+// One sentence is shown. What ended the recording comes before the loss of single records.
 std::string ProblemOf(const wire::GpuStatusEvent& status) {
   if ((status.flags & wire::kGpuStatusStolen) != 0) {
     return "another profiler took CUPTI, and the capture ended there; run one profiler at a time";
@@ -190,6 +191,7 @@ std::string CuptiResultName(uint32_t result) {
 }
 
 void GpuInventory::AddDevice(const wire::DeviceEvent& untrusted, std::string_view untrusted_name) {
+  // A device that is already known takes no more room, and its newest description holds.
   if (devices_.size() >= kMaxDevices && !devices_.contains(untrusted.device)) return;
   devices_[untrusted.device] = {
       .number = untrusted.device,
@@ -218,6 +220,7 @@ void GpuInventory::AddContext(uint32_t context, uint32_t device) {
 void GpuInventory::AddStream(const wire::StreamEvent& untrusted) {
   const std::pair key(untrusted.context, untrusted.stream);
   if (streams_.size() >= kMaxStreams && !streams_.contains(key)) return;
+  // The device is looked up in Describe(): a stream may be announced before its context.
   streams_[key] = {.context = untrusted.context,
                    .stream = untrusted.stream,
                    .device = -1,
@@ -255,6 +258,7 @@ void GpuInventory::Describe(GpuMode mode, GpuRecord& record) const {
     record.outcome = GpuOutcome::kBroken;
   } else if ((status.flags & wire::kGpuStatusNoCuda) != 0) {
     record.outcome = GpuOutcome::kNoCuda;
+    // As if no GPU had been asked for: the process does not use CUDA.
     record.mode = GpuMode::kOff;
   }
   record.problem = ProblemOf(status);
@@ -276,6 +280,7 @@ void GpuInventory::Describe(GpuMode mode, GpuRecord& record) const {
   }
   record.record_count = Count(wire::kGpuRecords);
   record.stale_count = Count(wire::kGpuStale);
+  // The library filters some records itself; the decoder has set the counts of its own.
   record.before_window_count += Count(wire::kGpuBeforeWindow);
   record.after_window_count += Count(wire::kGpuLaterLaunch);
   record.filtered_api_count = Count(wire::kGpuFilteredApi);

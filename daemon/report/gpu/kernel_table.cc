@@ -112,6 +112,7 @@ class KernelSummary {
     Activity activity = {batch.start_ns[i], batch.start_ns[i] + duration_ns, call,
                          streams_.Of({batch.device[i], batch.context[i], batch.stream[i]}),
                          kNotCounted};
+    // What is not counted is kept as well: later kernels wait until its stream is free.
     const bool counted =
         !options_.step.has_value() ||
         (call != nullptr && call->step >= 0 && attribution_.StepIndexOf(*call) == *options_.step);
@@ -119,6 +120,7 @@ class KernelSummary {
       activity.kernel = kNoKernel;
       const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
       if (kind == GpuRowKind::kKernel && call != nullptr && attribution_.IsBeforeWindow(*call)) {
+        // It kept the GPU busy, but the code of the window did not launch it.
         activity.kernel = kEarlierKernel;
         ++table_.earlier_kernel_count;
         earlier_kernel_ns_ += static_cast<uint64_t>(duration_ns);
@@ -180,6 +182,7 @@ class KernelSummary {
     KernelSums& sums = sums_[activity.kernel];
     ++sums.latency_count;
     sums.latency_ns += Later(activity.start_ns, activity.call->start_ns);
+    // The call has returned and the stream is free: what is left is the wait of the kernel itself.
     sums.queue_ns += Later(activity.start_ns, std::max(stream_until_ns, activity.call->end_ns));
   }
 
@@ -214,6 +217,7 @@ class KernelSummary {
       table_.rows.push_back(RowOf(names[kernels_.keys()[kernel]], statistics[kernel], sums_[kernel],
                                   names[ops[kernel]]));
     }
+    // Launches without kernels mean that kernels were not recorded.
     if (table_.rows.empty()) CountLaunches();
     SortRows();
     Demangler demangler;

@@ -113,6 +113,7 @@ absl::StatusOr<UniqueFd> BindAndListen(Address address, std::string_view shown) 
   if (!listener.valid()) return fail("make a socket for");
   const int on = 1;
   const int off = 0;
+  // A restart need not wait for connections in TIME_WAIT.
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   // What is accepted inherits it; gRPC sets it for its own listeners only.
   setsockopt(listener.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -186,6 +187,7 @@ void TcpListener::Admit(UniqueFd connection) {
     }
     return;
   }
+  // gRPC closes its descriptor whenever it likes; ours stays valid for poll() and shutdown().
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   if (!watched.valid()) return;
   const int watched_fd = watched.get();
@@ -214,12 +216,14 @@ void TcpListener::Admit(UniqueFd connection) {
 bool TcpListener::TakeArrival(const std::string& address, const std::string& network) {
   const absl::Duration now = limits_.clock->Monotonic();
   const absl::MutexLock lock(&mu_);
+  // IPv4 addresses are networks of their own, which count once.
   return arrivals_.Take(address, now) &&
          (network == address || network_arrivals_.Take(network, now));
 }
 
 bool TcpListener::Enter(Connection connection) {
   const absl::MutexLock lock(&mu_);
+  // By address first, so that a host's surplus closes its own connections, not those of others.
   const auto of_address = count_by_address_.find(connection.address);
   if (of_address != count_by_address_.end() &&
       of_address->second >= limits_.max_connections_per_address &&
@@ -239,6 +243,7 @@ bool TcpListener::CloseOldestIdle(std::string_view address) {
   auto oldest = connections_.end();
   for (auto it = connections_.begin(); it != connections_.end(); ++it) {
     const Connection& each = it->second;
+    // A connection with a principal has made calls, and the quota of that principal bounds it.
     if (!each.principal.empty() || (!address.empty() && each.address != address)) continue;
     if (oldest == connections_.end() || each.number < oldest->second.number) oldest = it;
   }

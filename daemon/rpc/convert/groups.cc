@@ -15,6 +15,7 @@
 namespace profd::rpc {
 namespace {
 
+// Of one node; kMaxGroupMembers is for all nodes of a group.
 constexpr int kMaxGroupTargets = 256;
 // Of a member's node, address and error each: what is longer is cut.
 constexpr size_t kMaxMemberTextBytes = 255;
@@ -33,6 +34,7 @@ absl::StatusOr<GroupMember> MemberFromProto(const v1::GroupMember& member, int i
                   .clock_offset_ns = member.clock_offset_ns()};
   if (!member.capture().empty()) {
     const absl::StatusOr<std::string> id = ParseCaptureName(member.capture());
+    // Where an ID is typed, its beginning is enough. A record that is kept needs all of it.
     if (!id.ok() || !IsUlid(*id)) {
       return WrongMember(index, "capture: captures/{id} was expected, with a whole id");
     }

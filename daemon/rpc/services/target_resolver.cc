@@ -89,6 +89,7 @@ class Resolver {
   using Found = std::vector<const TargetInfo*>;
 
   absl::StatusOr<Found> OnePid(int64_t pid) const {
+    // A PID of this machine goes before the same number inside a container.
     for (const TargetInfo* target : mine_) {
       if (target->pid == pid) return ItOrItsRanks(target);
     }
@@ -105,6 +106,7 @@ class Resolver {
       return Ambiguous(pid, inside);
     }
     if (!process.has_value()) return NoSuchProcess(pid);
+    // A caller who may not see the process learns only that it belongs to another user.
     if (!caller_.May(Verb::kList, {.uid = process->uid}) || !Below(pid, others_).empty())
       return OtherOwner(pid);
     return NotInstrumented(pid);
@@ -164,6 +166,7 @@ class Resolver {
     const auto key = [](const TargetInfo* t) { return std::tuple(t->pid, t->number); };
     std::sort(found.begin(), found.end(),
               [&](const TargetInfo* a, const TargetInfo* b) { return key(a) < key(b); });
+    // A rank and its launcher may both be named: that is one target.
     found.erase(std::unique(found.begin(), found.end()), found.end());
     std::vector<TargetInfo> targets;
     for (const TargetInfo* target : found) targets.push_back(*target);
