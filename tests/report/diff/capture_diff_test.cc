@@ -9,6 +9,8 @@
 #include <string>
 
 #include "daemon/report/index/op_kinds.h"
+#include "tests/fakes/nanoseconds.h"
+#include "tests/fakes/rank_figures.h"
 
 namespace profd::report {
 namespace {
@@ -21,28 +23,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-constexpr int64_t kUs = 1'000;
-constexpr int64_t kMs = 1'000'000;
-constexpr int64_t kSteps = 10;
-
-KernelRow KernelOf(const std::string& name, int64_t calls_of_step, int64_t ns_of_call) {
-  KernelRow row;
-  row.name = row.display_name = name;
-  row.count = calls_of_step * kSteps;
-  row.total_ns = row.count * ns_of_call;
-  return row;
-}
-
-OpProfileRow OperatorOf(const std::string& name, int64_t calls_of_step, int64_t self_cpu_ns,
-                        int64_t self_device_ns = 0) {
-  OpProfileRow row;
-  row.name = name;
-  row.calls = calls_of_step * kSteps;
-  row.self_cpu_ns = row.calls * self_cpu_ns;
-  row.self_device_ns = row.calls * self_device_ns;
-  return row;
-}
 
 CaptureRecord ARecord(const std::string& id) {
   CaptureRecord record;
@@ -57,17 +37,15 @@ CaptureRecord ARecord(const std::string& id) {
 DiffSide GpuCapture(const std::string& id = "A") {
   DiffSide side = {.record = ARecord(id)};
   side.record.gpu.devices = {{.name = "H100"}, {.number = 1, .name = "H100"}};
-  TimeReport& time = side.figures.time;
-  time.has_device = true;
-  for (int64_t i = 0; i < kSteps; ++i) {
+  side.figures.time.has_device = true;
+  AddSteps(side.figures, [](int64_t i) {
     TimeStep step;
-    step.index = i;
     step.duration_ns = 10 * kMs + i * kUs;
     step.device = {.kernel_time_ns = 10 * kMs, .idle_ns = 2 * kMs, .compute_ns = 8 * kMs};
     step.device.idle_by_cause.host_wait_ns = 2 * kMs;
     step.host = {.operators_ns = 7 * kMs, .outside_ns = 3 * kMs};
-    time.steps.push_back(step);
-  }
+    return step;
+  });
   side.figures.kernels.rows = {KernelOf("gemm", 4, 1 * kMs), KernelOf("softmax", 4, 1 * kMs)};
   side.figures.ops.has_device = true;
   side.figures.ops.rows = {OperatorOf("aten::mm", 4, 1 * kMs, 1 * kMs),
@@ -78,24 +56,24 @@ DiffSide GpuCapture(const std::string& id = "A") {
 // Steps of 10 ms without a GPU: 6 ms in operators.
 DiffSide CpuCapture(const std::string& id = "A") {
   DiffSide side = {.record = ARecord(id)};
-  for (int64_t i = 0; i < kSteps; ++i) {
+  AddSteps(side.figures, [](int64_t i) {
     TimeStep step;
-    step.index = i;
     step.duration_ns = 10 * kMs + i * kUs;
     step.host = {.operators_ns = 6 * kMs, .data_loader_ns = 1 * kMs, .outside_ns = 3 * kMs};
-    side.figures.time.steps.push_back(step);
-  }
+    return step;
+  });
   side.figures.ops.rows = {OperatorOf("aten::mm", 4, 1 * kMs),
                            OperatorOf("aten::relu", 2, 1 * kMs)};
   return side;
 }
 
+// Each step takes `more_ns` more, of which `change` says where.
 template <typename Change>
-void ChangeSteps(DiffSide& side, int64_t more_ns, Change change) {
-  for (TimeStep& step : side.figures.time.steps) {
+void LengthenSteps(DiffSide& side, int64_t more_ns, Change change) {
+  ChangeSteps(side.figures, [&](TimeStep& step) {
     step.duration_ns += more_ns;
     change(step);
-  }
+  });
 }
 
 TEST(CaptureDiffTest, EqualCapturesDifferInNothing) {
@@ -123,7 +101,7 @@ TEST(CaptureDiffTest, PartsOfAStepAreMeansAndAddUpToIt) {
 
 TEST(CaptureDiffTest, ALongerKernelIsNamed) {
   DiffSide after = GpuCapture("B");
-  ChangeSteps(after, 2 * kMs, [](TimeStep& step) { step.device.compute_ns += 2 * kMs; });
+  LengthenSteps(after, 2 * kMs, [](TimeStep& step) { step.device.compute_ns += 2 * kMs; });
   after.figures.kernels.rows[0] = KernelOf("gemm", 4, 1'500 * kUs);
   after.figures.ops.rows[0] = OperatorOf("aten::mm", 4, 1 * kMs, 1'500 * kUs);
   const CaptureDiff diff = DiffCaptures(GpuCapture(), after);
@@ -142,7 +120,7 @@ TEST(CaptureDiffTest, ALongerKernelIsNamed) {
 
 TEST(CaptureDiffTest, WhereTheGpuWaitsLongerTheHostSaysWhy) {
   DiffSide after = GpuCapture("B");
-  ChangeSteps(after, 5 * kMs, [](TimeStep& step) {
+  LengthenSteps(after, 5 * kMs, [](TimeStep& step) {
     step.device.idle_ns += 5 * kMs;
     step.device.idle_by_cause.host_wait_ns += 5 * kMs;
     step.host.data_loader_ns += 5 * kMs;
@@ -153,7 +131,7 @@ TEST(CaptureDiffTest, WhereTheGpuWaitsLongerTheHostSaysWhy) {
 
 TEST(CaptureDiffTest, OperatorsOfACpuAreNamedByHowTheyChanged) {
   DiffSide after = CpuCapture("B");
-  ChangeSteps(after, 4 * kMs, [](TimeStep& step) { step.host.operators_ns += 4 * kMs; });
+  LengthenSteps(after, 4 * kMs, [](TimeStep& step) { step.host.operators_ns += 4 * kMs; });
   after.figures.ops.rows = {OperatorOf("aten::mm", 8, 1 * kMs),
                             OperatorOf("aten::gelu", 2, 1 * kMs)};
   const CaptureDiff diff = DiffCaptures(CpuCapture(), after);
@@ -172,7 +150,7 @@ TEST(CaptureDiffTest, OperatorsOfACpuAreNamedByHowTheyChanged) {
 
 TEST(CaptureDiffTest, AFasterStepIsExplainedLikewise) {
   DiffSide after = CpuCapture("B");
-  ChangeSteps(after, -3 * kMs, [](TimeStep& step) { step.host.outside_ns -= 3 * kMs; });
+  LengthenSteps(after, -3 * kMs, [](TimeStep& step) { step.host.outside_ns -= 3 * kMs; });
   const CaptureDiff diff = DiffCaptures(CpuCapture(), after);
   EXPECT_EQ(diff.steps.verdict, StepVerdict::kFaster);
   EXPECT_EQ(diff.why, "Mostly on the host, outside operators: -3 ms of -3 ms per step");
@@ -181,7 +159,7 @@ TEST(CaptureDiffTest, AFasterStepIsExplainedLikewise) {
 // One step of 10 s makes the mean longer, not the steps.
 TEST(CaptureDiffTest, WhatSingleStepsChangeIsNotWhyStepsDo) {
   DiffSide after = CpuCapture("B");
-  ChangeSteps(after, -3 * kMs, [](TimeStep& step) { step.host.outside_ns -= 3 * kMs; });
+  LengthenSteps(after, -3 * kMs, [](TimeStep& step) { step.host.outside_ns -= 3 * kMs; });
   after.figures.time.steps[4].duration_ns += 10'000 * kMs;
   after.figures.time.steps[4].host.outside_ns += 10'000 * kMs;
   const CaptureDiff diff = DiffCaptures(CpuCapture(), after);
@@ -216,7 +194,7 @@ TEST(CaptureDiffTest, WhatElseDiffersIsSaid) {
 
 TEST(CaptureDiffTest, WaitsForACpuOfOneCaptureAreSaid) {
   DiffSide after = CpuCapture("B");
-  ChangeSteps(after, 1 * kMs, [](TimeStep& step) { step.host.operators_ns += 1 * kMs; });
+  LengthenSteps(after, 1 * kMs, [](TimeStep& step) { step.host.operators_ns += 1 * kMs; });
   after.record.cpu.watched_ns = 100 * kMs;
   after.record.cpu.threads = {{.os_thread = 7, .ran_ns = 70 * kMs, .waited_ns = 30 * kMs}};
   // Of an import nothing is known of it.
@@ -256,7 +234,7 @@ TEST(CaptureDiffTest, TheRowOfStepsIsNoOperator) {
 
 TEST(CaptureDiffTest, APartThatIsLessThanHalfIsNotCalledMost) {
   DiffSide after = CpuCapture("B");
-  ChangeSteps(after, 6 * kMs, [](TimeStep& step) {
+  LengthenSteps(after, 6 * kMs, [](TimeStep& step) {
     step.host.outside_ns += 25 * kMs / 10;
     step.host.data_loader_ns += 2 * kMs;
     step.host.collectives_ns += 15 * kMs / 10;

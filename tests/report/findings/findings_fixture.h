@@ -13,12 +13,11 @@
 #include "daemon/report/findings/findings.h"
 #include "daemon/report/gpu/copy_table.h"
 #include "tests/fakes/fake_capture_reader.h"
+#include "tests/fakes/nanoseconds.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd::report {
 
-inline constexpr int64_t kUs = 1'000;
-inline constexpr int64_t kMs = 1'000'000;
 inline constexpr std::string_view kTensorKernel = "sm90_xmma_gemm_bf16bf16_bf16f32_wgmma";
 inline constexpr std::string_view kPlainGemm = "ampere_sgemm_128x64_tn";
 inline constexpr std::string_view kElementwise =

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/fakes/nanoseconds.h"
+#include "tests/fakes/rank_figures.h"
+
 namespace profd::report {
 namespace {
 
@@ -16,62 +19,36 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr int64_t kUs = 1'000;
-constexpr int64_t kMs = 1'000'000;
-constexpr int64_t kSteps = 10;
-
-KernelRow Kernel(const std::string& name, int64_t calls_of_step, int64_t ns_of_call) {
-  KernelRow row;
-  row.name = row.display_name = name;
-  row.count = calls_of_step * kSteps;
-  row.total_ns = row.count * ns_of_call;
-  return row;
-}
-
-OpProfileRow Op(const std::string& name, int64_t calls_of_step, int64_t self_ns_of_call) {
-  OpProfileRow row;
-  row.name = name;
-  row.calls = calls_of_step * kSteps;
-  row.self_cpu_ns = row.calls * self_ns_of_call;
-  return row;
-}
-
 // A step of 10 ms: 8 ms of kernels, 2 ms in which the GPU waits for the host.
 RankFigures GpuRank() {
   RankFigures rank;
   rank.time.has_device = true;
-  for (int64_t i = 0; i < kSteps; ++i) {
+  AddSteps(rank, [](int64_t) {
     TimeStep step;
-    step.index = i;
     step.device = {.kernel_time_ns = 10 * kMs, .idle_ns = 2 * kMs, .compute_ns = 8 * kMs};
     step.host = {.operators_ns = 7 * kMs, .data_loader_ns = 100 * kUs, .outside_ns = 2 * kMs};
-    rank.time.steps.push_back(step);
-  }
-  rank.kernels.rows = {Kernel("gemm", 4, 1 * kMs), Kernel("softmax", 2, 1 * kMs),
-                       Kernel("norm", 2, 1 * kMs), Kernel("ncclDevKernel_AllReduce", 1, kMs)};
+    return step;
+  });
+  rank.kernels.rows = {KernelOf("gemm", 4, 1 * kMs), KernelOf("softmax", 2, 1 * kMs),
+                       KernelOf("norm", 2, 1 * kMs), KernelOf("ncclDevKernel_AllReduce", 1, kMs)};
   rank.kernels.rows.back().is_communication = true;
   return rank;
 }
 
 RankFigures CpuRank() {
   RankFigures rank;
-  for (int64_t i = 0; i < kSteps; ++i) {
+  AddSteps(rank, [](int64_t) {
     TimeStep step;
-    step.index = i;
     step.host = {.operators_ns = 8 * kMs, .collectives_ns = 5 * kMs, .outside_ns = 1 * kMs};
-    rank.time.steps.push_back(step);
-  }
-  rank.ops.rows = {Op("aten::addmm", 4, kMs), Op("aten::relu", 2, kMs), Op("aten::sum", 2, kMs),
-                   Op("gloo:all_reduce", 1, 5 * kMs)};
+    return step;
+  });
+  rank.ops.rows = {OperatorOf("aten::addmm", 4, kMs), OperatorOf("aten::relu", 2, kMs),
+                   OperatorOf("aten::sum", 2, kMs), OperatorOf("gloo:all_reduce", 1, 5 * kMs)};
   return rank;
 }
 
-void ForSteps(RankFigures& rank, void (*change)(TimeStep&)) {
-  for (TimeStep& step : rank.time.steps) change(step);
-}
-
 void ComputeMore(RankFigures& rank) {
-  ForSteps(rank, [](TimeStep& step) { step.device.compute_ns += 4 * kMs; });
+  ChangeSteps(rank, [](TimeStep& step) { step.device.compute_ns += 4 * kMs; });
 }
 
 RankExcess Explain(const RankFigures& slow, const RankFigures& usual, int64_t more_ns = 4 * kMs) {
@@ -81,7 +58,7 @@ RankExcess Explain(const RankFigures& slow, const RankFigures& usual, int64_t mo
 TEST(RankExcessTest, AKernelThatTheOthersDoNotRunIsNamed) {
   RankFigures slow = GpuRank();
   ComputeMore(slow);
-  slow.kernels.rows.push_back(Kernel("extra", 3, 4 * kMs / 3));
+  slow.kernels.rows.push_back(KernelOf("extra", 3, 4 * kMs / 3));
   const RankExcess excess = Explain(slow, GpuRank());
   EXPECT_EQ(excess.text,
             "Compared with 3 other ranks, rank 2 spends 4 ms more per step in GPU compute: extra "
@@ -98,9 +75,9 @@ TEST(RankExcessTest, AKernelThatTheOthersDoNotRunIsNamed) {
 TEST(RankExcessTest, OthersThatRunItTooAreCounted) {
   RankFigures slow = GpuRank();
   ComputeMore(slow);
-  slow.kernels.rows.push_back(Kernel("extra", 3, 4 * kMs / 3));
+  slow.kernels.rows.push_back(KernelOf("extra", 3, 4 * kMs / 3));
   RankFigures likewise = GpuRank();
-  likewise.kernels.rows.push_back(Kernel("extra", 3, 4 * kMs / 3));
+  likewise.kernels.rows.push_back(KernelOf("extra", 3, 4 * kMs / 3));
   const RankExcess excess =
       ExplainRank("rank 2", slow, std::vector{GpuRank(), likewise, GpuRank()}, 4 * kMs);
   EXPECT_THAT(excess.text, HasSubstr("extra takes 4 ms in 3 calls; 1 of 3 others call it."));
@@ -109,19 +86,19 @@ TEST(RankExcessTest, OthersThatRunItTooAreCounted) {
 TEST(RankExcessTest, AKernelThatRunsMoreOftenIsNamedWithBothNumbers) {
   RankFigures slow = GpuRank();
   ComputeMore(slow);
-  slow.kernels.rows[1] = Kernel("softmax", 6, kMs);
+  slow.kernels.rows[1] = KernelOf("softmax", 6, kMs);
   EXPECT_THAT(Explain(slow, GpuRank()).text,
               HasSubstr("softmax takes 6 ms in 6 calls instead of 2 ms in 2 calls."));
 }
 
 TEST(RankExcessTest, ALayerMoreIsNoSlowGpu) {
   RankFigures usual = GpuRank();
-  usual.kernels.rows = {Kernel("gemm", 10, kMs), Kernel("softmax", 10, kMs),
-                        Kernel("norm", 10, kMs)};
+  usual.kernels.rows = {KernelOf("gemm", 10, kMs), KernelOf("softmax", 10, kMs),
+                        KernelOf("norm", 10, kMs)};
   RankFigures slow = usual;
-  slow.kernels.rows = {Kernel("gemm", 11, kMs), Kernel("softmax", 11, kMs),
-                       Kernel("norm", 11, kMs)};
-  ForSteps(slow, [](TimeStep& step) { step.device.compute_ns += 3 * kMs; });
+  slow.kernels.rows = {KernelOf("gemm", 11, kMs), KernelOf("softmax", 11, kMs),
+                       KernelOf("norm", 11, kMs)};
+  ChangeSteps(slow, [](TimeStep& step) { step.device.compute_ns += 3 * kMs; });
   // In windows of 20 steps, where a step that was cut is a twentieth.
   for (RankFigures* rank : {&slow, &usual}) {
     const std::vector<TimeStep> steps = rank->time.steps;
@@ -150,7 +127,7 @@ TEST(RankExcessTest, AFewKernelsOfManyAreNotNearlyAll) {
   RankFigures slow = GpuRank();
   RankFigures usual = GpuRank();
   for (RankFigures* rank : {&slow, &usual})
-    rank->kernels.rows.push_back(Kernel("large", 4, 8 * kMs));
+    rank->kernels.rows.push_back(KernelOf("large", 4, 8 * kMs));
   ComputeMore(slow);
   for (size_t i = 0; i < 3; ++i)
     slow.kernels.rows[i].total_ns = slow.kernels.rows[i].total_ns * 3 / 2;
@@ -162,7 +139,7 @@ TEST(RankExcessTest, AFewKernelsOfManyAreNotNearlyAll) {
 TEST(RankExcessTest, WhereOneKernelTakesLongerItsInputsAreSuspected) {
   RankFigures slow = GpuRank();
   ComputeMore(slow);
-  slow.kernels.rows[0] = Kernel("gemm", 4, 2 * kMs);
+  slow.kernels.rows[0] = KernelOf("gemm", 4, 2 * kMs);
   const RankExcess excess = Explain(slow, GpuRank());
   EXPECT_THAT(excess.text, HasSubstr("gemm takes 8 ms instead of 4 ms, in as many calls"));
   EXPECT_THAT(excess.advice, HasSubstr("inputs"));
@@ -171,7 +148,7 @@ TEST(RankExcessTest, WhereOneKernelTakesLongerItsInputsAreSuspected) {
 TEST(RankExcessTest, AnotherKernelForTheSameWorkIsShownWithTheOneItStandsFor) {
   RankFigures slow = GpuRank();
   ComputeMore(slow);
-  slow.kernels.rows[0] = Kernel("gemm_by_trial", 4, 2 * kMs);
+  slow.kernels.rows[0] = KernelOf("gemm_by_trial", 4, 2 * kMs);
   const RankExcess excess = Explain(slow, GpuRank());
   EXPECT_THAT(excess.text, HasSubstr("gemm_by_trial takes 8 ms in 4 calls; the others run gemm "
                                      "instead, for 4 ms."));
@@ -181,10 +158,10 @@ TEST(RankExcessTest, AnotherKernelForTheSameWorkIsShownWithTheOneItStandsFor) {
 TEST(RankExcessTest, AnotherKernelThatIsNotSlowerIsNoCause) {
   RankFigures slow = GpuRank();
   RankFigures usual = GpuRank();
-  usual.kernels.rows.push_back(Kernel("conv_a", 1, 60 * kMs));
-  slow.kernels.rows.push_back(Kernel("conv_b", 1, 55 * kMs));
+  usual.kernels.rows.push_back(KernelOf("conv_a", 1, 60 * kMs));
+  slow.kernels.rows.push_back(KernelOf("conv_b", 1, 55 * kMs));
   ComputeMore(slow);
-  slow.kernels.rows[0] = Kernel("gemm", 4, 2 * kMs);
+  slow.kernels.rows[0] = KernelOf("gemm", 4, 2 * kMs);
   const RankExcess excess = Explain(slow, usual);
   EXPECT_THAT(excess.text, AllOf(HasSubstr("gemm takes 8 ms"), Not(HasSubstr("conv"))));
 }
@@ -192,8 +169,8 @@ TEST(RankExcessTest, AnotherKernelThatIsNotSlowerIsNoCause) {
 TEST(RankExcessTest, OtherWorkIsNoOtherKernel) {
   RankFigures slow = GpuRank();
   RankFigures usual = GpuRank();
-  usual.kernels.rows.push_back(Kernel("embedding", 1, 2 * kMs));
-  slow.kernels.rows.push_back(Kernel("cross_entropy", 3, 2 * kMs));
+  usual.kernels.rows.push_back(KernelOf("embedding", 1, 2 * kMs));
+  slow.kernels.rows.push_back(KernelOf("cross_entropy", 3, 2 * kMs));
   ComputeMore(slow);
   const RankExcess excess = Explain(slow, usual);
   EXPECT_THAT(excess.text, AllOf(HasSubstr("cross_entropy takes 6 ms in 3 calls; none of 3"),
@@ -204,8 +181,8 @@ TEST(RankExcessTest, OtherWorkIsNoOtherKernel) {
 TEST(RankExcessTest, WhatRunsInFewStepsDoesNotMakeEachStepLonger) {
   RankFigures slow = GpuRank();
   ComputeMore(slow);
-  slow.kernels.rows[0] = Kernel("gemm", 4, 2 * kMs);
-  KernelRow evaluation = Kernel("evaluation", 1, 0);
+  slow.kernels.rows[0] = KernelOf("gemm", 4, 2 * kMs);
+  KernelRow evaluation = KernelOf("evaluation", 1, 0);
   evaluation.count = 1;
   evaluation.total_ns = 100 * kMs;
   slow.kernels.rows.push_back(evaluation);
@@ -215,7 +192,7 @@ TEST(RankExcessTest, WhatRunsInFewStepsDoesNotMakeEachStepLonger) {
 
 TEST(RankExcessTest, WaitingForDataIsToldWithHowLongTheGpuIsIdle) {
   RankFigures slow = GpuRank();
-  ForSteps(slow, [](TimeStep& step) {
+  ChangeSteps(slow, [](TimeStep& step) {
     step.device.idle_ns += 4 * kMs;
     step.host.data_loader_ns += 9 * kMs;  // 5 ms of it while the GPU had work.
     step.host.outside_ns += 3 * kMs;
@@ -231,16 +208,17 @@ TEST(RankExcessTest, WaitingForDataIsToldWithHowLongTheGpuIsIdle) {
 TEST(RankExcessTest, AHostThatTheGpuDoesNotWaitForIsNoCause) {
   RankFigures slow = GpuRank();
   ComputeMore(slow);
-  ForSteps(slow, [](TimeStep& step) { step.host.outside_ns += 9 * kMs; });
+  ChangeSteps(slow, [](TimeStep& step) { step.host.outside_ns += 9 * kMs; });
   EXPECT_THAT(Explain(slow, GpuRank()).text,
               AllOf(HasSubstr("GPU compute"), Not(HasSubstr("host"))));
 }
 
 TEST(RankExcessTest, WithoutAGpuTheOperatorsAreCompared) {
   RankFigures slow = CpuRank();
-  ForSteps(slow, [](TimeStep& step) { step.host.operators_ns += 4 * kMs; });
-  slow.ops.rows[1] = Op("aten::relu", 2, 3 * kMs);
-  slow.ops.rows.push_back(Op("Optimizer.step#AdamW.step", 1, 5 * kMs));  // Python runs in it.
+  ChangeSteps(slow, [](TimeStep& step) { step.host.operators_ns += 4 * kMs; });
+  slow.ops.rows[1] = OperatorOf("aten::relu", 2, 3 * kMs);
+  slow.ops.rows.push_back(
+      OperatorOf("Optimizer.step#AdamW.step", 1, 5 * kMs));  // Python runs in it.
   EXPECT_EQ(
       Explain(slow, CpuRank()).text,
       "Compared with 3 other ranks, rank 2 spends 4 ms more per step in operators on its host: "
@@ -250,21 +228,21 @@ TEST(RankExcessTest, WithoutAGpuTheOperatorsAreCompared) {
 TEST(RankExcessTest, RangesOfTheProgramCountWhereItHasNoOperators) {
   RankFigures slow = CpuRank();
   RankFigures usual = CpuRank();
-  for (RankFigures* rank : {&slow, &usual}) rank->ops.rows = {Op("forward", 1, 3 * kMs)};
-  slow.ops.rows.push_back(Op("backward", 1, 4 * kMs));
-  ForSteps(slow, [](TimeStep& step) { step.host.operators_ns += 4 * kMs; });
+  for (RankFigures* rank : {&slow, &usual}) rank->ops.rows = {OperatorOf("forward", 1, 3 * kMs)};
+  slow.ops.rows.push_back(OperatorOf("backward", 1, 4 * kMs));
+  ChangeSteps(slow, [](TimeStep& step) { step.host.operators_ns += 4 * kMs; });
   EXPECT_THAT(Explain(slow, usual).text, HasSubstr("backward takes 4 ms in 1 call; none of 3"));
 }
 
 TEST(RankExcessTest, OfTimeOutsideOperatorsThePlaceIsNamedThatTheOthersDoNotSpendItIn) {
   RankFigures slow = CpuRank();
-  ForSteps(slow, [](TimeStep& step) { step.host.outside_ns += 4 * kMs; });
+  ChangeSteps(slow, [](TimeStep& step) { step.host.outside_ns += 4 * kMs; });
   const auto gap = [](const std::string& after, int64_t ns_of_step) {
     HostGapRow row;
     row.after = after;
     row.before = "aten::addmm";
     row.where = "log_metrics";
-    row.total_ns = kSteps * ns_of_step;
+    row.total_ns = kFigureSteps * ns_of_step;
     return row;
   };
   RankFigures usual = CpuRank();
@@ -283,18 +261,18 @@ TEST(RankExcessTest, OfTimeOutsideOperatorsThePlaceIsNamedThatTheOthersDoNotSpen
 
 TEST(RankExcessTest, TimeInCollectivesIsNotItsOwn) {
   RankFigures slow = CpuRank();
-  ForSteps(slow, [](TimeStep& step) {
+  ChangeSteps(slow, [](TimeStep& step) {
     step.host.collectives_ns -= 4 * kMs;
     step.host.outside_ns += 4 * kMs;
   });
-  slow.ops.rows.back() = Op("gloo:all_reduce", 1, kMs);
+  slow.ops.rows.back() = OperatorOf("gloo:all_reduce", 1, kMs);
   EXPECT_THAT(Explain(slow, CpuRank()).text,
               HasSubstr("rank 2 spends 4 ms more per step outside operators on its host."));
 }
 
 TEST(RankExcessTest, TwoCausesAreBothTold) {
   RankFigures slow = CpuRank();
-  ForSteps(slow, [](TimeStep& step) {
+  ChangeSteps(slow, [](TimeStep& step) {
     step.host.outside_ns += 3 * kMs;
     step.host.data_loader_ns += 2 * kMs;
   });
@@ -305,13 +283,13 @@ TEST(RankExcessTest, TwoCausesAreBothTold) {
 
 TEST(RankExcessTest, WhatIsSmallAgainstTheDifferenceIsNotTold) {
   RankFigures slow = CpuRank();
-  ForSteps(slow, [](TimeStep& step) { step.host.outside_ns += 300 * kUs; });
+  ChangeSteps(slow, [](TimeStep& step) { step.host.outside_ns += 300 * kUs; });
   EXPECT_THAT(Explain(slow, CpuRank()).text, IsEmpty());
 }
 
 TEST(RankExcessTest, TheSplitOfTheHostIsNotUsedWhereARankLacksIt) {
   RankFigures slow = CpuRank();
-  ForSteps(slow, [](TimeStep& step) { step.host.outside_ns += 4 * kMs; });
+  ChangeSteps(slow, [](TimeStep& step) { step.host.outside_ns += 4 * kMs; });
   RankFigures usual = CpuRank();
   usual.time.host_needs = "operators";
   EXPECT_THAT(Explain(slow, usual).text, IsEmpty());
@@ -319,7 +297,7 @@ TEST(RankExcessTest, TheSplitOfTheHostIsNotUsedWhereARankLacksIt) {
 
 TEST(RankExcessTest, NothingIsToldWithoutStepsOrOthers) {
   RankFigures slow = CpuRank();
-  ForSteps(slow, [](TimeStep& step) { step.host.outside_ns += 4 * kMs; });
+  ChangeSteps(slow, [](TimeStep& step) { step.host.outside_ns += 4 * kMs; });
   EXPECT_THAT(Explain(slow, CpuRank()).text, StartsWith("Compared"));
   EXPECT_THAT(ExplainRank("rank 2", slow, {}, 4 * kMs).text, IsEmpty());
   EXPECT_THAT(Explain(slow, CpuRank(), 0).text, IsEmpty());
