@@ -187,6 +187,19 @@ void CaptureManager::Actor::Fire(LiveCapture& live, int64_t base_step) {
   FirePlan plan = live.plan;
   plan.base_step = base_step;
   targets_.Fire(live.record.id, plan);
+  MakeRoomSoon(live.record);
+}
+
+// Only now: neither a request that is refused nor a target that cannot be armed must cost others
+// their events. And as a task of its own, so that no target waits to be armed or fired meanwhile.
+void CaptureManager::Actor::MakeRoomSoon(const CaptureRecord& record) {
+  const std::string& principal = record.requested_by;
+  const bool is_first = room_seekers_.emplace(principal, record.id).second;
+  if (!is_first) return;  // The captures of a group are fired in one go.
+  queue_.Post([this, principal] {
+    auto seeker = room_seekers_.extract(principal);
+    store_.MakeRoom(principal, seeker.mapped());
+  });
 }
 
 void CaptureManager::Actor::Progressed(const std::string& id, const Progress& progress) {

@@ -230,6 +230,7 @@ class CaptureManager::Actor {
   void FireWhenReady(LiveCapture& live);
   void FireGroup(const std::string& group_id);
   void Fire(LiveCapture& live, int64_t base_step);
+  void MakeRoomSoon(const CaptureRecord& record);
   void Store(LiveCapture& live, int64_t start_ns);
   void Stored(const std::string& id, CaptureRecord record, const absl::Status& status);
   void Terminate(const std::string& id);
@@ -256,6 +257,8 @@ class CaptureManager::Actor {
   std::map<std::string, HeldGroup, std::less<>> held_;  // By the group's id.
   // Their records are the truth until the catalog takes them. A restarted daemon ends them anew.
   std::map<std::string, UnsavedCapture, std::less<>> unsaved_;
+  // The principals for whose fired captures room is to be made, each with its first such capture.
+  std::map<std::string, std::string> room_seekers_;
   std::optional<std::string> forbidden_ =
       options_.captures_forbidden;  // Why; nullopt: they are not.
   bool stopping_ = false;

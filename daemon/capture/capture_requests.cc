@@ -232,8 +232,6 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
     }
     records.push_back(std::move(record));
   }
-  // Only now, because a refused request must not remove the captures of others.
-  store_.MakeRoom(principal, records.front().id);
   if (group) KeepGroup(caller, records);
   Rearm();
   return records;

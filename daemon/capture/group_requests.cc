@@ -188,11 +188,6 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
       ASSIGN_OR_RETURN(member.ended, FindRecord(id));
     }
   }
-  const auto first = std::ranges::find_if(
-      group.members, [](const HeldGroup::Member& member) { return member.refused.ok(); });
-  if (first != group.members.end()) {
-    store_.MakeRoom(group.record.requested_by, first->capture_id);
-  }
   Rearm();
   const GroupPreparation preparation = PreparationOf(group);
   on_change(preparation);

@@ -149,9 +149,9 @@ class StorePort {
   // a row yet.
   // RESOURCE_EXHAUSTED (DISK_FULL, QUOTA_EXCEEDED) with advice.
   virtual absl::Status CheckRoom(std::string_view principal, std::string_view capture_id) = 0;
-  // Removes the oldest events that `principal` may displace, if that makes the room; after its
-  // request was accepted. The store keeps that it was for `capture_id`: of several captures that
-  // were requested together, the first.
+  // Removes the oldest events that `principal` may displace, if that makes the room; once the
+  // target is armed. The store keeps that it was for `capture_id`: of several captures that were
+  // fired together, the first.
   virtual void MakeRoom(std::string_view principal, std::string_view capture_id) = 0;
 
   virtual absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) = 0;  // NOT_FOUND

@@ -141,6 +141,7 @@ absl::StatusOr<std::unique_ptr<CaptureStore>> CaptureStore::Open(Options options
   RETURN_IF_ERROR(catalog.status());
   std::unique_ptr<CaptureStore> store(
       new CaptureStore(std::move(options), clock, std::move(lock), *std::move(catalog)));
+  RETURN_IF_ERROR(store->unfinished_.AddLeftovers(CaptureFolder(store->options_.data_dir)));
   absl::Status recovered = store->Recover();
   if (absl::IsResourceExhausted(recovered) && ReserveOf(store->options_.data_dir).Release()) {
     LogWarning("the disk is full: captures are recovered with the catalog's reserve");
@@ -231,12 +232,16 @@ absl::StatusOr<std::unique_ptr<CaptureFileSink>> CaptureStore::CreateFile(
   if (!IsUlid(record.id)) {
     return absl::InternalError(StrCat("'", ForDisplay(record.id, 64), "' is not a capture ID"));
   }
-  return CaptureFileWriter::Create(
-      record, clock_,
-      {.directory = CaptureFolder(options_.data_dir),
-       .max_bytes = std::max(max_total_bytes_.load(), kSmallestCap),
-       .check_events = options_.check_events,
-       .on_sealed = [this](SealedCapture& sealed) { KeepFile(sealed, /*is_urgent=*/true); }});
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<CaptureFileSink> file,
+      CaptureFileWriter::Create(
+          record, clock_,
+          {.directory = CaptureFolder(options_.data_dir),
+           .max_bytes = std::max(max_total_bytes_.load(), kSmallestCap),
+           .check_events = options_.check_events,
+           .on_sealed = [this](SealedCapture& sealed) { KeepFile(sealed, /*is_urgent=*/true); }}));
+  unfinished_.Add(PathsOf(record.id).part);
+  return file;
 }
 
 // The file is whole already: what fails here is logged, and made good at the next start.
@@ -544,7 +549,7 @@ absl::StatusOr<std::vector<SummarizedCapture>> CaptureStore::ListSummaries(
 absl::StatusOr<StoreUsage> CaptureStore::Usage() {
   StoreUsage usage = {.max_total_bytes = max_total_bytes_, .min_free_percent = min_free_percent_};
   ASSIGN_OR_RETURN(usage.disk, options_.measure_disk(options_.data_dir));
-  ASSIGN_OR_RETURN(usage.capture_bytes, UnfinishedBytes());
+  usage.capture_bytes = unfinished_.Bytes();
   absl::MutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const Catalog::Totals totals, catalog_->Count());
   usage.capture_count = totals.captures_with_file;

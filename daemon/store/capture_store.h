@@ -58,6 +58,7 @@
 #include "daemon/store/file/imported_record.h"
 #include "daemon/store/file/seal.h"
 #include "daemon/store/incoming_capture.h"
+#include "daemon/store/unfinished_files.h"
 
 namespace profd::store {
 
@@ -275,8 +276,6 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   void CopyCatalogLog() ABSL_LOCKS_EXCLUDED(mu_);
   void UnpinBeyondLimit(const CaptureRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<Shortage> MeasureShortage(bool with_disk);
-  // Returns the bytes of files that are being written, received, or recovered.
-  absl::StatusOr<int64_t> UnfinishedBytes() const;
   // Removes the files that PlanEviction() names, and plans again if one was pinned meanwhile.
   // Returns false if they are not enough; then only files of an earlier plan are removed.
   absl::StatusOr<bool> Evict(EvictionRequest request, std::string_view why);
@@ -318,6 +317,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   std::atomic<int64_t> min_free_percent_;
   Clock& clock_;
   const UniqueFd lock_;
+  UnfinishedFiles unfinished_;
   // Bytes that all arriving imports still expect.
   std::atomic<int64_t> promised_import_bytes_{0};
   // One import begins, or is kept, at a time. Lock order: before eviction_mu_.

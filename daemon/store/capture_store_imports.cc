@@ -65,8 +65,11 @@ absl::StatusOr<std::unique_ptr<IncomingCapture>> CaptureStore::BeginImport(int64
   const std::filesystem::path folder = CaptureFolder(options_.data_dir);
   // The name is an ID of our own: the one in the file is not known yet, and may be that of a
   // capture that is here.
-  return IncomingCapture::Create(folder / StrCat(NewUlid(clock_.Now()), kUploadSuffix), total_bytes,
-                                 promised_import_bytes_);
+  const std::filesystem::path path = folder / StrCat(NewUlid(clock_.Now()), kUploadSuffix);
+  ASSIGN_OR_RETURN(std::unique_ptr<IncomingCapture> incoming,
+                   IncomingCapture::Create(path, total_bytes, promised_import_bytes_));
+  unfinished_.Add(path);
+  return incoming;
 }
 
 absl::StatusOr<CaptureRecord> CaptureStore::FinishImport(

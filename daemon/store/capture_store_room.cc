@@ -52,28 +52,15 @@ absl::StatusOr<CaptureStore::Shortage> CaptureStore::MeasureShortage(bool with_d
     ASSIGN_OR_RETURN(const DiskSpace disk, options_.measure_disk(options_.data_dir));
     shortage.disk_short_bytes = std::max<int64_t>(0, KeptFree(disk) - disk.free_bytes);
   }
-  // This lists a folder and asks for the size of each file, so it is done before the mutex is
-  // taken. A file that is finished in between is counted twice once, which at worst evicts early.
-  ASSIGN_OR_RETURN(const int64_t unfinished_bytes, UnfinishedBytes());
+  // Before the mutex is taken, because it asks for the size of each file. One that is finished in
+  // between is counted twice once, which at worst evicts early.
+  const int64_t unfinished_bytes = unfinished_.Bytes();
   absl::MutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const Catalog::Totals totals, catalog_->Count());
   ASSIGN_OR_RETURN(const int64_t catalog_bytes, catalog_->UsedBytes());
   shortage.over_cap_bytes =
       std::max<int64_t>(0, totals.file_bytes + unfinished_bytes + catalog_bytes - max_total_bytes_);
   return shortage;
-}
-
-absl::StatusOr<int64_t> CaptureStore::UnfinishedBytes() const {
-  const std::filesystem::path folder = CaptureFolder(options_.data_dir);
-  int64_t bytes = 0;
-  for (const std::string_view suffix : {std::string_view(".part"), kUploadSuffix}) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> ids, ListIds(folder, suffix));
-    for (const std::string& id : ids) {
-      // Gone by now, if it was finished meanwhile.
-      bytes += FileOrDiskBytes(folder / StrCat(id, suffix)).value_or(0);
-    }
-  }
-  return bytes;
 }
 
 int64_t CaptureStore::KeptFree(const DiskSpace& disk) const {

@@ -69,7 +69,7 @@ TEST_F(CaptureManagerTest, RefusesWhenThereIsNoRoom) {
   EXPECT_THAT(targets_.arms(), IsEmpty());
 }
 
-TEST_F(CaptureManagerTest, RoomIsMadeForAcceptedRequestsOnly) {
+TEST_F(CaptureManagerTest, RoomIsMadeForTargetsThatAreArmedOnly) {
   const TargetNumber target = targets_.Add(Training(10));
   EXPECT_THAT(manager_.Create(kBob, target, Steps(5), ""), StatusIs(Code::kPermissionDenied));
   targets_.RefuseNextArm(WithReason(absl::ResourceExhaustedError("at the cap"), "MEMORY_CAP"));
@@ -78,6 +78,9 @@ TEST_F(CaptureManagerTest, RoomIsMadeForAcceptedRequestsOnly) {
   const auto created = manager_.Create(kAlice, target, Steps(5), "");
   ASSERT_THAT(created, IsOk());
   EXPECT_EQ(store_.room_checked_for(), created->id);
+  EXPECT_THAT(store_.room_made_for(), IsEmpty()) << "it may not be armed in the end";
+  targets_.Armed(created->id);
+  manager_.DrainForTesting();
   EXPECT_THAT(store_.room_made_for(), ElementsAre(testing::Pair("uid:1000", created->id)));
 }
 
@@ -682,6 +685,7 @@ TEST_F(CaptureManagerTest, AGroupStartsAtOneStepThatNoneHasReached) {
   // 250 ms at 100 steps/s is a lead of 25.
   EXPECT_EQ(targets_.fires()[0].plan.base_step, 156);
   EXPECT_EQ(targets_.fires()[1].plan.base_step, 156);
+  EXPECT_THAT(store_.room_made_for(), SizeIs(1)) << "they were fired together";
 }
 
 TEST_F(CaptureManagerTest, AGroupGoesOnWithoutAMemberThatCannotArm) {
