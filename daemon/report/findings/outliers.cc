@@ -12,6 +12,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/host.h"
+#include "daemon/report/findings/inference_time.h"
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/index/autograd_names.h"
 #include "daemon/report/index/op_kinds.h"
@@ -191,6 +192,10 @@ class Explanation {
     // rest: an evaluation, for one, has more calls, too.
     result_.updates_more =
         has_more_updates && (has_more_backward || IsPartOfExcess(more_update_ns));
+    if (result_.updates_more) {
+      ASSIGN_OR_RETURN(const int64_t more_ns, MoreInference(reader));
+      result_.updates_more = !IsPartOfExcess(more_ns, kMostlyShare);
+    }
     // Ranges of several threads overlap: then this claims too little, never too much. Where the
     // split of the host's time is known, that says it.
     if (!slow.empty() && !split_is_known_) {
@@ -213,9 +218,18 @@ class Explanation {
   }
 
  private:
-  bool IsPartOfExcess(int64_t more_ns) const {
+  bool IsPartOfExcess(int64_t more_ns, double share = kLeastCauseShare) const {
     const auto excess_ns = static_cast<double>(result_.duration_ns - result_.usual_ns);
-    return static_cast<double>(more_ns) >= kLeastCauseShare * excess_ns;
+    return static_cast<double>(more_ns) >= share * excess_ns;
+  }
+
+  // How much longer the step ran operators without gradients than its neighbors.
+  absl::StatusOr<int64_t> MoreInference(store::CaptureReader& reader) const {
+    std::vector<FindingScope::Stretch> stretches = {slow_};
+    for (const size_t i : neighbors_) stretches.push_back(scope_.stretches[i]);
+    ASSIGN_OR_RETURN(const std::vector<int64_t> times, InferenceTimes(reader, stretches));
+    std::vector<int64_t> usual(times.begin() + 1, times.end());
+    return Difference(times.front(), Median(usual));
   }
 
   // Returns whether it is a cause.

@@ -53,7 +53,8 @@ struct SlowStep {
   bool mostly_more_calls = false;
   // It runs an optimizer more often than its neighbors do, and that, or more of the backward pass,
   // is a cause: the program updates that part of its model in some steps only, as a GAN's
-  // generator.
+  // generator. False if at least half of the difference is inference (inference_time.h), such as an
+  // evaluation in such a step.
   bool updates_more = false;
   // Where host time outside operators is a cause: "134 ms between aten::mm and aten::randn", the
   // longest place. Or empty.

@@ -185,6 +185,60 @@ TEST_F(FindingOutliersTest, UpdatesThatSomeStepsMakeInAdditionAreNoSaving) {
   EXPECT_THAT(Report().verdict, Not(HasSubstr("STEP_OUTLIER")));
 }
 
+// A GAN whose generator is updated in every fifth step, for 10 ms. The last of these steps, which
+// is the slowest, also has `evaluation_ns` of operators, with gradients or without.
+class EvaluationInAnUpdateTest : public FindingOutliersTest {
+ protected:
+  void Run(int64_t evaluation_ns, bool has_gradients, bool has_sequences = true) {
+    int64_t at = 0;
+    int64_t sequence = has_sequences ? 0 : -1;
+    const auto update = [&](std::string_view optimizer) {
+      reader_.Operator(main_, "aten::linear", at, at + 4 * kMs,
+                       {.sequence = has_sequences ? sequence++ : -1});
+      reader_.Operator(main_, "aten::addmm", at + kMs, at + 2 * kMs);
+      reader_.Operator(main_, "AddmmBackward0", at + 4 * kMs, at + 9 * kMs, {.scope = 1});
+      reader_.Range(main_, optimizer, at + 9 * kMs, at + kStepNs);
+      reader_.Operator(main_, "aten::linear", at + 9 * kMs, at + 9 * kMs + kUs);
+      at += kStepNs;
+    };
+    for (int step = 0; step < 12; ++step) {
+      const bool is_update = step % 5 == 4;
+      const int64_t more_ns = step == 9 ? evaluation_ns : 0;
+      reader_.Step(step, at, (is_update ? 2 : 1) * kStepNs + more_ns);
+      update("Optimizer.step#Adam.step");
+      if (is_update) update("Optimizer.step#RMSprop.step");
+      for (const int64_t end = at + more_ns; at < end; at += kMs) {
+        reader_.Operator(main_, "aten::randn", at, at + 10 * kUs);
+        reader_.Operator(main_, "aten::linear", at + 10 * kUs, at + kMs,
+                         {.sequence = has_gradients ? sequence++ : -1});
+      }
+    }
+  }
+};
+
+TEST_F(EvaluationInAnUpdateTest, IsNotExcusedAsThatUpdate) {
+  Run(30 * kMs, /*has_gradients=*/false);
+  const Finding finding = Find("STEP_OUTLIER");
+  EXPECT_GT(finding.saving_ns_per_step, 2 * kMs);
+  EXPECT_THAT(finding.confidence_reason, Not(HasSubstr("optimizer")));
+}
+
+TEST_F(EvaluationInAnUpdateTest, IsExcusedWhereTheUpdateTakesMostOfTheTime) {
+  Run(8 * kMs, /*has_gradients=*/false);
+  EXPECT_EQ(Find("STEP_OUTLIER").saving_ns_per_step, 0);
+  EXPECT_THAT(Find("STEP_OUTLIER").confidence_reason, HasSubstr("runs an optimizer more often"));
+}
+
+TEST_F(EvaluationInAnUpdateTest, MoreForwardPassesWithGradientsArePartOfTheUpdate) {
+  Run(30 * kMs, /*has_gradients=*/true);
+  EXPECT_EQ(Find("STEP_OUTLIER").saving_ns_per_step, 0);
+}
+
+TEST_F(EvaluationInAnUpdateTest, IsNotKnownWithoutSequenceNumbers) {
+  Run(30 * kMs, /*has_gradients=*/false, /*has_sequences=*/false);
+  EXPECT_EQ(Find("STEP_OUTLIER").saving_ns_per_step, 0);
+}
+
 TEST_F(FindingOutliersTest, TheAdviceNamesWhatTheSlowestStepHasMoreOf) {
   int64_t at = 0;
   for (int step = 0; step < 10; ++step) {
