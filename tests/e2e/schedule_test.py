@@ -50,8 +50,9 @@ class ScheduleTest(harness.EndToEndTest):
         schedule = self.create('--every', '10s', '--align')
         self.await_window(schedule, 'no_target')
         self.daemon.terminate()
-        # The one thing that cannot be had without waiting: a window without a daemon.
-        time.sleep(11)
+        # A window without a daemon: --align puts them at the full ten seconds.
+        window = (time.time() // 10 + 1) * 10
+        harness.until(lambda: time.time() > window, 'a window without a daemon')
         self.daemon.start()
         self.await_window(schedule, 'missed')
         self.assertEqual(self.daemon.ctl('schedule', 'show', schedule[:20], '--json')

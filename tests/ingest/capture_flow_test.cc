@@ -652,7 +652,9 @@ TEST_F(CaptureHostileTest, MemoryThatChangesWhileItIsRead) {
       control.state.store(static_cast<uint32_t>(state >> 60) % 3, std::memory_order_relaxed);
     }
   });
-  absl::SleepFor(absl::Milliseconds(500));  // The longer, the more is tried.
+  // Each time that the ingest thread wakes up, it reads all chunks that seem to be full.
+  const int64_t before = server_->counters().wakeups;
+  EXPECT_TRUE(Eventually([&] { return server_->counters().wakeups >= before + 300; }));
   const DrainResult result = Stop("A");
   stop = true;
   liar.join();

@@ -14,6 +14,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/ulid.h"
 #include "tests/fakes/status_matchers.h"
@@ -322,6 +323,16 @@ CaptureRecord RpcTest::StoreFailedCapture(int64_t owner_uid) {
   record.error_reason = "ARM_TIMEOUT";
   EXPECT_THAT(store_->InsertCapture(record), IsOk());
   return record;
+}
+
+bool RpcTest::AwaitEndOf(const std::string& method) const {
+  const absl::Time give_up = absl::Now() + absl::Seconds(60);
+  while (absl::Now() < give_up) {
+    const auto page = store_->ListAudit({.method = method}, 1);
+    if (page.ok() && !page->entries.empty()) return true;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  return false;
 }
 
 void RpcTest::RunToTheEnd(const std::string& capture_id) {

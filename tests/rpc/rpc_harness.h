@@ -147,6 +147,9 @@ class RpcTest : public testing::Test {
   // A capture that ended with nothing.
   CaptureRecord StoreFailedCapture(int64_t owner_uid);
 
+  // Waits until the audit log has a call of `method`: the server has ended it by then.
+  bool AwaitEndOf(const std::string& method) const;
+
   // Takes a live capture that was created through the server to COMPLETE, as ingest would.
   void RunToTheEnd(const std::string& capture_id);
 

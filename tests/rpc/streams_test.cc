@@ -334,14 +334,7 @@ TEST_F(StalledReaderTest, AReaderThatTakesNothingLosesItsExport) {
   steps.set_report("steps");
   v1::Report table;
   EXPECT_THAT(Do(*me_->reports, &v1::ReportService::Stub::GetReport, steps, &table), Succeeds());
-  // The audit log says when the daemon has given it up.
-  const absl::Time give_up = absl::Now() + absl::Seconds(60);
-  const auto has_ended = [this] {
-    const auto page = store_->ListAudit({.method = "ExportTrace"}, 1);
-    return page.ok() && !page->entries.empty();
-  };
-  while (!has_ended() && absl::Now() < give_up) absl::SleepFor(absl::Milliseconds(5));
-  ASSERT_TRUE(has_ended());
+  ASSERT_TRUE(AwaitEndOf("ExportTrace"));  // The daemon has given it up.
   while (stalled->Read(&piece)) {
   }
   EXPECT_EQ(stalled->Finish().error_code(), grpc::CANCELLED);

@@ -135,10 +135,13 @@ class Script {
     const auto has_begun = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return begun_ >= count; };
     mu_.Await(absl::Condition(&has_begun));
   }
-  std::optional<absl::StatusOr<std::string>> Take(const std::string& table) {
+  // nullopt: none came within `timeout`.
+  std::optional<absl::StatusOr<std::string>> Take(const std::string& table,
+                                                  absl::Duration timeout) {
     absl::MutexLock lock(&mu_);
     auto& answers = answers_[table];
-    if (answers.empty()) return std::nullopt;
+    const auto has_answer = [&answers] { return !answers.empty(); };
+    if (!mu_.AwaitWithTimeout(absl::Condition(&has_answer), timeout)) return std::nullopt;
     absl::StatusOr<std::string> answer = std::move(answers.front());
     answers.pop_front();
     return answer;
@@ -165,11 +168,8 @@ class ScriptedProcess final : public ReportProcess {
   absl::StatusOr<std::optional<Frame>> Receive(absl::Duration timeout) override {
     if (std::exchange(ended_, false))
       return FrameOf(FrameKind::kEnd, EncodeStatus(absl::OkStatus()));
-    auto answer = script_.Take(table_);
-    if (!answer.has_value()) {
-      absl::SleepFor(std::min(timeout, absl::Milliseconds(5)));
-      return std::nullopt;
-    }
+    auto answer = script_.Take(table_, timeout);
+    if (!answer.has_value()) return std::nullopt;
     if (!answer->ok()) return answer->status();
     ended_ = true;
     return FrameOf(FrameKind::kData, **std::move(answer));

@@ -119,12 +119,12 @@ class ArgumentsTest(DaemonTest):
             many = list(range(1_000_000))
             nested = [[[1]], (2,), [], [many] * 3]
             nested.append(nested)
-            begin = time.perf_counter()
+            begin = time.process_time()  # Other programs may hold this one up.
             for _ in range(100):
                 with profd.annotate("lists", many=many, nested=nested, short=["a", 1, None, True, 0.5],
                                     wide=["x" * 100] * 100, bytes=b"ab\\0", long=b"x" * 10_000_000):
                     pass
-            say(time.perf_counter() - begin)
+            say(time.process_time() - begin)
         """)
         self.assertLess(said[0], 1.0)  # 100 times, each of which took 0.1 s when all was looked at.
         arguments = dict(rows[0][1])

@@ -132,7 +132,8 @@ TEST_F(GroupsTest, AStreamThatTellsOfItsCallerStaysOpenAndItsEndShortensTheLease
   const absl::Duration gone = clock_.Monotonic();
   context.TryCancel();
   EXPECT_FALSE(stream->Finish().ok());
-  // The daemon hears of it a moment later; the lease alone would have 30 s.
+  // Until then the clock stands still: the lease alone would have 30 s.
+  ASSERT_TRUE(AwaitEndOf("PrepareGroup"));
   for (int i = 0; i < 3000 && !manager_->Live().empty(); ++i) {
     absl::SleepFor(absl::Milliseconds(1));
     clock_.Advance(absl::Milliseconds(9));
