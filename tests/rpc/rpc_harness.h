@@ -37,6 +37,7 @@
 namespace profd::rpc {
 
 inline constexpr uid_t kNobody = 65534;
+inline constexpr int64_t kAnotherUser = 54321;
 
 // An empty folder of mode 0755 that goes away with it.
 class TempFolder {

@@ -16,8 +16,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Reports = v1::ReportService::Stub;
 
-constexpr int64_t kAnotherUser = 54321;
-
 class RankSummariesTest : public RpcTest {
  protected:
   RankSummariesTest() {
