@@ -217,12 +217,17 @@ def bench_stacks(smoke):
                          'torch.profiler': added('torch.profiler, with_stack', 'torch.profiler')}
             whole = {'profd': added('profd, stacks', 'alone'),
                      'torch.profiler': added('torch.profiler, with_stack', 'alone')}
+
+            def compare(what, ours, theirs):
+                ours, theirs = statistics.median(ours), statistics.median(theirs)
+                row(f'{name}: added by {what}, profd over torch.profiler',
+                    f'{ours / theirs:.3f}' if ours > 0 and theirs > 0 else 'unknown: noise')
             for what, of in (('stacks alone', of_stacks), ('profiling with stacks', whole)):
                 for side, values in of.items():
                     row(f'{name}: added by {what}, {side}, us a step', spread(values, 0))
-                ours, theirs = (statistics.median(values) for values in of.values())
-                row(f'{name}: added by {what}, profd over torch.profiler',
-                    f'{ours / theirs:.3f}' if ours > 0 and theirs > 0 else 'unknown: noise')
+                compare(what, *of.values())
+            compare('stacks alone to profd, over with_stack to a step', of_stacks['profd'],
+                    whole['torch.profiler'])
 
 
 def bench_busy(smoke):
