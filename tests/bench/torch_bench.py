@@ -220,13 +220,13 @@ def bench_stacks(smoke):
 
             def compare(what, ours, theirs):
                 ours, theirs = statistics.median(ours), statistics.median(theirs)
-                row(f'{name}: added by {what}, profd over torch.profiler',
+                row(f'{name}: {what}',
                     f'{ours / theirs:.3f}' if ours > 0 and theirs > 0 else 'unknown: noise')
             for what, of in (('stacks alone', of_stacks), ('profiling with stacks', whole)):
                 for side, values in of.items():
                     row(f'{name}: added by {what}, {side}, us a step', spread(values, 0))
-                compare(what, *of.values())
-            compare('stacks alone to profd, over with_stack to a step', of_stacks['profd'],
+                compare(f'added by {what}, profd over torch.profiler', *of.values())
+            compare('stacks alone of profd over profiling with_stack', of_stacks['profd'],
                     whole['torch.profiler'])
 
 
