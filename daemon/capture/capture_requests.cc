@@ -194,6 +194,7 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
   }
   const std::string principal = PrincipalName(caller.principal);
   std::vector<std::unique_ptr<LiveCapture>> lives;
+  lives.reserve(targets.size());
   for (TargetInfo& target : targets) {
     lives.push_back(NewLive(caller, std::move(target), spec, plan));
   }
