@@ -30,7 +30,6 @@ namespace {
 
 constexpr int64_t kDefaultPageSize = 100;
 constexpr int64_t kMostCandidates = 5;
-constexpr std::string_view kCapturesForbidden = "captures_forbidden";
 constexpr std::string_view kRoot = "uid:0";
 constexpr int64_t kSmallestCap = 1 << 20;  // That an operator can set.
 

@@ -312,6 +312,9 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // false if the daemon ends before they are made: the next start makes them.
   bool Summarize(SealedCapture& sealed, bool is_urgent);
 
+  // The catalog's switch that forbids captures.
+  static constexpr std::string_view kCapturesForbidden = "captures_forbidden";
+
   const Options options_;  // But for the two limits below.
   std::atomic<int64_t> max_total_bytes_;
   std::atomic<int64_t> min_free_percent_;
