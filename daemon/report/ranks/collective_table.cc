@@ -286,48 +286,16 @@ class CollectiveSummary {
     };
     for (auto& [kind, of_kind] : calls) std::ranges::stable_sort(of_kind, by_start);
     std::ranges::stable_sort(runs_, {}, &HostCollective::start_ns);
-    struct Progress {
-      size_t next = 0;        // The first call that may be of a later run.
-      uint64_t idled_ns = 0;  // See WithoutLostRun().
-    };
-    std::map<CollectiveKind, Progress> progress;
+    std::map<CollectiveKind, size_t> next;  // The first call that may be of a later run.
     std::erase_if(runs_, [&](const HostCollective& run) {
       const std::vector<HostCollective*>& of_kind = calls[run.kind];
-      Progress& of_runs = progress[run.kind];
-      const auto first = of_kind.begin() + static_cast<ptrdiff_t>(of_runs.next);
-      auto found = FindCall(run, first, of_kind.end());
+      const auto first = of_kind.begin() + static_cast<ptrdiff_t>(next[run.kind]);
+      const auto found = FindCall(run, first, of_kind.end());
       if (found == of_kind.end()) return false;
-      found = WithoutLostRun(run, found, of_kind.end(), of_runs.idled_ns);
       (*found)->done_ns = run.end_ns;
-      of_runs.next = static_cast<size_t>(found - of_kind.begin()) + 1;
+      next[run.kind] = static_cast<size_t>(found - of_kind.begin()) + 1;
       return true;
     });
-  }
-
-  // When the last run before `time_ns` ended.
-  int64_t IdleSince(int64_t time_ns) const {
-    const auto later_end = std::ranges::upper_bound(run_ends_, time_ns);
-    return later_end == run_ends_.begin() ? std::numeric_limits<int64_t>::min() : *(later_end - 1);
-  }
-
-  // `found`, or a later call: once a run is lost, its call would get the next one's, and so each
-  // call the run after its own. Then workers that have something to do seem to idle until the next
-  // call, again and again. `idled_ns` sums that. It begins anew with a call that found them idle.
-  std::vector<HostCollective*>::const_iterator WithoutLostRun(
-      const HostCollective& run, std::vector<HostCollective*>::const_iterator found,
-      std::vector<HostCollective*>::const_iterator end, uint64_t& idled_ns) const {
-    const int64_t idle_since_ns = IdleSince(run.start_ns);
-    if ((*found)->start_ns >= idle_since_ns) {
-      idled_ns = 0;
-      return found;
-    }
-    const auto start_of = [](const HostCollective* call) { return call->start_ns; };
-    const auto next = std::ranges::lower_bound(found, end, idle_since_ns, {}, start_of);
-    if (next == end || (*next)->start_ns > run.start_ns) return found;
-    idled_ns += static_cast<uint64_t>((*next)->start_ns) - static_cast<uint64_t>(idle_since_ns);
-    if (idled_ns <= kMostWorkerWakeUpNs) return found;
-    idled_ns = 0;
-    return next;
   }
 
   // Of calls by their start: the first one that `run` can be of. If the workers had nothing to do
@@ -343,7 +311,9 @@ class CollectiveSummary {
       return static_cast<uint64_t>(run.start_ns) - static_cast<uint64_t>(time_ns) <=
              kMostWorkerWakeUpNs;
     };
-    const int64_t idle_since_ns = IdleSince(run.start_ns);
+    int64_t idle_since_ns = std::numeric_limits<int64_t>::min();
+    const auto later_end = std::ranges::upper_bound(run_ends_, run.start_ns);
+    if (later_end != run_ends_.begin()) idle_since_ns = *(later_end - 1);
     if (is_soon_after(idle_since_ns)) return first;
     const auto soon = std::partition_point(
         first, after, [&](const HostCollective* call) { return !is_soon_after(call->start_ns); });

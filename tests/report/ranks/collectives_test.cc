@@ -488,54 +488,6 @@ TEST_F(GlooTableTest, ACallWhoseRunIsNotRecordedKeepsNoOtherRun) {
   EXPECT_EQ(table.rows[2].duration_ns, 30 * kMs);
 }
 
-// Steps are so short that the worker is never idle for long. The run of the third step is lost.
-TEST_F(GlooTableTest, AfterALostRunShortStepsSoonHaveTheirOwnRunsAgain) {
-  constexpr int64_t kStepCount = 12;
-  for (int64_t step = 0; step < kStepCount; ++step) {
-    const int64_t at = step * 6;
-    Work(at, at + 2);
-    reader_.Range(main_, "c10d::allreduce_", (at + 2) * kMs, (at + 2) * kMs + 100);
-    if (step != 2) reader_.Range(other_, "gloo:all_reduce", (at + 2) * kMs + 200, (at + 3) * kMs);
-    Work(at + 3, at + 6);
-    reader_.Step(step, at * kMs, 6 * kMs);
-  }
-  reader_.StepThread(main_);
-  const CollectiveTable table = Table();
-  ASSERT_THAT(table.rows, SizeIs(kStepCount));
-  int64_t without_own_run = 0;
-  for (const CollectiveRow& row : table.rows) without_own_run += row.duration_ns == kMs ? 0 : 1;
-  EXPECT_GE(without_own_run, 1);
-  EXPECT_LE(without_own_run, 4);
-  EXPECT_EQ(table.rows.back().duration_ns, kMs);
-  EXPECT_TRUE(table.rows.back().has_completion);
-}
-
-// The worker is late at times, as on a busy machine, but all runs are there.
-TEST_F(GlooTableTest, AWorkerThatIsLateWithItsQueueHasLostNoRun) {
-  int64_t at = 0;
-  for (int64_t step = 0; step < 6; ++step) {
-    Work(at, at + 2);
-    for (const int64_t issued : {2, 3, 6}) {
-      reader_.Range(main_, "c10d::allreduce_", (at + issued) * kMs, (at + issued) * kMs + 100);
-    }
-    // It ends the first one at 5, and begins the second one after the third was issued.
-    reader_.Range(other_, "gloo:all_reduce", (at + 4) * kMs, (at + 5) * kMs);
-    reader_.Range(other_, "gloo:all_reduce", (at + 7) * kMs, (at + 8) * kMs);
-    reader_.Range(other_, "gloo:all_reduce", (at + 8) * kMs, (at + 9) * kMs);
-    Work(at + 9, at + 12);
-    reader_.Step(step, at * kMs, 12 * kMs);
-    at += 12;
-  }
-  reader_.StepThread(main_);
-  const CollectiveTable table = Table();
-  ASSERT_THAT(table.rows, SizeIs(18));
-  for (size_t i = 0; i < table.rows.size(); i += 3) {
-    EXPECT_EQ(table.rows[i].duration_ns, 3 * kMs);
-    EXPECT_EQ(table.rows[i + 1].duration_ns, 5 * kMs);
-    EXPECT_EQ(table.rows[i + 2].duration_ns, 3 * kMs);
-  }
-}
-
 // Two buckets are issued at once; one worker runs them in order.
 TEST_F(GlooTableTest, RunsAreOfTheCallsInTheirOrder) {
   Work(0, 10);
