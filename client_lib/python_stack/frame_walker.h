@@ -165,7 +165,7 @@ class FrameWalker {
 
   // Whether the stack from `frame` on is `known`: `depth` frames, the outermost one first, of which
   // `is_cut` says that more lay below. `call`: the innermost call of a module in it, at `call_at`
-  // from the outermost frame.
+  // from the outermost frame. Its version is 0: there is none that can be recognized.
   template <Wanted kWanted>
   [[gnu::always_inline]] bool IsSame(uint64_t frame, const WalkedFrame* known, uint32_t depth,
                                      bool is_cut, const ModuleCall& call, uint32_t call_at) const {

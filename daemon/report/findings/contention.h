@@ -38,7 +38,7 @@ void DoubtIfThreadsWithoutCpu(const Facts& facts, const FindingThresholds& thres
 int64_t ThreadWaitsThatExplain(const Facts& facts, const FindingThresholds& thresholds,
                                int64_t ns_per_step, int64_t unreported_ns);
 
-// Whether waits of the program's threads for a CPU are known, but for some that can be neglected.
+// Whether it is known how long the program's threads wait for a CPU, but for negligible waits.
 bool KnowsThreadWaits(const Facts& facts);
 
 // Likewise, by the waits of the step thread and of a data loader's workers.

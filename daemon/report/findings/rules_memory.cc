@@ -269,9 +269,8 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
       growth.step_count >= kStepsForHigh && rises_often ? Confidence::kHigh : Confidence::kMedium;
   finding.confidence_reason = CountText(growth.step_count, "step");
   if (growth.step_count >= kStepsForHigh && !rises_often) {
-    StrAppend(&finding.confidence_reason, ", of which only ", growth.rising_count,
-              growth.rising_count == 1 ? " rises" : " rise",
-              ": a cache that fills up can explain as few");
+    StrAppend(&finding.confidence_reason, ", and memory rises in only ", growth.rising_count,
+              " of them, which a cache that fills up can explain");
   }
   return result;
 }

@@ -110,7 +110,7 @@ TEST_F(RareGrowthTest, FewRisesHaveMediumConfidence) {
   const Finding finding = Find("MEM_LEAK");
   EXPECT_THAT(finding.measured, HasSubstr("3 of 9 steps ended with more"));
   EXPECT_EQ(finding.confidence, Confidence::kMedium);
-  EXPECT_THAT(finding.confidence_reason, HasSubstr("only 3 rise"));
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("memory rises in only 3 of them"));
 }
 
 TEST_F(RareGrowthTest, SevenRisesHaveMediumConfidence) {
