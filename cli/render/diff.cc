@@ -27,7 +27,8 @@ const table::ObjectDescription<DiffAnswer>& DiffObject() {
            "facts", "What else differs", &report::DiffFactColumns,
            [](const Row& row) -> const auto& { return row.tables.facts; }),
        table::RowsOfTable<Row>(
-           "parts", "The parts of a step; empty without steps", &report::DiffPartColumns,
+           "parts", "The parts of a step; empty without steps on each side",
+           &report::DiffPartColumns,
            [](const Row& row) -> const auto& { return row.tables.parts; }),
        table::RowsOfTable<Row>(
            "operators", "Operators, those that changed most first", &report::DiffOperatorColumns,
@@ -62,11 +63,18 @@ absl::StatusOr<DiffTables> DiffTablesOf(const report::CaptureDiff& diff,
 }
 
 std::string RenderDiff(const report::CaptureDiff& diff, const DiffTables& tables,
-                       const CaptureView& before, const CaptureView& after, const Style& style) {
-  std::string text = StrCat("Before: ", RenderReportHeader(before, style),
-                            "After:  ", RenderReportHeader(after, style), "\n",
-                            style.Paint(Colour::kBold, StrCat(diff.sentence, ".")), "\n");
+                       const std::vector<const CaptureView*>& before,
+                       const std::vector<const CaptureView*>& after, const Style& style) {
+  std::string text;
+  for (const CaptureView* view : before) {
+    StrAppend(&text, "Before: ", RenderReportHeader(*view, style));
+  }
+  for (const CaptureView* view : after) {
+    StrAppend(&text, "After:  ", RenderReportHeader(*view, style));
+  }
+  StrAppend(&text, "\n", style.Paint(Colour::kBold, StrCat(diff.sentence, ".")), "\n");
   if (!diff.why.empty()) StrAppend(&text, diff.why, ".\n");
+  if (!diff.not_compared.empty()) StrAppend(&text, diff.not_compared, ".\n");
   if (!diff.other_work.empty()) {
     StrAppend(&text, "This does not compare like with like: ", diff.other_work, " differ.\n");
   }

@@ -1,4 +1,4 @@
-// The differences of two captures, as text, JSON, and CSV.
+// The differences of captures, as text, JSON, and CSV.
 //
 // Threads: any. Errors: none, but those named.
 #ifndef PROFD_CLI_RENDER_DIFF_H_
@@ -30,7 +30,8 @@ absl::StatusOr<DiffTables> DiffTablesOf(const report::CaptureDiff& diff,
                                         const table::ViewOptions& view);
 
 std::string RenderDiff(const report::CaptureDiff& diff, const DiffTables& tables,
-                       const CaptureView& before, const CaptureView& after, const Style& style);
+                       const std::vector<const CaptureView*>& before,
+                       const std::vector<const CaptureView*>& after, const Style& style);
 void WriteDiffJson(const report::CaptureDiff& diff, const DiffTables& tables, JsonWriter& json);
 void WriteDiffSchema(JsonWriter& json);
 

@@ -5,13 +5,16 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/capture/quality.h"
 #include "daemon/capture/slowdown.h"
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/index/op_kinds.h"
@@ -39,10 +42,31 @@ constexpr std::string_view kHostSide = "host";
 // Of a hostile file, sums may be larger than any time; two of these can be subtracted.
 int64_t Rounded(double ns) { return std::llround(std::clamp(ns, -4e18, 4e18)); }
 
-// What the sums over a capture are divided by.
-double DivisorOf(const DiffSide& side, bool per_step) {
-  if (per_step) return static_cast<double>(side.figures.time.steps.size());
-  const double seconds = static_cast<double>(side.record.covered_ns) / 1e9;
+// The captures of a side that are compared.
+using Captures = std::vector<const DiffCapture*>;
+
+Captures CapturesOf(const DiffSide& side, bool per_step) {
+  Captures captures;
+  for (const DiffCapture& capture : side) {
+    if (!per_step || !capture.figures.time.steps.empty()) captures.push_back(&capture);
+  }
+  return captures;
+}
+
+bool HaveDevice(const Captures& captures) {
+  return std::ranges::all_of(
+      captures, [](const DiffCapture* capture) { return capture->figures.time.has_device; });
+}
+
+// What the sums over the captures are divided by.
+double DivisorOf(const Captures& captures, bool per_step) {
+  double steps = 0;
+  double seconds = 0;
+  for (const DiffCapture* capture : captures) {
+    steps += static_cast<double>(capture->figures.time.steps.size());
+    seconds += static_cast<double>(capture->record.covered_ns) / 1e9;
+  }
+  if (per_step) return steps;
   return seconds > 0 ? seconds : 1;
 }
 
@@ -76,22 +100,32 @@ constexpr std::array<PartOfStep, 13> kParts = {{
 constexpr std::string_view kCompute = "compute";
 constexpr std::string_view kOperators = "operators";
 
-int64_t MeanOf(const std::vector<TimeStep>& steps, int64_t (*time_ns)(const TimeStep&)) {
+// Over all steps, of which there are some.
+int64_t MeanOf(const Captures& captures, int64_t (*time_ns)(const TimeStep&)) {
   double sum = 0;
-  for (const TimeStep& step : steps) sum += static_cast<double>(time_ns(step));
-  return Rounded(sum / static_cast<double>(steps.size()));
+  for (const DiffCapture* capture : captures) {
+    for (const TimeStep& step : capture->figures.time.steps) {
+      sum += static_cast<double>(time_ns(step));
+    }
+  }
+  return Rounded(sum / DivisorOf(captures, /*per_step=*/true));
 }
 
-std::vector<DiffPart> CompareParts(const TimeReport& before, const TimeReport& after) {
+std::vector<DiffPart> CompareParts(const Captures& before, const Captures& after) {
   std::vector<DiffPart> parts;
-  const bool has_gpu = before.has_device && after.has_device;
-  const bool has_host = before.host_needs.empty() && after.host_needs.empty();
+  const auto have_host = [](const Captures& captures) {
+    return std::ranges::all_of(captures, [](const DiffCapture* capture) {
+      return capture->figures.time.host_needs.empty();
+    });
+  };
+  const bool has_gpu = HaveDevice(before) && HaveDevice(after);
+  const bool has_host = have_host(before) && have_host(after);
   for (const PartOfStep& part : kParts) {
     if (!(part.side == kGpuSide ? has_gpu : has_host)) continue;
     DiffPart compared = {.side = std::string(part.side),
                          .name = std::string(part.name),
-                         .before_ns = MeanOf(before.steps, part.time_ns),
-                         .after_ns = MeanOf(after.steps, part.time_ns)};
+                         .before_ns = MeanOf(before, part.time_ns),
+                         .after_ns = MeanOf(after, part.time_ns)};
     if (compared.before_ns != 0 || compared.after_ns != 0) parts.push_back(std::move(compared));
   }
   return parts;
@@ -105,23 +139,27 @@ struct Use {
 };
 using Uses = std::map<std::string, Use, std::less<>>;
 
-Uses OperatorsOf(const DiffSide& side, bool on_device, double divisor) {
+Uses OperatorsOf(const Captures& captures, bool on_device, double divisor) {
   Uses uses;
-  for (const OpProfileRow& row : side.figures.ops.rows) {
-    if (row.name == kStepRow) continue;
-    Use& use = uses[row.name];
-    use.ns += static_cast<double>(on_device ? row.self_device_ns : row.self_cpu_ns) / divisor;
-    use.calls += static_cast<double>(row.calls) / divisor;
+  for (const DiffCapture* capture : captures) {
+    for (const OpProfileRow& row : capture->figures.ops.rows) {
+      if (row.name == kStepRow) continue;
+      Use& use = uses[row.name];
+      use.ns += static_cast<double>(on_device ? row.self_device_ns : row.self_cpu_ns) / divisor;
+      use.calls += static_cast<double>(row.calls) / divisor;
+    }
   }
   return uses;
 }
 
-Uses KernelsOf(const DiffSide& side, double divisor) {
+Uses KernelsOf(const Captures& captures, double divisor) {
   Uses uses;
-  for (const KernelRow& row : side.figures.kernels.rows) {
-    Use& use = uses[row.display_name];
-    use.ns += static_cast<double>(row.total_ns) / divisor;
-    use.calls += static_cast<double>(row.count) / divisor;
+  for (const DiffCapture* capture : captures) {
+    for (const KernelRow& row : capture->figures.kernels.rows) {
+      Use& use = uses[row.display_name];
+      use.ns += static_cast<double>(row.total_ns) / divisor;
+      use.calls += static_cast<double>(row.count) / divisor;
+    }
   }
   return uses;
 }
@@ -167,9 +205,11 @@ std::vector<DiffName> CompareNames(const Uses& before, const Uses& after, double
 
 // ---- what else differs ----
 
-double FlopsOf(const OpProfile& ops) {
+double FlopsOf(const Captures& captures) {
   double flops = 0;
-  for (const OpProfileRow& row : ops.rows) flops += std::max(row.flops, 0.0);
+  for (const DiffCapture* capture : captures) {
+    for (const OpProfileRow& row : capture->figures.ops.rows) flops += std::max(row.flops, 0.0);
+  }
   return flops;
 }
 
@@ -203,62 +243,97 @@ std::string OtherWorkOf(const std::vector<DiffFact>& facts) {
   return names;
 }
 
+// What the captures have, each value once: "2.6.0", or "2.6.0 / 2.7.0".
+template <typename Value>
+std::string ValuesOf(const Captures& captures, Value value) {
+  std::vector<std::string> values;
+  for (const DiffCapture* capture : captures) {
+    std::string text(value(capture->record));
+    if (std::ranges::find(values, text) == values.end()) values.push_back(std::move(text));
+  }
+  return absl::StrJoin(values, " / ");
+}
+
+// The mean over the captures of which `share` is known; NaN: over none.
+template <typename Share>
+double MeanShare(const Captures& captures, Share share) {
+  double sum = 0;
+  int64_t count = 0;
+  for (const DiffCapture* capture : captures) {
+    const std::optional<double> known = share(capture->record);
+    if (!known.has_value()) continue;
+    sum += *known;
+    ++count;
+  }
+  return sum / static_cast<double>(count);
+}
+
 class FactComparison {
  public:
-  FactComparison(const DiffSide& before, const DiffSide& after) : before_(before), after_(after) {}
+  FactComparison(const Captures& before, const Captures& after) : before_(before), after_(after) {}
 
-  std::vector<DiffFact> Take(bool per_step) {
-    const CaptureRecord& before = before_.record;
-    const CaptureRecord& after = after_.record;
-    const auto command = [](const CaptureRecord& record) {
-      return ForDisplay(record.target.command, kMostCommandBytes);
+  std::vector<DiffFact> Take(bool has_work) {
+    using Record = CaptureRecord;
+    const auto metadata = [](std::string_view key) {
+      return [key](const Record& record) { return MetadataOf(record, key); };
     };
-    Add("program", command(before), command(after));
-    for (const std::string_view key : {"rank", "world_size"}) {
-      Add(key == "rank" ? "rank" : "ranks", MetadataOf(before, key), MetadataOf(after, key));
-    }
-    Add("GPU", GpusOf(before), GpusOf(after));
-    Add("PyTorch", before.torch.version, after.torch.version);
-    Add("CUDA of the driver", StrCat(before.gpu.driver_version), StrCat(after.gpu.driver_version));
-    AddWork(per_step);
-    Add("what counts as a step", ToString(before.torch.step_source),
-        ToString(after.torch.step_source));
-    Add("operators recorded", ToString(before.torch.operators), ToString(after.torch.operators));
-    Add("memory recorded", YesOrNo(before.torch.memory), YesOrNo(after.torch.memory));
-    Add("Python stacks recorded", YesOrNo(before.spec.torch.stacks),
-        YesOrNo(after.spec.torch.stacks));
-    Add("modules recorded", YesOrNo(before.spec.torch.modules), YesOrNo(after.spec.torch.modules));
-    Add("GPU recorded", ToString(before.gpu.mode), ToString(after.gpu.mode));
-    if (before.cpu.watched_ns > 0 && after.cpu.watched_ns > 0) {
-      AddShare("waits for a CPU", DelayShare(before.cpu), DelayShare(after.cpu));
-    }
-    if (before.slowdown.known && after.slowdown.known) {
-      AddShare("slow-down by recording", before.slowdown.estimate, after.slowdown.estimate);
-    }
+    Compare("program", [](const Record& record) {
+      return ForDisplay(record.target.command, kMostCommandBytes);
+    });
+    Compare("rank", metadata("rank"));
+    Compare("ranks", metadata("world_size"));
+    Compare("GPU", &GpusOf);
+    Compare("PyTorch", [](const Record& record) { return record.torch.version; });
+    Compare("CUDA of the driver",
+            [](const Record& record) { return StrCat(record.gpu.driver_version); });
+    if (has_work) AddWork();
+    Compare("what counts as a step",
+            [](const Record& record) { return ToString(record.torch.step_source); });
+    Compare("operators recorded",
+            [](const Record& record) { return ToString(record.torch.operators); });
+    Compare("memory recorded", [](const Record& record) { return YesOrNo(record.torch.memory); });
+    Compare("Python stacks recorded",
+            [](const Record& record) { return YesOrNo(record.spec.torch.stacks); });
+    Compare("modules recorded",
+            [](const Record& record) { return YesOrNo(record.spec.torch.modules); });
+    Compare("GPU recorded", [](const Record& record) { return ToString(record.gpu.mode); });
+    CompareShares("waits for a CPU", [](const Record& record) {
+      return record.cpu.watched_ns > 0 ? std::optional(DelayShare(record.cpu)) : std::nullopt;
+    });
+    CompareShares("slow-down by recording", [](const Record& record) {
+      return record.slowdown.known ? std::optional(record.slowdown.estimate) : std::nullopt;
+    });
     return std::move(facts_);
   }
 
  private:
-  void Add(std::string_view what, std::string_view before, std::string_view after) {
-    if (before == after) return;
+  void Add(std::string_view what, std::string before, std::string after) {
     facts_.push_back(
-        {.what = std::string(what), .before = std::string(before), .after = std::string(after)});
+        {.what = std::string(what), .before = std::move(before), .after = std::move(after)});
   }
-  void AddShare(std::string_view what, double before, double after) {
+  template <typename Value>
+  void Compare(std::string_view what, Value value) {
+    std::string before = ValuesOf(before_, value);
+    std::string after = ValuesOf(after_, value);
+    if (before != after) Add(what, std::move(before), std::move(after));
+  }
+  template <typename Share>
+  void CompareShares(std::string_view what, Share share) {
+    const double before = MeanShare(before_, share);
+    const double after = MeanShare(after_, share);
     if (std::abs(after - before) > kSameShare) Add(what, PercentText(before), PercentText(after));
   }
   // The sizes of inputs, and with them a batch size or a model.
-  void AddWork(bool per_step) {
-    const double before = FlopsOf(before_.figures.ops) / DivisorOf(before_, per_step);
-    const double after = FlopsOf(after_.figures.ops) / DivisorOf(after_, per_step);
-    if (!per_step || before <= 0 || after <= 0) return;
-    if (std::abs(after - before) <= kSameFlops * before) return;
+  void AddWork() {
+    const double before = FlopsOf(before_) / DivisorOf(before_, /*per_step=*/true);
+    const double after = FlopsOf(after_) / DivisorOf(after_, /*per_step=*/true);
+    if (before <= 0 || after <= 0 || std::abs(after - before) <= kSameFlops * before) return;
     Add("GFLOP per step", absl::StrFormat("%.4g", before / 1e9),
         absl::StrFormat("%.4g", after / 1e9));
   }
 
-  const DiffSide& before_;
-  const DiffSide& after_;
+  const Captures& before_;
+  const Captures& after_;
   std::vector<DiffFact> facts_;
 };
 
@@ -286,13 +361,12 @@ std::string NameClause(const DiffName& name) {
                 name.why.empty() ? std::string() : StrCat(", in ", name.why));
 }
 
-std::string WhyStepsChanged(const CaptureDiff& diff, const DiffSide& before,
-                            const DiffSide& after) {
+std::string WhyStepsChanged(const CaptureDiff& diff, const Captures& before,
+                            const Captures& after) {
   const bool slower = diff.steps.verdict == StepVerdict::kSlower;
   if (!slower && diff.steps.verdict != StepVerdict::kFaster) return "";
   const auto duration = [](const TimeStep& step) { return step.duration_ns; };
-  const int64_t change_ns =
-      MeanOf(after.figures.time.steps, duration) - MeanOf(before.figures.time.steps, duration);
+  const int64_t change_ns = MeanOf(after, duration) - MeanOf(before, duration);
   // Single steps decide what the mean is; then the parts, which are means, do not explain it.
   if (change_ns == 0 || (change_ns > 0) != slower) return "";
   // The GPU's parts first, except where the GPU waited for the host: the host says why.
@@ -317,7 +391,7 @@ std::string WhyStepsChanged(const CaptureDiff& diff, const DiffSide& before,
   std::string why =
       StrCat(share_of_most >= kMostly ? "Mostly " : "The largest part of it is ",
              most->side == kGpuSide ? "on the GPU, " : "on the host, ", most->name, ": ",
-             SignedTime(most->change_ns()), " of ", SignedTime(change_ns), " per step");
+             SignedTime(most->change_ns()), " of ", SignedTime(change_ns), " per step on average");
   const std::vector<DiffName>* names = nullptr;
   if (most->side == kGpuSide && most->name == kCompute) names = &diff.kernels;
   if (most->side == kHostSide && most->name == kOperators && !diff.operators_on_device) {
@@ -328,38 +402,76 @@ std::string WhyStepsChanged(const CaptureDiff& diff, const DiffSide& before,
   return name == nullptr ? why : StrCat(why, "; ", NameClause(*name));
 }
 
-}  // namespace
+std::vector<RecordedSteps> StepsOf(const DiffSide& side) {
+  std::vector<RecordedSteps> steps_of_side;
+  steps_of_side.reserve(side.size());
+  for (const DiffCapture& capture : side) {
+    RecordedSteps& steps = steps_of_side.emplace_back();
+    steps.waited_share = DelayShare(capture.record.cpu);
+    for (const TimeStep& step : capture.figures.time.steps) {
+      steps.times_ns.push_back(step.duration_ns);
+    }
+  }
+  return steps_of_side;
+}
 
-CaptureDiff DiffCaptures(const DiffSide& before, const DiffSide& after) {
-  CaptureDiff diff = {.before = before.record.id, .after = after.record.id};
-  const TimeReport& first = before.figures.time;
-  const TimeReport& second = after.figures.time;
-  diff.per_step = !first.steps.empty() && !second.steps.empty();
-  const auto steps_of = [](const DiffSide& side) {
-    RecordedSteps steps = {.waited_share = DelayShare(side.record.cpu)};
-    for (const TimeStep& step : side.figures.time.steps) steps.times_ns.push_back(step.duration_ns);
-    return steps;
-  };
-  diff.steps = MeasureStepChange(steps_of(before), steps_of(after));
-  diff.sentence = DescribeStepChange(diff.steps);
-  diff.facts = FactComparison(before, after).Take(diff.per_step);
-  diff.other_work = OtherWorkOf(diff.facts);
-  if (diff.per_step) diff.parts = CompareParts(first, second);
+std::string IdsOf(const DiffSide& side) {
+  return absl::StrJoin(side, ",", [](std::string* text, const DiffCapture& capture) {
+    text->append(capture.record.id);
+  });
+}
+
+// Empty: no capture lost too much.
+std::string WhyNotCompared(const Captures& before, const Captures& after) {
+  for (const Captures* captures : {&before, &after}) {
+    for (const DiffCapture* capture : *captures) {
+      if (TrustOfShares(capture->lost_share) != ShareTrust::kWithheld) continue;
+      return StrCat("Parts of a step, operators, and kernels are not compared: capture ",
+                    capture->record.id, " lost ", PercentText(capture->lost_share),
+                    " of its events");
+    }
+  }
+  return "";
+}
+
+void CompareNamesOf(const Captures& before, const Captures& after, CaptureDiff& diff) {
   const double divisor_before = DivisorOf(before, diff.per_step);
   const double divisor_after = DivisorOf(after, diff.per_step);
   // The fewer steps, the more one call at the edge of a window counts.
   const double cut_share =
       diff.per_step ? std::min(kMostCutShare, 1 / std::min(divisor_before, divisor_after))
                     : kMostCutShare;
-  diff.operators_on_device = before.figures.ops.has_device && after.figures.ops.has_device;
   diff.operators =
       CompareNames(OperatorsOf(before, diff.operators_on_device, divisor_before),
                    OperatorsOf(after, diff.operators_on_device, divisor_after), cut_share);
-  if (first.has_device && second.has_device) {
+  if (HaveDevice(before) && HaveDevice(after)) {
     diff.kernels =
         CompareNames(KernelsOf(before, divisor_before), KernelsOf(after, divisor_after), cut_share);
   }
-  diff.why = WhyStepsChanged(diff, before, after);
+}
+
+}  // namespace
+
+CaptureDiff DiffCaptures(const DiffSide& before, const DiffSide& after) {
+  CaptureDiff diff = {.before = IdsOf(before), .after = IdsOf(after)};
+  diff.per_step = !CapturesOf(before, true).empty() && !CapturesOf(after, true).empty();
+  const Captures first = CapturesOf(before, diff.per_step);
+  const Captures second = CapturesOf(after, diff.per_step);
+  diff.steps = MeasureStepChange(StepsOf(before), StepsOf(after));
+  diff.sentence = DescribeStepChange(diff.steps);
+  diff.not_compared = WhyNotCompared(first, second);
+  const bool are_compared = diff.not_compared.empty();
+  diff.facts = FactComparison(first, second).Take(diff.per_step && are_compared);
+  diff.other_work = OtherWorkOf(diff.facts);
+  const auto have_device_ops = [](const Captures& captures) {
+    return std::ranges::all_of(
+        captures, [](const DiffCapture* capture) { return capture->figures.ops.has_device; });
+  };
+  diff.operators_on_device = have_device_ops(first) && have_device_ops(second);
+  if (!are_compared) return diff;
+  if (diff.per_step) diff.parts = CompareParts(first, second);
+  CompareNamesOf(first, second, diff);
+  diff.why = WhyStepsChanged(diff, first, second);
   return diff;
 }
 

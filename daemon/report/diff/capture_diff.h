@@ -1,4 +1,5 @@
-// CaptureDiff: what differs between two captures of one program, before a change and after it.
+// CaptureDiff: what differs between captures of one program, before a change and after it: one
+// capture on each side, or several, of which times are the means.
 //
 //   step      before ├── compute ──┤├ communication ┤├ idle ┤
 //             after  ├─── compute ────┤├ communication ┤├ idle ┤
@@ -8,7 +9,8 @@
 // are per second of the windows. Operators and kernels are compared by name.
 //
 // The facts say how the captures differ otherwise: another program, GPU, or PyTorch, other work per
-// step (FLOPs), something else recorded. Times may differ for that alone.
+// step (FLOPs), something else recorded. Times may differ for that alone. Where a capture lost so
+// many events that shares are withheld (daemon/capture/quality.h), only steps are compared.
 //
 // Threads: any. Errors: none; any numbers are safe.
 #ifndef PROFD_DAEMON_REPORT_DIFF_CAPTURE_DIFF_H_
@@ -25,10 +27,12 @@
 
 namespace profd::report {
 
-struct DiffSide {
+struct DiffCapture {
   CaptureRecord record;
   RankFigures figures;
+  double lost_share = 0;  // Of its events, 0..1: LostShare().
 };
+using DiffSide = std::vector<DiffCapture>;
 
 // A part of a step, the mean over the steps. The parts of one side, "gpu" or "host", add up to the
 // step.
@@ -61,7 +65,7 @@ struct DiffFact {
 };
 
 struct CaptureDiff {
-  std::string before;  // IDs.
+  std::string before;  // IDs, with commas between them.
   std::string after;
   StepChange steps;
   std::string sentence;  // DescribeStepChange()
@@ -70,10 +74,12 @@ struct CaptureDiff {
   std::string why;
   // Of the facts below, those that alone make times differ: "rank, GPU"; empty: none.
   std::string other_work;
-  bool per_step = false;             // Else per second.
+  std::string
+      not_compared;       // Why parts, operators, and kernels are not, a sentence; empty: they are.
+  bool per_step = false;  // Else per second.
   bool operators_on_device = false;  // Their times are of GPUs; else of CPUs.
   std::vector<DiffFact> facts;
-  std::vector<DiffPart> parts;      // Empty: a capture has no steps.
+  std::vector<DiffPart> parts;      // Empty: a side has no steps.
   std::vector<DiffName> operators;  // By how much they changed, the most first.
   std::vector<DiffName> kernels;    // Likewise; empty: a capture has no GPU rows.
 };

@@ -55,14 +55,15 @@ Description<DiffName> NameColumns(const std::string& title, const std::string& t
 
 const Description<CaptureDiff>& DiffColumns() {
   static const Description<CaptureDiff> columns = {
-      {&CaptureDiff::before, PlainColumn("before", "", "ID of the first capture")},
-      {&CaptureDiff::after, PlainColumn("after", "", "ID of the second capture")},
+      {&CaptureDiff::before,
+       PlainColumn("before", "", "IDs of the captures before, with commas between them")},
+      {&CaptureDiff::after, PlainColumn("after", "", "IDs of the captures after")},
       {[](const CaptureDiff& diff) { return diff.steps.verdict; },
        PlainColumn("verdict", "",
                    "slower, faster, same (they do not differ beyond noise), or unknown: of the "
-                   "steps of the second capture")},
+                   "steps after")},
       {[](const CaptureDiff& diff) { return diff.steps.change; },
-       Change("step_change", "How much longer its steps take, estimated; null: not known")},
+       Change("step_change", "How much longer steps take after, estimated; null: not known")},
       {[](const CaptureDiff& diff) { return diff.steps.low; },
        Change("step_change_low", "The low end of the interval of 95 %; null: too few steps")},
       {[](const CaptureDiff& diff) { return diff.steps.high; },
@@ -70,13 +71,18 @@ const Description<CaptureDiff>& DiffColumns() {
       {[](const CaptureDiff& diff) { return diff.steps.waits_can_explain; },
        PlainColumn("waits_can_explain", "", "Whether waits for a CPU are why the verdict is same")},
       {[](const CaptureDiff& diff) { return diff.steps.before_median_ns; },
-       NsColumn("before_step_ns", "", "Median step before; 0: no steps")},
+       NsColumn("before_step_ns", "",
+                "Median step before (of several captures, the median of theirs); 0: no steps")},
       {[](const CaptureDiff& diff) { return diff.steps.after_median_ns; },
        NsColumn("after_step_ns", "", "Median step after; 0: no steps")},
       {[](const CaptureDiff& diff) { return diff.steps.before_count; },
        table::CountColumn("before_steps", "", "Steps before")},
       {[](const CaptureDiff& diff) { return diff.steps.after_count; },
        table::CountColumn("after_steps", "", "Steps after")},
+      {[](const CaptureDiff& diff) { return diff.steps.before_captures; },
+       table::CountColumn("before_captures", "", "Captures before that have steps")},
+      {[](const CaptureDiff& diff) { return diff.steps.after_captures; },
+       table::CountColumn("after_captures", "", "Captures after that have steps")},
       {&CaptureDiff::sentence, PlainColumn("sentence", "", "The verdict in a sentence")},
       {&CaptureDiff::why,
        PlainColumn("why", "", "The part that changed most, in a sentence; empty: none stands out")},
@@ -84,6 +90,10 @@ const Description<CaptureDiff>& DiffColumns() {
        PlainColumn("other_work", "",
                    "Which of the facts alone make times differ: rank, ranks, GPU, GFLOP per step; "
                    "empty: none")},
+      {&CaptureDiff::not_compared,
+       PlainColumn("not_compared", "",
+                   "Why parts, operators, and kernels are not compared, in a sentence: a capture "
+                   "lost much of its events; empty: they are")},
       {&CaptureDiff::per_step,
        PlainColumn("per_step", "", "Whether times and calls are per step; else per second")},
       {&CaptureDiff::operators_on_device,
@@ -96,8 +106,8 @@ const Description<DiffFact>& DiffFactColumns() {
   static const Description<DiffFact> columns = {
       {&DiffFact::what, PlainColumn("what", "Differs", "What differs, besides times")},
       {&DiffFact::before,
-       {.key = "before", .title = "Before", .doc = "In the first capture", .flexible = true}},
-      {&DiffFact::after, PlainColumn("after", "After", "In the second capture")}};
+       {.key = "before", .title = "Before", .doc = "In the captures before", .flexible = true}},
+      {&DiffFact::after, PlainColumn("after", "After", "In the captures after")}};
   return columns;
 }
 

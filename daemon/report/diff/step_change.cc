@@ -1,8 +1,10 @@
 #include "daemon/report/diff/step_change.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "daemon/base/median.h"
@@ -14,6 +16,10 @@ namespace profd::report {
 namespace {
 
 constexpr double kNormalQuantile95 = 1.959964;  // Two-sided.
+// Student's, for 1 degree of freedom and on.
+constexpr std::array<double, 10> kStudentQuantiles95 = {12.706205, 4.302653, 3.182446, 2.776445,
+                                                        2.570582,  2.446912, 2.364624, 2.306004,
+                                                        2.262157,  2.228139};
 // Pairs grow with the product: 65,536 at most. The newest steps of longer captures count.
 constexpr size_t kMostSteps = 256;
 
@@ -40,6 +46,17 @@ std::vector<double> Differences(const std::vector<int64_t>& before,
   return differences;
 }
 
+double StudentQuantile95(size_t degrees) {
+  if (degrees <= kStudentQuantiles95.size()) return kStudentQuantiles95[degrees - 1];
+  // Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5; off by less than 1e-5 here.
+  constexpr double z = kNormalQuantile95;
+  const auto n = static_cast<double>(degrees);
+  return z + (std::pow(z, 3) + z) / (4 * n) +
+         (5 * std::pow(z, 5) + 16 * std::pow(z, 3) + 3 * z) / (96 * n * n) +
+         (3 * std::pow(z, 7) + 19 * std::pow(z, 5) + 17 * std::pow(z, 3) - 15 * z) /
+             (384 * n * n * n);
+}
+
 // How many of the pairs lie outside of the interval at either end; 0: there are too few steps.
 size_t PairsOutside(size_t before, size_t after) {
   const auto m = static_cast<double>(before);
@@ -50,10 +67,86 @@ size_t PairsOutside(size_t before, size_t after) {
 
 std::string Percent(double share) { return absl::StrFormat("%+.1f", 100 * share); }
 
+bool IsOfSeveral(const StepChange& change) {
+  return change.before_captures > 1 || change.after_captures > 1;
+}
+
 std::string IntervalOf(const StepChange& change) {
-  return StrCat(Percent(change.low), " … ", Percent(change.high), " %; ",
-                FormatCountOf(change.before_count, "step", "steps"), " before, ",
+  const std::string interval = StrCat(Percent(change.low), " … ", Percent(change.high), " %; ");
+  if (IsOfSeveral(change)) {
+    return StrCat(interval, FormatCountOf(change.before_captures, "capture", "captures"),
+                  " before, ", change.after_captures, " after");
+  }
+  return StrCat(interval, FormatCountOf(change.before_count, "step", "steps"), " before, ",
                 change.after_count, " after");
+}
+
+// The valid times of each capture that has any.
+struct Sample {
+  std::vector<std::vector<int64_t>> times_ns;
+  int64_t step_count = 0;
+  double waited_share = 0;  // Their mean.
+};
+
+Sample SampleOf(std::span<const RecordedSteps> captures) {
+  Sample sample;
+  for (const RecordedSteps& steps : captures) {
+    std::vector<int64_t> times_ns = Valid(steps.times_ns);
+    if (times_ns.empty()) continue;
+    sample.step_count += std::ssize(times_ns);
+    sample.waited_share += std::clamp(steps.waited_share, 0.0, 1.0);
+    sample.times_ns.push_back(std::move(times_ns));
+  }
+  if (!sample.times_ns.empty()) {
+    sample.waited_share /= static_cast<double>(sample.times_ns.size());
+  }
+  return sample;
+}
+
+std::vector<int64_t> MediansOf(const Sample& sample) {
+  std::vector<int64_t> medians;
+  medians.reserve(sample.times_ns.size());
+  for (std::vector<int64_t> times_ns : sample.times_ns) medians.push_back(Median(times_ns));
+  return medians;
+}
+
+// Of a capture on each side.
+void CompareSteps(const std::vector<int64_t>& before, const std::vector<int64_t>& after,
+                  StepChange& change) {
+  std::vector<double> pairs = Differences(before, after);
+  change.change = std::expm1(Median(pairs));
+  const size_t outside = PairsOutside(before.size(), after.size());
+  if (outside == 0) return;
+  std::ranges::sort(pairs);  // Median() reorders them.
+  change.low = std::expm1(pairs[outside - 1]);
+  change.high = std::expm1(pairs[pairs.size() - outside]);
+}
+
+// Of three captures or more.
+void CompareMedians(const std::vector<int64_t>& before, const std::vector<int64_t>& after,
+                    StepChange& change) {
+  struct Logs {
+    double count = 0;
+    double mean = 0;
+    double squares = 0;  // Of the differences from the mean.
+  };
+  const auto logs_of = [](const std::vector<int64_t>& medians) {
+    Logs logs = {.count = static_cast<double>(medians.size())};
+    for (const int64_t ns : medians) logs.mean += std::log(static_cast<double>(ns)) / logs.count;
+    for (const int64_t ns : medians) {
+      logs.squares += std::pow(std::log(static_cast<double>(ns)) - logs.mean, 2);
+    }
+    return logs;
+  };
+  const Logs first = logs_of(before);
+  const Logs second = logs_of(after);
+  const size_t degrees = before.size() + after.size() - 2;
+  const double variance = (first.squares + second.squares) / static_cast<double>(degrees);
+  const double error = std::sqrt(variance * (1 / first.count + 1 / second.count));
+  const double shift = second.mean - first.mean;
+  change.change = std::expm1(shift);
+  change.low = std::expm1(shift - StudentQuantile95(degrees) * error);
+  change.high = std::expm1(shift + StudentQuantile95(degrees) * error);
 }
 
 }  // namespace
@@ -72,32 +165,37 @@ std::string_view ToString(StepVerdict verdict) {
   return "unknown";
 }
 
-StepChange MeasureStepChange(const RecordedSteps& before, const RecordedSteps& after) {
+StepChange MeasureStepChange(std::span<const RecordedSteps> before,
+                             std::span<const RecordedSteps> after) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-  std::vector<int64_t> first = Valid(before.times_ns);
-  std::vector<int64_t> second = Valid(after.times_ns);
-  StepChange change = {.before_count = std::ssize(first),
-                       .after_count = std::ssize(second),
+  const Sample first = SampleOf(before);
+  const Sample second = SampleOf(after);
+  StepChange change = {.before_captures = std::ssize(first.times_ns),
+                       .after_captures = std::ssize(second.times_ns),
+                       .before_count = first.step_count,
+                       .after_count = second.step_count,
                        .change = kNaN,
                        .low = kNaN,
                        .high = kNaN};
-  const size_t outside = PairsOutside(first.size(), second.size());
-  std::vector<double> pairs = Differences(first, second);
-  change.before_median_ns = Median(first);
-  change.after_median_ns = Median(second);
-  if (pairs.empty()) return change;
-  change.change = std::expm1(Median(pairs));
-  if (outside == 0) return change;
-  std::ranges::sort(pairs);  // Median() reorders them.
-  change.low = std::expm1(pairs[outside - 1]);
-  change.high = std::expm1(pairs[pairs.size() - outside]);
+  std::vector<int64_t> medians_before = MediansOf(first);
+  std::vector<int64_t> medians_after = MediansOf(second);
+  change.before_median_ns = Median(medians_before);
+  change.after_median_ns = Median(medians_after);
+  if (medians_before.empty() || medians_after.empty()) return change;
+  if (IsOfSeveral(change)) {
+    CompareMedians(medians_before, medians_after, change);
+  } else {
+    CompareSteps(first.times_ns.front(), second.times_ns.front(), change);
+  }
+  if (std::isnan(change.low)) return change;
+  const double least = IsOfSeveral(change) ? 0 : kLeastChange;
   const auto verdict_of = [&](double low, double high) {
-    if (std::abs(change.change) < kLeastChange) return StepVerdict::kSame;
+    if (std::abs(change.change) < least) return StepVerdict::kSame;
     return low > 0 ? StepVerdict::kSlower : high < 0 ? StepVerdict::kFaster : StepVerdict::kSame;
   };
   // Without its waits, each side is faster by that share at most.
-  const double low = (1 + change.low) * (1 - std::clamp(after.waited_share, 0.0, 1.0)) - 1;
-  const double fastest_before = 1 - std::clamp(before.waited_share, 0.0, 1.0);
+  const double low = (1 + change.low) * (1 - second.waited_share) - 1;
+  const double fastest_before = 1 - first.waited_share;
   const double high = fastest_before > 0 ? (1 + change.high) / fastest_before - 1
                                          : std::numeric_limits<double>::infinity();
   change.verdict = verdict_of(low, high);
@@ -111,8 +209,8 @@ std::string DescribeStepChange(const StepChange& change) {
   switch (change.verdict) {
     case StepVerdict::kUnknown:
       if (change.before_count == 0 || change.after_count == 0) {
-        return StrCat("Whether steps take longer is unknown: the ",
-                      change.before_count == 0 ? "first" : "second", " capture has no steps");
+        return StrCat("Whether steps take longer is unknown: there are no steps ",
+                      change.before_count == 0 ? "before" : "after");
       }
       return StrCat("Whether steps take longer is unknown: ", change.before_count, " before and ",
                     change.after_count, " after are too few; take 5 or more of each");
@@ -126,8 +224,8 @@ std::string DescribeStepChange(const StepChange& change) {
     case StepVerdict::kFaster:
     case StepVerdict::kSlower:
       return StrCat("A step takes ", PercentText(std::abs(change.change)),
-                    change.verdict == StepVerdict::kSlower ? " longer" : " less time", ": ", after,
-                    " instead of ", before, " (", IntervalOf(change), ")");
+                    change.verdict == StepVerdict::kSlower ? " longer" : " less time", " (",
+                    IntervalOf(change), "): ", after, " instead of ", before, " at the median");
   }
   return "";
 }

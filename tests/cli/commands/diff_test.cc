@@ -77,6 +77,12 @@ class DiffTest : public CliTest {
     }
     profd.Set(report::ToReport(time));
   }
+  // The file of a capture with steps of that length.
+  std::string Written(int id, int64_t step_ns) {
+    const absl::StatusOr<std::string> file = WriteSteps(folder_.path(), TestId(id), step_ns);
+    EXPECT_TRUE(file.ok()) << file.status();
+    return file.value_or("");
+  }
   const std::string before_ = TestId(1);
   const std::string after_ = TestId(2);
 };
@@ -128,13 +134,8 @@ TEST_F(DiffTest, TooFewStepsToTellAreAnAnswerOfTheirOwn) {
 }
 
 TEST_F(DiffTest, WhatIsCertainlySlowerFailsAndANumberThatIsNoneIsRefused) {
-  const auto written = [&](int id, int64_t step_ns) {
-    const absl::StatusOr<std::string> file = WriteSteps(folder_.path(), TestId(id), step_ns);
-    EXPECT_TRUE(file.ok()) << file.status();
-    return file.value_or("");
-  };
-  const std::string fast = written(11, 1'000'000);
-  const std::string slow = written(12, 1'100'000);
+  const std::string fast = Written(11, 1'000'000);
+  const std::string slow = Written(12, 1'100'000);
   EXPECT_EQ(Run({"diff", fast, slow, "--fail-above", "5"}).exit_code, kCondition);
   EXPECT_EQ(Run({"diff", fast, slow, "--fail-above", "15%"}).exit_code, 0);
   EXPECT_EQ(Run({"diff", slow, fast, "--fail-above", "5"}).exit_code, 0);
@@ -143,7 +144,45 @@ TEST_F(DiffTest, WhatIsCertainlySlowerFailsAndANumberThatIsNoneIsRefused) {
   }
 }
 
+TEST_F(DiffTest, SeveralCapturesShowWhatRunsDifferBy) {
+  const std::string before = Written(11, 1'000'000) + "," + Written(12, 1'200'000);
+  const std::string after =
+      Written(13, 1'250'000) + "," + Written(14, 1'050'000) + "," + Written(15, 1'150'000);
+  const RunResult result = Run({"diff", before, after, "--fail-above", "0"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("Before: Capture " + TestId(12)),
+                                HasSubstr("After:  Capture " + TestId(15)),
+                                HasSubstr("2 captures before, 3 after)")));
+  const nlohmann::json diff = RunJson({"diff", before, after});
+  EXPECT_EQ(diff["before"], TestId(11) + "," + TestId(12));
+  EXPECT_EQ(diff["after_captures"], 3);
+  EXPECT_EQ(diff["before_step_ns"], 1'100'000);
+  EXPECT_EQ(Run({"diff", TestId(1) + "," + TestId(2), after}).exit_code, 0);
+}
+
+TEST_F(DiffTest, ACommaMayBePartOfAFile) {
+  const std::filesystem::path odd = folder_.path() / "lr=1,wd=2.profd";
+  std::filesystem::rename(Written(11, 1'000'000), odd);
+  const std::string other = Written(12, 1'000'000);
+  EXPECT_EQ(RunJson({"diff", odd.string(), other})["before"], TestId(11));
+}
+
+TEST_F(DiffTest, OfACaptureThatLostMuchOperatorsAreNotCompared) {
+  v1::Capture& lossy = profd_.captures[after_];
+  lossy.set_dropped_event_count(9 * lossy.event_count());
+  const RunResult result = Run({"diff", before_, after_});
+  EXPECT_THAT(result.out, AllOf(HasSubstr("capture " + after_ + " lost 90% of its events."),
+                                Not(HasSubstr("aten::mm"))));
+  const nlohmann::json diff = RunJson({"diff", before_, after_});
+  EXPECT_THAT(diff["not_compared"].get<std::string>(), HasSubstr("lost 90%"));
+  EXPECT_TRUE(diff["operators"].empty());
+}
+
 TEST_F(DiffTest, WrongWordsSayWhatIsWrong) {
+  const std::string twice = before_ + "," + before_;
+  EXPECT_EQ(Run({"diff", twice, after_}).exit_code, kUsage);
+  EXPECT_THAT(Run({"diff", twice, after_}).err, HasSubstr("is there twice"));
+  EXPECT_THAT(Run({"diff", before_ + ",", after_}).err, HasSubstr("a comma too many"));
   EXPECT_EQ(Run({"diff", before_}).exit_code, kUsage);
   EXPECT_EQ(Run({"diff", before_, after_, "--csv", "--json"}).exit_code, kUsage);
   const RunResult sorted = Run({"diff", before_, after_, "--sort", "colour"});

@@ -34,11 +34,11 @@ CaptureRecord ARecord(const std::string& id) {
 }
 
 // Steps of 10 ms: 8 ms of kernels, 2 ms in which the GPU waits for the host.
-DiffSide GpuCapture(const std::string& id = "A") {
-  DiffSide side = {.record = ARecord(id)};
-  side.record.gpu.devices = {{.name = "H100"}, {.number = 1, .name = "H100"}};
-  side.figures.time.has_device = true;
-  AddSteps(side.figures, [](int64_t i) {
+DiffCapture GpuCapture(const std::string& id = "A") {
+  DiffCapture capture = {.record = ARecord(id)};
+  capture.record.gpu.devices = {{.name = "H100"}, {.number = 1, .name = "H100"}};
+  capture.figures.time.has_device = true;
+  AddSteps(capture.figures, [](int64_t i) {
     TimeStep step;
     step.duration_ns = 10 * kMs + i * kUs;
     step.device = {.kernel_time_ns = 10 * kMs, .idle_ns = 2 * kMs, .compute_ns = 8 * kMs};
@@ -46,38 +46,38 @@ DiffSide GpuCapture(const std::string& id = "A") {
     step.host = {.operators_ns = 7 * kMs, .outside_ns = 3 * kMs};
     return step;
   });
-  side.figures.kernels.rows = {KernelOf("gemm", 4, 1 * kMs), KernelOf("softmax", 4, 1 * kMs)};
-  side.figures.ops.has_device = true;
-  side.figures.ops.rows = {OperatorOf("aten::mm", 4, 1 * kMs, 1 * kMs),
-                           OperatorOf("aten::softmax", 4, 750 * kUs, 1 * kMs)};
-  return side;
+  capture.figures.kernels.rows = {KernelOf("gemm", 4, 1 * kMs), KernelOf("softmax", 4, 1 * kMs)};
+  capture.figures.ops.has_device = true;
+  capture.figures.ops.rows = {OperatorOf("aten::mm", 4, 1 * kMs, 1 * kMs),
+                              OperatorOf("aten::softmax", 4, 750 * kUs, 1 * kMs)};
+  return capture;
 }
 
 // Steps of 10 ms without a GPU: 6 ms in operators.
-DiffSide CpuCapture(const std::string& id = "A") {
-  DiffSide side = {.record = ARecord(id)};
-  AddSteps(side.figures, [](int64_t i) {
+DiffCapture CpuCapture(const std::string& id = "A") {
+  DiffCapture capture = {.record = ARecord(id)};
+  AddSteps(capture.figures, [](int64_t i) {
     TimeStep step;
     step.duration_ns = 10 * kMs + i * kUs;
     step.host = {.operators_ns = 6 * kMs, .data_loader_ns = 1 * kMs, .outside_ns = 3 * kMs};
     return step;
   });
-  side.figures.ops.rows = {OperatorOf("aten::mm", 4, 1 * kMs),
-                           OperatorOf("aten::relu", 2, 1 * kMs)};
-  return side;
+  capture.figures.ops.rows = {OperatorOf("aten::mm", 4, 1 * kMs),
+                              OperatorOf("aten::relu", 2, 1 * kMs)};
+  return capture;
 }
 
 // Each step takes `more_ns` more, of which `change` says where.
 template <typename Change>
-void LengthenSteps(DiffSide& side, int64_t more_ns, Change change) {
-  ChangeSteps(side.figures, [&](TimeStep& step) {
+void LengthenSteps(DiffCapture& capture, int64_t more_ns, Change change) {
+  ChangeSteps(capture.figures, [&](TimeStep& step) {
     step.duration_ns += more_ns;
     change(step);
   });
 }
 
 TEST(CaptureDiffTest, EqualCapturesDifferInNothing) {
-  const CaptureDiff diff = DiffCaptures(GpuCapture("A"), GpuCapture("B"));
+  const CaptureDiff diff = DiffCaptures({GpuCapture("A")}, {GpuCapture("B")});
   EXPECT_EQ(diff.before, "A");
   EXPECT_EQ(diff.after, "B");
   EXPECT_EQ(diff.steps.verdict, StepVerdict::kSame);
@@ -90,7 +90,7 @@ TEST(CaptureDiffTest, EqualCapturesDifferInNothing) {
 }
 
 TEST(CaptureDiffTest, PartsOfAStepAreMeansAndAddUpToIt) {
-  const CaptureDiff diff = DiffCaptures(GpuCapture(), GpuCapture());
+  const CaptureDiff diff = DiffCaptures({GpuCapture()}, {GpuCapture()});
   ASSERT_EQ(diff.parts.size(), 4U);
   for (const std::string side : {"gpu", "host"}) {
     int64_t sum_ns = 0;
@@ -100,16 +100,18 @@ TEST(CaptureDiffTest, PartsOfAStepAreMeansAndAddUpToIt) {
 }
 
 TEST(CaptureDiffTest, ALongerKernelIsNamed) {
-  DiffSide after = GpuCapture("B");
+  DiffCapture after = GpuCapture("B");
   LengthenSteps(after, 2 * kMs, [](TimeStep& step) { step.device.compute_ns += 2 * kMs; });
   after.figures.kernels.rows[0] = KernelOf("gemm", 4, 1'500 * kUs);
   after.figures.ops.rows[0] = OperatorOf("aten::mm", 4, 1 * kMs, 1'500 * kUs);
-  const CaptureDiff diff = DiffCaptures(GpuCapture(), after);
+  const CaptureDiff diff = DiffCaptures({GpuCapture()}, {after});
   EXPECT_EQ(diff.steps.verdict, StepVerdict::kSlower);
-  EXPECT_THAT(diff.sentence, StartsWith("A step takes 20% longer"));
-  EXPECT_EQ(diff.why,
-            "Mostly on the GPU, compute: +2 ms of +2 ms per step; gemm takes 6 ms instead of 4 ms, "
-            "in longer calls");
+  EXPECT_THAT(diff.sentence, StartsWith("A step takes 20% longer ("));
+  EXPECT_EQ(
+      diff.why,
+      "Mostly on the GPU, compute: +2 ms of +2 ms per step on average; gemm takes 6 ms instead of "
+      "4 ms, "
+      "in longer calls");
   ASSERT_FALSE(diff.kernels.empty());
   EXPECT_EQ(diff.kernels[0].name, "gemm");
   EXPECT_EQ(diff.kernels[0].change_ns(), 2 * kMs);
@@ -119,24 +121,25 @@ TEST(CaptureDiffTest, ALongerKernelIsNamed) {
 }
 
 TEST(CaptureDiffTest, WhereTheGpuWaitsLongerTheHostSaysWhy) {
-  DiffSide after = GpuCapture("B");
+  DiffCapture after = GpuCapture("B");
   LengthenSteps(after, 5 * kMs, [](TimeStep& step) {
     step.device.idle_ns += 5 * kMs;
     step.device.idle_by_cause.host_wait_ns += 5 * kMs;
     step.host.data_loader_ns += 5 * kMs;
   });
-  EXPECT_EQ(DiffCaptures(GpuCapture(), after).why,
-            "Mostly on the host, data loading: +5 ms of +5 ms per step");
+  EXPECT_EQ(DiffCaptures({GpuCapture()}, {after}).why,
+            "Mostly on the host, data loading: +5 ms of +5 ms per step on average");
 }
 
 TEST(CaptureDiffTest, OperatorsOfACpuAreNamedByHowTheyChanged) {
-  DiffSide after = CpuCapture("B");
+  DiffCapture after = CpuCapture("B");
   LengthenSteps(after, 4 * kMs, [](TimeStep& step) { step.host.operators_ns += 4 * kMs; });
   after.figures.ops.rows = {OperatorOf("aten::mm", 8, 1 * kMs),
                             OperatorOf("aten::gelu", 2, 1 * kMs)};
-  const CaptureDiff diff = DiffCaptures(CpuCapture(), after);
+  const CaptureDiff diff = DiffCaptures({CpuCapture()}, {after});
   EXPECT_EQ(diff.why,
-            "Mostly on the host, operators: +4 ms of +4 ms per step; aten::mm takes 8 ms instead "
+            "Mostly on the host, operators: +4 ms of +4 ms per step on average; aten::mm takes 8 "
+            "ms instead "
             "of 4 ms, in more calls");
   EXPECT_FALSE(diff.operators_on_device);
   EXPECT_THAT(diff.kernels, IsEmpty());
@@ -149,27 +152,27 @@ TEST(CaptureDiffTest, OperatorsOfACpuAreNamedByHowTheyChanged) {
 }
 
 TEST(CaptureDiffTest, AFasterStepIsExplainedLikewise) {
-  DiffSide after = CpuCapture("B");
+  DiffCapture after = CpuCapture("B");
   LengthenSteps(after, -3 * kMs, [](TimeStep& step) { step.host.outside_ns -= 3 * kMs; });
-  const CaptureDiff diff = DiffCaptures(CpuCapture(), after);
+  const CaptureDiff diff = DiffCaptures({CpuCapture()}, {after});
   EXPECT_EQ(diff.steps.verdict, StepVerdict::kFaster);
-  EXPECT_EQ(diff.why, "Mostly on the host, outside operators: -3 ms of -3 ms per step");
+  EXPECT_EQ(diff.why, "Mostly on the host, outside operators: -3 ms of -3 ms per step on average");
 }
 
 // One step of 10 s makes the mean longer, not the steps.
 TEST(CaptureDiffTest, WhatSingleStepsChangeIsNotWhyStepsDo) {
-  DiffSide after = CpuCapture("B");
+  DiffCapture after = CpuCapture("B");
   LengthenSteps(after, -3 * kMs, [](TimeStep& step) { step.host.outside_ns -= 3 * kMs; });
   after.figures.time.steps[4].duration_ns += 10'000 * kMs;
   after.figures.time.steps[4].host.outside_ns += 10'000 * kMs;
-  const CaptureDiff diff = DiffCaptures(CpuCapture(), after);
+  const CaptureDiff diff = DiffCaptures({CpuCapture()}, {after});
   EXPECT_EQ(diff.steps.verdict, StepVerdict::kFaster);
   EXPECT_THAT(diff.why, IsEmpty());
 }
 
 TEST(CaptureDiffTest, WhatElseDiffersIsSaid) {
-  DiffSide before = GpuCapture();
-  DiffSide after = GpuCapture("B");
+  DiffCapture before = GpuCapture();
+  DiffCapture after = GpuCapture("B");
   after.record.target.command = "python3 train.py --batch-size 64\x1b[2J";
   after.record.gpu.devices = {{.name = "H200"}};
   after.record.torch.version = "2.7.0";
@@ -177,31 +180,31 @@ TEST(CaptureDiffTest, WhatElseDiffersIsSaid) {
   after.record.target.metadata["world_size"] = "8";
   before.figures.ops.rows[0].flops = 1e10;
   after.figures.ops.rows[0].flops = 2e10;
-  const CaptureDiff diff = DiffCaptures(before, after);
+  const CaptureDiff diff = DiffCaptures({before}, {after});
   const auto fact = [](const std::string& what, const std::string& first,
                        const std::string& second) {
     return AllOf(Field(&DiffFact::what, what), Field(&DiffFact::before, first),
                  Field(&DiffFact::after, second));
   };
-  EXPECT_THAT(diff.facts,
-              ElementsAre(AllOf(Field(&DiffFact::what, "program"),
-                                Field(&DiffFact::after, Not(HasSubstr("\x1b")))),
-                          fact("ranks", "", "8"), fact("GPU", "2 x H100", "H200"),
-                          fact("PyTorch", "2.6.0", "2.7.0"), fact("GFLOP per step", "1", "2"),
-                          fact("Python stacks recorded", "no", "yes")));
-  EXPECT_EQ(diff.other_work, "ranks, GPU, GFLOP per step");
+  EXPECT_THAT(diff.facts, ElementsAre(AllOf(Field(&DiffFact::what, "program"),
+                                            Field(&DiffFact::after, Not(HasSubstr("\x1b")))),
+                                      fact("ranks", "", "8"), fact("GPU", "2 x H100", "H200"),
+                                      fact("PyTorch", "2.6.0", "2.7.0"),
+                                      fact("GFLOP per step on average", "1", "2"),
+                                      fact("Python stacks recorded", "no", "yes")));
+  EXPECT_EQ(diff.other_work, "ranks, GPU, GFLOP per step on average");
 }
 
 TEST(CaptureDiffTest, WaitsForACpuOfOneCaptureAreSaid) {
-  DiffSide after = CpuCapture("B");
+  DiffCapture after = CpuCapture("B");
   LengthenSteps(after, 1 * kMs, [](TimeStep& step) { step.host.operators_ns += 1 * kMs; });
   after.record.cpu.watched_ns = 100 * kMs;
   after.record.cpu.threads = {{.os_thread = 7, .ran_ns = 70 * kMs, .waited_ns = 30 * kMs}};
   // Of an import nothing is known of it.
-  EXPECT_THAT(DiffCaptures(CpuCapture(), after).facts, IsEmpty());
-  DiffSide before = CpuCapture();
+  EXPECT_THAT(DiffCaptures({CpuCapture()}, {after}).facts, IsEmpty());
+  DiffCapture before = CpuCapture();
   before.record.cpu.watched_ns = 100 * kMs;
-  const CaptureDiff diff = DiffCaptures(before, after);
+  const CaptureDiff diff = DiffCaptures({before}, {after});
   EXPECT_EQ(diff.steps.verdict, StepVerdict::kSame);
   EXPECT_TRUE(diff.steps.waits_can_explain);
   EXPECT_THAT(diff.facts, Contains(AllOf(Field(&DiffFact::what, "waits for a CPU"),
@@ -210,9 +213,9 @@ TEST(CaptureDiffTest, WaitsForACpuOfOneCaptureAreSaid) {
 }
 
 TEST(CaptureDiffTest, WithoutStepsTimesArePerSecond) {
-  DiffSide before = CpuCapture();
+  DiffCapture before = CpuCapture();
   before.figures.time.steps.clear();
-  const CaptureDiff diff = DiffCaptures(before, CpuCapture("B"));
+  const CaptureDiff diff = DiffCaptures({before}, {CpuCapture("B")});
   EXPECT_FALSE(diff.per_step);
   EXPECT_EQ(diff.steps.verdict, StepVerdict::kUnknown);
   EXPECT_THAT(diff.parts, IsEmpty());
@@ -221,11 +224,11 @@ TEST(CaptureDiffTest, WithoutStepsTimesArePerSecond) {
 }
 
 TEST(CaptureDiffTest, TheRowOfStepsIsNoOperator) {
-  DiffSide before = CpuCapture();
-  DiffSide after = CpuCapture("B");
+  DiffCapture before = CpuCapture();
+  DiffCapture after = CpuCapture("B");
   before.figures.ops.rows.push_back(OperatorOf(std::string(kStepRow), 1, 10 * kMs));
   after.figures.ops.rows.clear();
-  const CaptureDiff diff = DiffCaptures(before, after);
+  const CaptureDiff diff = DiffCaptures({before}, {after});
   EXPECT_THAT(diff.operators, ElementsAre(Field(&DiffName::name, "aten::mm"),
                                           Field(&DiffName::name, "aten::relu")));
   EXPECT_EQ(diff.operators[0].after_ns, 0);
@@ -233,20 +236,73 @@ TEST(CaptureDiffTest, TheRowOfStepsIsNoOperator) {
 }
 
 TEST(CaptureDiffTest, APartThatIsLessThanHalfIsNotCalledMost) {
-  DiffSide after = CpuCapture("B");
+  DiffCapture after = CpuCapture("B");
   LengthenSteps(after, 6 * kMs, [](TimeStep& step) {
     step.host.outside_ns += 25 * kMs / 10;
     step.host.data_loader_ns += 2 * kMs;
     step.host.collectives_ns += 15 * kMs / 10;
   });
-  EXPECT_EQ(DiffCaptures(CpuCapture(), after).why,
-            "The largest part of it is on the host, outside operators: +2.5 ms of +6 ms per step");
+  EXPECT_EQ(DiffCaptures({CpuCapture()}, {after}).why,
+            "The largest part of it is on the host, outside operators: +2.5 ms of +6 ms per step "
+            "on average");
+}
+
+TEST(CaptureDiffTest, TimesOfSeveralCapturesAreTheirMeans) {
+  DiffCapture longer = CpuCapture("B");
+  LengthenSteps(longer, 2 * kMs, [](TimeStep& step) { step.host.outside_ns += 2 * kMs; });
+  longer.figures.ops.rows[1] = OperatorOf("aten::relu", 4, 1 * kMs);
+  longer.record.torch.version = "2.7.0";
+  DiffCapture without_steps = CpuCapture("C");
+  without_steps.figures.time.steps.clear();
+  const CaptureDiff diff =
+      DiffCaptures({CpuCapture("A"), longer, without_steps}, {CpuCapture("D")});
+  EXPECT_EQ(diff.before, "A,B,C");
+  EXPECT_EQ(diff.after, "D");
+  EXPECT_EQ(diff.steps.before_captures, 2);
+  const auto outside = std::ranges::find(diff.parts, "outside operators", &DiffPart::name);
+  ASSERT_NE(outside, diff.parts.end());
+  EXPECT_EQ(outside->before_ns, 4 * kMs);
+  EXPECT_EQ(outside->after_ns, 3 * kMs);
+  const auto relu = std::ranges::find(diff.operators, "aten::relu", &DiffName::name);
+  ASSERT_NE(relu, diff.operators.end());
+  EXPECT_EQ(relu->before_calls, 3);
+  EXPECT_EQ(relu->before_ns, 3 * kMs);
+  EXPECT_EQ(relu->why, "fewer calls");
+  EXPECT_THAT(diff.facts, ElementsAre(AllOf(Field(&DiffFact::what, "PyTorch"),
+                                            Field(&DiffFact::before, "2.6.0 / 2.7.0"),
+                                            Field(&DiffFact::after, "2.6.0"))));
+}
+
+// What was lost would count as what takes less.
+TEST(CaptureDiffTest, OfACaptureThatLostMuchOnlyStepsAreCompared) {
+  DiffCapture after = GpuCapture("B");
+  LengthenSteps(after, 2 * kMs, [](TimeStep& step) { step.device.compute_ns += 2 * kMs; });
+  after.figures.kernels.rows.pop_back();
+  after.figures.ops.rows[0].flops = 1e10;
+  after.lost_share = 0.63;
+  DiffCapture before = GpuCapture();
+  before.figures.ops.rows[0].flops = 3e10;
+  for (const CaptureDiff& diff :
+       {DiffCaptures({before}, {after}), DiffCaptures({after}, {before}),
+        DiffCaptures({before, GpuCapture("C")}, {GpuCapture("D"), after})}) {
+    EXPECT_EQ(diff.not_compared,
+              "Parts of a step, operators, and kernels are not compared: capture B lost 63% of its "
+              "events");
+    EXPECT_THAT(diff.parts, IsEmpty());
+    EXPECT_THAT(diff.operators, IsEmpty());
+    EXPECT_THAT(diff.kernels, IsEmpty());
+    EXPECT_THAT(diff.facts, IsEmpty());
+    EXPECT_THAT(diff.why, IsEmpty());
+  }
+  EXPECT_EQ(DiffCaptures({before}, {after}).steps.verdict, StepVerdict::kSlower);
+  after.lost_share = 0.05;
+  EXPECT_THAT(DiffCaptures({before}, {after}).not_compared, IsEmpty());
 }
 
 TEST(CaptureDiffTest, NumbersOfAHostileFileAreSafe) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-  DiffSide before = GpuCapture();
-  DiffSide after = GpuCapture("B");
+  DiffCapture before = GpuCapture();
+  DiffCapture after = GpuCapture("B");
   for (TimeStep& step : after.figures.time.steps) {
     step.duration_ns = kMax;
     step.device.compute_ns = kMax;
@@ -255,15 +311,15 @@ TEST(CaptureDiffTest, NumbersOfAHostileFileAreSafe) {
   before.figures.ops.rows[0].self_device_ns = std::numeric_limits<int64_t>::min();
   after.figures.ops.rows[0].self_device_ns = kMax;
   after.figures.kernels.rows[0].total_ns = kMax;
-  EXPECT_EQ(DiffCaptures(before, after).steps.verdict, StepVerdict::kSlower);
+  EXPECT_EQ(DiffCaptures({before}, {after}).steps.verdict, StepVerdict::kSlower);
   // Of a window of a nanosecond, a second is a billion times as long.
   before.figures.time.steps.clear();
   before.record.covered_ns = 1;
-  EXPECT_FALSE(DiffCaptures(after, before).operators.empty());
+  EXPECT_FALSE(DiffCaptures({after}, {before}).operators.empty());
 }
 
 TEST(CaptureDiffTest, EmptyCapturesAreSafe) {
-  const CaptureDiff diff = DiffCaptures(DiffSide(), DiffSide());
+  const CaptureDiff diff = DiffCaptures({}, {});
   EXPECT_THAT(diff.operators, IsEmpty());
   EXPECT_EQ(diff.steps.verdict, StepVerdict::kUnknown);
 }
