@@ -60,8 +60,9 @@ struct Column {
   int priority = 0;
   static constexpr int kOnlyInData = -1;
   std::string unknown_text =
-      "-";                // What people see of a figure that is not known, or an empty text.
-  bool nullable = false;  // A negative number means that the figure is not known: "-", null.
+      "-";  // What people see of a figure that is not known, or an empty text.
+  // A negative number, or sizes that are all 0, mean that the figure is not known: "-", null.
+  bool nullable = false;
   // Of a nullable number: negative numbers are known, and only kUnknown, or NaN of a real number,
   // is not. In JSON alone: not sent.
   bool may_be_negative = false;

@@ -125,6 +125,7 @@ bool IsUnknown(const Column& column, const Cells& cells, size_t row) {
   if (const auto* reals = std::get_if<std::vector<double>>(&cells)) {
     return column.may_be_negative ? std::isnan((*reals)[row]) : (*reals)[row] < 0;
   }
+  if (const auto* sizes = std::get_if<std::vector<Sizes>>(&cells)) return (*sizes)[row] == Sizes{};
   return false;
 }
 

@@ -237,10 +237,6 @@ class KernelSummary {
                      .p95_ns = statistics.p95_ns,
                      .p99_ns = statistics.p99_ns,
                      .max_ns = statistics.max_ns,
-                     .registers_per_thread = configuration.registers,
-                     .static_shared_bytes = configuration.static_shared_bytes,
-                     .dynamic_shared_bytes = configuration.dynamic_shared_bytes,
-                     .local_bytes_per_thread = configuration.local_bytes,
                      .configuration_count = sums.configurations,
                      .uses_tensor_cores = UsesTensorCores(name),
                      .is_communication = IsCommunicationKernel(name),
@@ -249,6 +245,12 @@ class KernelSummary {
                      .graph_count = sums.graph_nodes};
     std::copy(configuration.grid.begin(), configuration.grid.end(), row.grid.begin());
     std::copy(configuration.block.begin(), configuration.block.end(), row.block.begin());
+    if (configuration.registers != 0) row.registers_per_thread = configuration.registers;
+    if (configuration.grid[0] != 0) {
+      row.static_shared_bytes = configuration.static_shared_bytes;
+      row.dynamic_shared_bytes = configuration.dynamic_shared_bytes;
+      row.local_bytes_per_thread = configuration.local_bytes;
+    }
     if (table_.total_ns > 0) {
       row.share = static_cast<double>(statistics.total_ns) / static_cast<double>(table_.total_ns);
     }

@@ -37,13 +37,13 @@ struct KernelRow {
   int64_t p95_ns = 0;
   int64_t p99_ns = 0;
   int64_t max_ns = 0;
-  double share = 0;  // Of the total of all kernels, 0..1.
-  std::array<int64_t, 3> grid{};
+  double share = 0;               // Of the total of all kernels, 0..1.
+  std::array<int64_t, 3> grid{};  // 0: not known, as a program's own trace may lack it.
   std::array<int64_t, 3> block{};
-  int64_t registers_per_thread = 0;
-  int64_t static_shared_bytes = 0;
-  int64_t dynamic_shared_bytes = 0;
-  int64_t local_bytes_per_thread = 0;
+  int64_t registers_per_thread = -1;  // -1: not known; likewise below.
+  int64_t static_shared_bytes = -1;
+  int64_t dynamic_shared_bytes = -1;
+  int64_t local_bytes_per_thread = -1;
   int64_t configuration_count = 0;
   // Estimate: warps that fit an SM at once, given threads, registers, shared memory, and blocks,
   // over the warps that it can hold; 0..1. -1: unknown device.

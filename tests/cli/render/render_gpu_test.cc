@@ -99,8 +99,8 @@ TEST(RenderKernelsTest, OneLineEachAndTheTotals) {
       "gemm(float*) 30.000us 75.00% 2 15.000us 10.000us 20.000us 20.000us 20.000us 5.000us 1.000us "
       "132x2 256 128 1.00 KiB 1.00 KiB 25.00% registers yes aten::mm");
   EXPECT_EQ(lines[3],
-            "add 10.000us 25.00% 1 10.000us 10.000us 10.000us 10.000us 10.000us - - 1x1x4 32 0 0 B "
-            "0 B - - -");
+            "add 10.000us 25.00% 1 10.000us 10.000us 10.000us 10.000us 10.000us - - 1x1x4 32 - - - "
+            "- - -");
   EXPECT_EQ(lines[4], "3 kernels, 40.000us; GPU busy 39.000us, with kernels 35.000us");
   EXPECT_EQ(lines[5], "1 kernel has no launch call in the capture");
 }

@@ -155,6 +155,22 @@ TEST_F(KernelTableTest, TheConfigurationIsTheOneThatTookMostOfTheTime) {
   EXPECT_EQ(row.occupancy_limit, "registers");
 }
 
+TEST_F(KernelTableTest, WhatATraceDoesNotSayOfALaunchIsUnknown) {
+  Launch("k", 0, 0, 10, {.grid = {0, 0, 0}, .block = {0, 0, 0}});
+  const KernelTable table = Table();
+  const KernelRow& row = table.rows.at(0);
+  EXPECT_EQ(row.registers_per_thread, -1);
+  EXPECT_EQ(row.static_shared_bytes, -1);
+  EXPECT_EQ(row.dynamic_shared_bytes, -1);
+  EXPECT_EQ(row.local_bytes_per_thread, -1);
+  const table::Table cells = ToReport(table).tables.at(0);
+  for (const std::string key : {"grid", "block", "registers_per_thread", "static_shared_bytes"}) {
+    const size_t column = cells.Find(key);
+    ASSERT_NE(column, table::Table::npos) << key;
+    EXPECT_TRUE(table::IsUnknown(cells.columns[column], cells.cells[column], 0)) << key;
+  }
+}
+
 TEST_F(KernelTableTest, WithoutTheDevicesPropertiesThereIsNoOccupancy) {
   reader_.mutable_record().gpu.devices.push_back({.number = 1});
   Launch("k", 0, 0, 10);
