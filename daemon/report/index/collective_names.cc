@@ -217,6 +217,8 @@ CollectiveKind CollectiveKindOf(std::string_view name) {
         plain.find("dispatch") != std::string::npos || plain.find("combine") != std::string::npos;
     return exchanges && plain.find("layout") == std::string::npos ? kAllToAll : kOther;
   }
+  // NCCL's kernel of send, of receive, and of all_to_all.
+  if (plain.find("sendrecv") != std::string::npos) return kOther;
   for (const KindName& known : kKinds) {
     if (plain.find(known.plain) != std::string::npos) return known.kind;
   }

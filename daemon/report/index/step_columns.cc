@@ -141,7 +141,9 @@ table::Report ToReport(const StepTable& steps) {
                                      LabelColumns().ToTable("labels", steps.labels)}};
   if (steps.rows.empty()) {
     report.notes.emplace_back(
-        "No complete step was captured: the capture was limited by time, or ended too early.");
+        "No complete step was captured: the capture was limited by time, ended too early, or is of "
+        "a "
+        "program whose steps are not known.");
   } else {
     report.notes.push_back(
         StrCat(FormatCountOf(static_cast<int64_t>(steps.rows.size()), "step", "steps"), ": min ",
