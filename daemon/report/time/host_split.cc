@@ -18,6 +18,7 @@
 #include "daemon/report/index/collective_names.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
+#include "daemon/report/index/overlaps.h"
 #include "daemon/report/index/place_index.h"
 #include "daemon/report/index/stack_table.h"
 #include "daemon/report/index/step_lookup.h"
@@ -202,7 +203,26 @@ class HostSplitter {
       has_ranges |= !thread.ranges.empty();
       thread.operators = std::move(thread.ranges);
     }
+    TakeOverlappingRanges();
     return has_ranges ? "" : "operators, or ranges of the program";
+  }
+
+  // Of lanes, which are rows of their own, for the threads that they belong to.
+  void TakeOverlappingRanges() {
+    const std::span<const store::ReaderThread> rows = reader_.threads();
+    const std::vector<uint32_t> groups = OverlapGroups(rows);
+    absl::flat_hash_map<uint32_t, size_t> owners;
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (groups[i] != kNoOverlaps && !IsLane(rows[i])) owners.try_emplace(groups[i], i);
+    }
+    for (size_t i = 0; i < std::min(groups.size(), threads_.size()); ++i) {
+      const auto owner = owners.find(groups[i]);
+      if (owner == owners.end() || !IsLane(rows[i]) || owner->second >= threads_.size()) continue;
+      std::vector<HostPiece>& own = threads_[owner->second].operators;
+      std::vector<HostPiece>& on_lane = threads_[i].operators;
+      own.insert(own.end(), on_lane.begin(), on_lane.end());
+      on_lane = {};
+    }
   }
 
   void ChooseThreads() {
@@ -400,15 +420,24 @@ struct GapSum {
   std::set<size_t> steps;
 };
 
+// Python functions of an imported trace are on a row of their own, of the same OS thread.
+bool IsOfStepThread(store::CaptureReader& reader, uint32_t thread) {
+  const int64_t step_thread = reader.step_thread();
+  if (step_thread < 0 || step_thread == int64_t{thread}) return true;
+  const std::span<const store::ReaderThread> threads = reader.threads();
+  if (step_thread >= std::ssize(threads) || thread >= threads.size()) return false;
+  const int64_t os_thread = threads[static_cast<size_t>(step_thread)].os_thread;
+  return os_thread > 0 && threads[thread].os_thread == os_thread;
+}
+
 // Fills HostGapRow::where: the shortest range or Python function around most of the longest gap.
 absl::Status FindPlaces(store::CaptureReader& reader, const std::vector<HostGap>& gaps,
                         std::vector<HostGapRow>& rows) {
   std::vector<int64_t> shortest_ns(rows.size(), std::numeric_limits<int64_t>::max());
   std::vector<uint32_t> names(rows.size());
-  const int64_t step_thread = reader.step_thread();
   RETURN_IF_ERROR(reader.ForEach<RangeRow>(
       kRangeStart | kRangeDuration | kRangeName | kRangeCategory, {}, [&](const RangeBatch& batch) {
-        if (step_thread >= 0 && step_thread != int64_t{batch.thread}) return absl::OkStatus();
+        if (!IsOfStepThread(reader, batch.thread)) return absl::OkStatus();
         for (size_t i = 0; i < batch.size; ++i) {
           if (batch.category[i] == kOperatorRange) continue;
           const int64_t start_ns = batch.start_ns[i];

@@ -54,6 +54,23 @@ TEST_F(HostRulesTest, HostTimeOutsideOperatorsIsFoundWithItsPlaces) {
 }
 
 // As torch.cat of a growing cache: its last result is freed once nothing uses it.
+// Importers put Python functions on a row of their own.
+TEST_F(HostRulesTest, PythonFunctionsOnAnotherRowOfTheThreadNameThePlace) {
+  const uint32_t python = reader_.AddThread(1, "main, Python functions");
+  const uint32_t stranger = reader_.AddThread(7, "stranger");
+  Steps(3);
+  for (int64_t at = 0; at < 3 * kStepNs; at += kStepNs) {
+    reader_.Range(main_, "aten::mm", at, at + 2 * kMs, {.category = kOperator});
+    reader_.Range(main_, "aten::add", at + 8 * kMs, at + kStepNs, {.category = kOperator});
+    constexpr auto kPython = static_cast<uint8_t>(wire::RangeCategory::kPython);
+    reader_.Range(python, "images.py(235): preprocess", at + 2'100 * kUs, at + 7'900 * kUs,
+                  {.category = kPython});
+    reader_.Range(stranger, "threading.py(1): wait", at + 2'200 * kUs, at + 7'900 * kUs,
+                  {.category = kPython});
+  }
+  EXPECT_THAT(Find("HOST_BOUND").measured, HasSubstr("in images.py(235): preprocess"));
+}
+
 TEST_F(HostRulesTest, FreesOfLargeBlocksInTheLargestGapAreSaid) {
   constexpr int64_t kBlock = 60 << 20;
   Steps(5);

@@ -85,6 +85,17 @@ TEST_F(HostSplitTest, WithoutOperatorsTheRangesOfTheProgramAreItsOperators) {
   EXPECT_EQ(Split().operators_ns, 80);
 }
 
+// Blocks of asyncio tasks.
+TEST_F(HostSplitTest, RangesThatOverlapAreOfTheirThread) {
+  const uint32_t lane = reader_.AddThread((1 << 30) | 3, "overlapping ranges of 1");
+  const uint32_t of_another = reader_.AddThread((1 << 30) | 4, "overlapping ranges of 2");
+  reader_.Step(0, 0, 100);
+  reader_.Range(main_, "solve", 10, 40);
+  reader_.Range(lane, "request 1", 5, 60).Range(lane, "request 2", 70, 80);
+  reader_.Range(of_another, "request 3", 15, 95);
+  EXPECT_EQ(Split().operators_ns, 65);
+}
+
 TEST_F(HostSplitTest, WithoutAnyRangesItIsUnknown) {
   reader_.Step(0, 0, 100);
   const TimeReport report = Report();
