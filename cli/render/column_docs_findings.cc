@@ -21,6 +21,8 @@ constexpr ColumnDoc kDocs[] = {
      "Most of what leaves the GPU idle follows calls that wait for it", ""},
     {kReport, "bound by memory allocation",
      "Most of what leaves the GPU idle are calls that allocate or free memory", ""},
+    {kReport, "starting up",
+     "Most of what leaves the GPU idle is loading the driver, by the program's first calls", ""},
     {kReport, "bound by compilation", "Most of what leaves the GPU idle is compilation", ""},
     {kReport, "held up on the GPU",
      "Launched work does not start: the GPU is blocked, or does work that is not in the capture",
@@ -54,6 +56,10 @@ constexpr ColumnDoc kDocs[] = {
     {kReport, "GPU_UNDERUSED", "The share of the step in which no work runs on the GPU", ""},
     {kReport, "GPU_GAP", "Gaps between work on the GPU that are long compared with the step", ""},
     {kReport, "IDLE_HOST_WAIT", "Idle time of the GPU before the next launch call begins", ""},
+    {kReport, "START_UP",
+     "Idle time of the GPU because of the first calls that allocate or free memory, in a capture "
+     "without steps: they load the driver",
+     ""},
     {kReport, "SLOW_LAUNCH_CALLS",
      "Idle time of the GPU inside a launch call that takes long: the first use of a kernel's code, "
      "or a "

@@ -47,11 +47,13 @@ std::string LaunchAdvice(const Facts& facts) {
   }
   if (const std::string waits = WaitsInStep(facts); !waits.empty()) {
     return StrCat(
-        "Remove from the step the calls that end a compiled region or a CUDA graph: ", waits,
-        ". Then launch fewer kernels, or launch them faster: ",
+        "Launch fewer kernels, or launch them faster: ",
         KindOf(facts) == ProgramKind::kWithoutTorch
             ? "fuse kernels that follow each other, and replay CUDA graphs."
-            : StrCat("torch.compile, CUDA graphs", OptimizerToo(facts), ", larger batches."));
+            : StrCat("torch.compile, CUDA graphs", OptimizerToo(facts), ", larger batches."),
+        " Before that, remove from the step the calls that would end a compiled region or a "
+        "CUDA graph: ",
+        waits, ".");
   }
   switch (KindOf(facts)) {
     case ProgramKind::kWithoutTorch:
@@ -128,6 +130,21 @@ std::string OverheadAdvice(const Facts& facts) {
                     "or foreach optimizers, larger batches, fewer small operators."
                   : "Spend less Python per operator: torch.compile, fused or foreach optimizers, "
                     "larger batches, fewer small operators.";
+}
+
+std::string CommunicationAdvice(const Facts& facts, bool can_hide) {
+  if (KindOf(facts) == ProgramKind::kTraining) {
+    return can_hide ? "Overlap it with compute: larger or earlier gradient buckets (bucket_cap_mb, "
+                      "FSDP prefetching), fewer bytes (gradient accumulation, lower precision), or "
+                      "a larger batch per GPU."
+                    : "Communicate less: gradient accumulation, lower precision, fewer and larger "
+                      "collectives, or a larger batch per GPU.";
+  }
+  return can_hide
+             ? "Overlap it with compute: split a batch in two, so that one part computes while "
+               "the other one communicates, or send fewer bytes (lower precision)."
+             : "Communicate less: fewer ranks for a layer (a smaller tensor-parallel size), "
+               "lower precision, or fewer and larger collectives.";
 }
 
 std::string FusionAdvice(const Facts& facts) {

@@ -32,6 +32,8 @@ std::string WaitingAdvice(const Facts& facts);
 std::string OverheadAdvice(const Facts& facts);
 // About elementwise kernels that follow each other.
 std::string FusionAdvice(const Facts& facts);
+// `can_hide`: there is enough compute to overlap with.
+std::string CommunicationAdvice(const Facts& facts, bool can_hide);
 // About steps that launch the same kernels, with gaps.
 std::string GraphAdvice(const Facts& facts);
 

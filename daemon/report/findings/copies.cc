@@ -93,7 +93,8 @@ void CopyPass::AddCopy(const GpuBatch& batch, size_t i, const GpuAttribution::Ca
       }
       AddPageable(item, bytes);
     }
-    if (call != nullptr && IsMemcpyCall(api) && !async) {
+    if (call != nullptr && IsMemcpyCall(api) && !async &&
+        sources_.launchers.IsProgramHeldUpBy(*call)) {
       item.duration_ns = call->end_ns - call->start_ns;
       item.start_ns = call->start_ns;
       facts_.blocking_ns += item.duration_ns;

@@ -19,6 +19,7 @@
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/impossible_times.h"
+#include "daemon/report/index/interval_set.h"
 #include "daemon/report/index/step_table.h"
 #include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
@@ -87,6 +88,18 @@ std::vector<LaunchedWork> LaunchedWorkOf(const FindingScope& scope, const Device
 // A GPU that has nothing to do begins with what is launched much sooner than this.
 constexpr int64_t kQueuedNs = 1'000'000;
 
+// The end of the last part of [start_ns, end_ns) that is not in `set`; start_ns: all of it is.
+int64_t LastTimeOutside(const IntervalSet& set, int64_t start_ns, int64_t end_ns) {
+  const auto& intervals = set.intervals();
+  auto after = std::ranges::lower_bound(intervals, end_ns, {}, &IntervalSet::Interval::start_ns);
+  while (after != intervals.begin() && end_ns > start_ns) {
+    const IntervalSet::Interval& last = *--after;
+    if (last.end_ns < end_ns) break;
+    end_ns = last.start_ns;
+  }
+  return std::max(start_ns, end_ns);
+}
+
 // When the device had done what was launched before the capture, which has no launch and perhaps no
 // record: the first work of a stream that was launched in the first step had to wait for it. The
 // start of time if none waited.
@@ -95,13 +108,23 @@ int64_t EndOfEarlierWork(const FindingScope& scope, const DeviceWork& work, uint
   const DeviceWork::Unknown unknown = work.UnknownStartOf(device);
   if (unknown.end_ns > unknown.begin_ns) end_ns = unknown.end_ns;
   if (scope.stretches.empty()) return end_ns;
+  IntervalSet launched;  // What the device did of the capture's own launches.
+  for (const Activity& activity : work.activities()) {
+    if (activity.call == nullptr || work.DeviceOf(activity) != device) continue;
+    launched.Add(activity.start_ns, activity.end_ns);
+  }
   absl::flat_hash_set<uint32_t> seen;
   for (const Activity& activity : work.activities()) {  // By start.
     if (activity.call == nullptr || work.DeviceOf(activity) != device) continue;
     if (!seen.insert(activity.stream).second) continue;
     if (activity.call->start_ns >= scope.stretches.front().end_ns) continue;
-    const bool waited = Difference(activity.start_ns, activity.call->end_ns) > kQueuedNs;
-    if (waited) end_ns = std::max(end_ns, activity.start_ns);
+    // A stream may also wait for another one, which does what the capture launched.
+    const int64_t from_ns = activity.call->end_ns;
+    const int64_t waited_ns = Difference(activity.start_ns, from_ns);
+    if (waited_ns <= kQueuedNs) continue;
+    const auto explained_ns = static_cast<int64_t>(launched.MeasureIn(from_ns, activity.start_ns));
+    if (waited_ns - explained_ns <= kQueuedNs) continue;
+    end_ns = std::max(end_ns, LastTimeOutside(launched, from_ns, activity.start_ns));
   }
   return end_ns;
 }
@@ -277,6 +300,8 @@ CallFacts GatherCalls(const FactSources& sources) {
   for (const GpuAttribution::Call& call : sources.attribution.calls()) {  // By thread, by start.
     if (!is_decompression[call.name] && !is_allocation[call.name]) continue;
     if (sources.scope.PositionAt(call.start_ns) < 0) continue;
+    // Other threads allocate without the program waiting for it: page-locked memory for batches.
+    if (!sources.launchers.MayHoldUp(call)) continue;
     if (is_decompression[call.name]) {
       ++facts.decompression_count;
       continue;
@@ -412,7 +437,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
   const CaptureRecord& record = reader.record();
   const bool may_warm_up = !record.imported.source.empty() || record.spec.warmup_steps == 0;
   facts.scope = ScopeOfSteps(reader.steps(), thresholds.first_step_ratio, may_warm_up);
-  if (device != devices.end()) {
+  if (device != devices.end() && !facts.gpu_withheld) {
     LeaveOutEarlierWork(EndOfEarlierWork(facts.scope, work, position), facts.scope);
     LeaveOutQueueFilling(LaunchedWorkOf(facts.scope, work, position), facts.scope);
     // Other streams may be ahead of the one that computes, by as many steps as the host is.
@@ -425,6 +450,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
   facts.sum = SumOver(facts.scope, facts.time, work, position);
   facts.unrecorded = UnrecordedStepOf(facts);
 
+  const Launchers launchers(work, position);
   Demangler demangler;
   FactSources sources = {.reader = reader,
                          .thresholds = thresholds,
@@ -433,6 +459,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
                          .scope = facts.scope,
                          .device_number = static_cast<uint32_t>(facts.time.device),
                          .device_position = position,
+                         .launchers = launchers,
                          .demangler = demangler,
                          .calls_of_name = std::vector<int64_t>(reader.names().size()),
                          .first_ids = FirstIds(reader.names()),

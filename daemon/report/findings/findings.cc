@@ -319,6 +319,8 @@ std::string_view ToString(BoundBy bound) {
       return "synchronization";
     case BoundBy::kAllocation:
       return "allocation";
+    case BoundBy::kStartUp:
+      return "start_up";
     case BoundBy::kCompilation:
       return "compilation";
     case BoundBy::kLateStart:
@@ -331,10 +333,11 @@ std::string_view ToString(BoundBy bound) {
 
 bool FromString(std::string_view name, BoundBy& bound) {
   using enum BoundBy;
-  return table::FindByName(name,
-                           {kUnknown, kHost, kCompute, kCommunication, kInput, kCopies,
-                            kSynchronization, kAllocation, kCompilation, kLateStart, kCpuOnly},
-                           bound);
+  return table::FindByName(
+      name,
+      {kUnknown, kHost, kCompute, kCommunication, kInput, kCopies, kSynchronization, kAllocation,
+       kStartUp, kCompilation, kLateStart, kCpuOnly},
+      bound);
 }
 
 absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,

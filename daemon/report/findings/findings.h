@@ -130,6 +130,7 @@ enum class BoundBy {
   kCopies,
   kSynchronization,  // The program waits for the GPU, which then waits for the program.
   kAllocation,       // The program waits for memory.
+  kStartUp,          // The first calls load the driver.
   kCompilation,
   kLateStart,  // Launched work does not start.
   kCpuOnly,    // No GPU was used.

@@ -10,6 +10,7 @@
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/findings/idle_split.h"
+#include "daemon/report/findings/launchers.h"
 #include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
 
@@ -21,6 +22,8 @@ constexpr int kParts = 30;
 constexpr int64_t kLongestClosableNs = 1'000'000;
 // How far a host gets ahead of its GPU: the driver's queue holds about a thousand launches.
 constexpr int64_t kLongestLeadNs = 100'000'000;
+// Of programs with more launching threads, the others' gaps get the calls of all of them.
+constexpr size_t kMostSplits = 8;
 constexpr int64_t kLongestWaitNs = int64_t{1} << 60;
 
 struct Gap {
@@ -47,14 +50,15 @@ class GapSweep {
       } else if (activity.start_ns > until_ns) {
         AddGap(until_ns, activity);
       }
-      if (activity.call != nullptr) launchers_.insert(activity.call->thread);
       busy_.Add(activity.start_ns, activity.end_ns);
       facts_.explained.Add(activity.start_ns, activity.end_ns);
       if (activity.kind == GpuRowKind::kKernel) kernels_.insert(activity.name);
       until_ns = std::max(until_ns, activity.end_ns);
     }
     if (!busy_.empty()) AddEdge(until_ns, std::numeric_limits<int64_t>::max());
-    for (const uint32_t thread : launchers_) facts_.waiting_call_count += waits_[thread].count;
+    for (const uint32_t thread : sources_.launchers.threads()) {
+      facts_.waiting_call_count += waits_[thread].count;
+    }
     for (const auto& [path, ns] : dispatch_by_path_) {
       const RangePaths& paths = sources_.attribution.paths();
       facts_.dispatch_by_op[path == RangePaths::kNone
@@ -76,23 +80,41 @@ class GapSweep {
 
  private:
   absl::Status ReadHostTimes(const TimeReport& time) {
+    const auto launchers = sources_.launchers.threads();
+    for (const uint32_t thread : launchers.first(std::min(launchers.size(), kMostSplits))) {
+      splits_.try_emplace(thread, sources_.scope);
+    }
     RETURN_IF_ERROR(ReadOverhead());
     RETURN_IF_ERROR(FindBlockers());
     for (const HostTime& wait : sources_.loader_waits) {
-      split_.AddHostTime(HostCause::kDataLoader, wait.start_ns, wait.end_ns);
+      AddHostTime(HostCause::kDataLoader, wait.start_ns, wait.end_ns);
     }
     for (const IntervalSet::Interval& at : time.compile.compiling.intervals()) {
-      split_.AddHostTime(HostCause::kCompile, at.start_ns, at.end_ns);
+      AddHostTime(HostCause::kCompile, at.start_ns, at.end_ns);
     }
     for (const IntervalSet::Interval& at : time.host_collectives.intervals()) {
-      split_.AddHostTime(HostCause::kCollective, at.start_ns, at.end_ns);
+      AddHostTime(HostCause::kCollective, at.start_ns, at.end_ns);
     }
     for (const HostGap& gap : time.host_gaps) {
       if (gap.end_ns - gap.start_ns < kShortHostGapNs) continue;
-      split_.AddHostTime(HostCause::kOutside, gap.start_ns, gap.end_ns);
+      AddHostTime(HostCause::kOutside, gap.start_ns, gap.end_ns);
     }
     split_.FinishHostTimes();
+    for (auto& [thread, split] : splits_) split.FinishHostTimes();
     return absl::OkStatus();
+  }
+
+  // Whatever thread launches.
+  void AddHostTime(HostCause cause, int64_t start_ns, int64_t end_ns) {
+    split_.AddHostTime(cause, start_ns, end_ns);
+    for (auto& [thread, split] : splits_) split.AddHostTime(cause, start_ns, end_ns);
+  }
+
+  // With the calls that hold the launching thread up.
+  const IdleSplit& SplitBefore(const Activity& next) const {
+    if (next.call == nullptr) return split_;
+    const auto found = splits_.find(next.call->thread);
+    return found == splits_.end() ? split_ : found->second;
   }
 
   // Loading code on first use is the program's time, not the profiler's.
@@ -100,8 +122,8 @@ class GapSweep {
     return sources_.reader.ForEach<OverheadRow>([&](const OverheadBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         if (OverheadName(batch.kind[i]).ends_with("Loading")) continue;
-        split_.AddHostTime(HostCause::kProfiler, batch.start_ns[i],
-                           batch.start_ns[i] + batch.duration_ns[i]);
+        AddHostTime(HostCause::kProfiler, batch.start_ns[i],
+                    batch.start_ns[i] + batch.duration_ns[i]);
       }
       return absl::OkStatus();
     });
@@ -118,8 +140,15 @@ class GapSweep {
     for (const GpuAttribution::Call& call : sources_.attribution.calls()) {
       const auto position = static_cast<size_t>(&call - sources_.attribution.calls().data());
       if (!allocates_[call.name] && !waits[call.name] && !blocking_copies[position]) continue;
-      split_.AddHostTime(allocates_[call.name] ? HostCause::kAllocator : HostCause::kWaitingCall,
-                         call.start_ns, call.end_ns);
+      if (!sources_.launchers.MayHoldUp(call)) continue;
+      const HostCause cause =
+          allocates_[call.name] ? HostCause::kAllocator : HostCause::kWaitingCall;
+      split_.AddHostTime(cause, call.start_ns, call.end_ns);
+      for (auto& [thread, split] : splits_) {
+        if (sources_.launchers.IsHeldUpBy(thread, call)) {
+          split.AddHostTime(cause, call.start_ns, call.end_ns);
+        }
+      }
       blockers_.push_back(&call);
       if (!allocates_[call.name]) CountWait(call);
     }
@@ -138,7 +167,7 @@ class GapSweep {
   }
 
   // The call that kept the host from launching `next` before the device had nothing left to do: it
-  // waited until the gap had begun, and the launch came after it on the same thread.
+  // waited until the gap had begun, and held up the thread that launched after it.
   const GpuAttribution::Call* BlockerOf(int64_t gap_start_ns, const Activity& next) const {
     if (next.call == nullptr) return nullptr;
     auto at = std::upper_bound(blockers_.begin(), blockers_.end(), next.call->start_ns,
@@ -146,20 +175,23 @@ class GapSweep {
     while (at != blockers_.begin()) {
       const GpuAttribution::Call* call = *--at;
       if (call->end_ns < gap_start_ns) return nullptr;
-      if (call->thread == next.call->thread && call->start_ns <= gap_start_ns) return call;
+      if (call->start_ns <= gap_start_ns &&
+          sources_.launchers.IsHeldUpBy(next.call->thread, *call)) {
+        return call;
+      }
     }
     return nullptr;
   }
 
   void AddGap(int64_t start_ns, const Activity& next) {
     const GpuAttribution::Call* const blocker = BlockerOf(start_ns, next);
-    IdleParts parts =
-        split_.Split({.start_ns = start_ns,
-                      .end_ns = next.start_ns,
-                      .launch = next.call,
-                      .blocker = blocker,
-                      .blocker_allocates = blocker != nullptr && allocates_[blocker->name]},
-                     facts_.explained);
+    IdleParts parts = SplitBefore(next).Split(
+        {.start_ns = start_ns,
+         .end_ns = next.start_ns,
+         .launch = next.call,
+         .blocker = blocker,
+         .blocker_allocates = blocker != nullptr && allocates_[blocker->name]},
+        facts_.explained);
     if (blocker != nullptr && parts.waiting_calls_ns > 0) {
       // One call may be why several gaps begin.
       AddWait(*blocker, parts.waiting_calls_ns, start_ns, blocker == lost_by_ ? 0 : 1);
@@ -322,7 +354,8 @@ class GapSweep {
 
   FactSources& sources_;
   GapFacts facts_;
-  IdleSplit split_;
+  IdleSplit split_;  // Of gaps before work whose launch, or launcher, has none of its own.
+  absl::flat_hash_map<uint32_t, IdleSplit> splits_;  // By launching thread.
   IntervalSet busy_;
   std::vector<bool> allocates_;                        // By name.
   std::vector<const GpuAttribution::Call*> blockers_;  // By end.
@@ -331,7 +364,6 @@ class GapSweep {
     int64_t count = 0;
   };
   absl::flat_hash_map<uint32_t, Waits> waits_;  // By thread.
-  absl::flat_hash_set<uint32_t> launchers_;     // Threads that launch work of the device.
   absl::flat_hash_set<uint32_t> kernels_;       // Names of those that ran so far.
   std::vector<Gap> gaps_;
   std::vector<Gap> late_starts_;

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/report/findings/facts.h"
+#include "daemon/report/findings/launchers.h"
 #include "daemon/report/findings/scope.h"
 #include "daemon/report/gpu/device_work.h"
 #include "daemon/report/index/gpu_attribution.h"
@@ -43,6 +44,7 @@ struct FactSources {
   const FindingScope& scope;
   uint32_t device_number = 0;    // CUDA's
   uint32_t device_position = 0;  // In work.devices()
+  const Launchers& launchers;
   Demangler& demangler;
   std::vector<int64_t> calls_of_name;  // Ranges begun in the scope, by the first ID of a name.
   std::vector<uint32_t> first_ids;     // By name.

@@ -32,6 +32,7 @@ struct Claim {
 constexpr std::array kClaims = {
     Claim{"INPUT_BOUND", {&IdleParts::data_loader_ns}},
     Claim{"ALLOC_CHURN", {&IdleParts::allocator_ns}},
+    Claim{"START_UP", {&IdleParts::allocator_ns}},
     Claim{"SYNC_API", {&IdleParts::waiting_calls_ns}},
     Claim{"RECOMPILES", {&IdleParts::compile_ns}, Tier::kCause, false},
     Claim{"RECOMPILE_LIMIT", {&IdleParts::dispatch_ns}},

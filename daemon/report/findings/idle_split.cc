@@ -103,10 +103,17 @@ IdleParts IdleSplit::PartsOf(int64_t start_ns, int64_t end_ns, size_t causes, Id
   return parts;
 }
 
+bool IdleSplit::Waits(int64_t time_ns) const {
+  const auto upto = [&](HostCause cause) {
+    return upto_[static_cast<size_t>(cause)].MeasureIn(time_ns, Sum(time_ns, 1));
+  };
+  return upto(HostCause::kWaitingCall) > upto(HostCause::kAllocator);
+}
+
 IdleParts IdleSplit::Split(const Gap& gap, IntervalSet& explained) const {
   const int64_t gap_ns = Difference(gap.end_ns, gap.start_ns);
   if (gap.launch == nullptr) {
-    return PartsOf(gap.start_ns, gap.end_ns, kHostCauses,
+    return PartsOf(gap.start_ns, gap.end_ns, Waits(gap.end_ns) ? kBeforeBlame : kHostCauses,
                    gap_ns < kKernelWaitLimitNs ? &IdleParts::kernel_wait_ns : &IdleParts::other_ns);
   }
   const GpuAttribution::Call& launch = *gap.launch;

@@ -100,6 +100,9 @@ class IdleSplit {
     int64_t end_ns;
     HostCause cause;
   };
+  // Whether the host waits for a GPU. What begins meanwhile was launched before, since it launches
+  // nothing.
+  bool Waits(int64_t time_ns) const;
   // Of [start_ns, end_ns) in the scope: the first `causes` of the host, and the rest.
   IdleParts PartsOf(int64_t start_ns, int64_t end_ns, size_t causes,
                     int64_t IdleParts::*rest) const;

@@ -192,6 +192,8 @@ class EventCheck {
         first_ns = std::min(first_ns, calls[i].start_ns);
         last_ns = std::max(last_ns, calls[i].start_ns);
       }
+      // No launch has work, so none is known to lie beyond it.
+      if (first_ns > last_ns) std::swap(first_ns, last_ns);
     }
     for (size_t i = 0; i < calls.size(); ++i) {
       if (kinds[calls[i].name] == Name::kCapture) checks_.captures_graphs = true;

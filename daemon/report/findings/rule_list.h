@@ -54,6 +54,7 @@ RuleResult OutOfMemorySeen(const Facts&, const FindingThresholds&);
 RuleResult MemNearLimit(const Facts&, const FindingThresholds&);
 RuleResult MemFragmentation(const Facts&, const FindingThresholds&);
 RuleResult MemLeak(const Facts&, const FindingThresholds&);
+RuleResult StartUp(const Facts& facts, const FindingThresholds& thresholds);
 RuleResult AllocationChurn(const Facts&, const FindingThresholds&);
 
 // ---- quality (rules_quality.cc) ----

@@ -19,6 +19,7 @@ constexpr std::array kRules = {
     Rule{"GPU_UNDERUSED", "The GPU is idle most of the time", true, &GpuUnderused, true, true},
     Rule{"GPU_GAP", "The GPU has long gaps", true, &GpuGap, true, true},
     Rule{"IDLE_HOST_WAIT", "The GPU waits for kernel launches", true, &IdleHostWait, true, true},
+    Rule{"START_UP", "The program starts up in the capture", true, &StartUp, true, true},
     Rule{"SLOW_LAUNCH_CALLS", "Launch calls take long", true, &SlowLaunchCalls, true, true},
     Rule{"LATE_START", "Launched work does not start", true, &LateStart, true},
     Rule{"IDLE_KERNEL_WAIT", "Short gaps between kernels add up", true, &IdleKernelWait, true,
@@ -74,6 +75,9 @@ constexpr double kCriticalShare = 0.25;
 constexpr double kWarningShare = 0.05;
 // Faster kernels do not help a device that waits for the program longer than this.
 constexpr double kHostBoundShare = 0.30;
+// The same, where it is known how long the program waits for the device: each time the device has
+// nothing to do, it has caught up, and faster kernels would have had it wait for longer.
+constexpr double kPacedByHostShare = 0.05;
 
 Evidence OpEvidence(const LaunchingOpRow& row) {
   Evidence evidence;
@@ -124,9 +128,19 @@ Severity SeverityOfShare(double share) {
 void SetDeviceSaving(const Facts& facts, int64_t ns_per_step, Finding& finding) {
   double waiting = facts.ShareOfSteps(facts.gaps.parts.before_launch_ns());
   if (facts.unrecorded.known) waiting = std::min(waiting, facts.unrecorded.IdleShare());
-  if (waiting >= kHostBoundShare) {
-    finding.saving_ns_per_step = 0;
-    StrAppend(&finding.measured, " Fixing it saves little while the GPU waits for the program.");
+  const bool knows_host = facts.host.needs.empty();
+  if (waiting >= (knows_host ? kPacedByHostShare : kHostBoundShare)) {
+    // A program that in turn waits for the GPU gets its results earlier.
+    const int64_t waited_ns = knows_host ? facts.PerStep(facts.host.split.gpu_wait_ns) : 0;
+    finding.saving_ns_per_step =
+        std::clamp<int64_t>(ns_per_step, 0, std::max<int64_t>(waited_ns, 0));
+    if (finding.saving_ns_per_step < ns_per_step) {
+      StrAppend(&finding.measured,
+                finding.saving_ns_per_step == 0
+                    ? " Fixing it saves little while the GPU waits for the program."
+                    : " Fixing it saves no more than what the program waits for the GPU: the rest "
+                      "of the time, the GPU waits for the program.");
+    }
     return;
   }
   finding.saving_ns_per_step = std::max<int64_t>(ns_per_step, 0);

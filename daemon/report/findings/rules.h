@@ -65,6 +65,10 @@ bool CapByFreeCompute(const Facts& facts, int64_t exposed_ns, int64_t hidden_ns,
 std::vector<Evidence> LateLaunchers(const Facts& facts);
 
 // "12.3%", "1.23 ms", "3.4 GiB", "12": values in sentences.
+// After a time that is of each step, or of a capture without steps: " a step", " of the capture".
+inline std::string_view StepWords(const Facts& facts) {
+  return facts.scope.has_steps ? " a step" : " of the capture";
+}
 std::string PercentText(double share);
 std::string TimeText(int64_t ns);
 std::string SizeText(int64_t bytes);

@@ -106,8 +106,9 @@ RuleResult Recompiles(const Facts& facts, const FindingThresholds& thresholds) {
   finding.threshold = thresholds.compile_share;
   result.fired = finding.value > finding.threshold;
   finding.saving_ns_per_step = facts.PerStep(ns);
-  finding.measured = StrCat("Compilation takes ", TimeText(facts.PerStep(ns)), " a step (",
-                            PercentText(finding.value), ") in steps that should not compile.");
+  finding.measured =
+      StrCat("Compilation takes ", TimeText(facts.PerStep(ns)), StepWords(facts), " (",
+             PercentText(finding.value), ") in steps that should not compile.");
   finding.advice =
       "Keep shapes and types constant, or mark what changes: torch._dynamo.mark_dynamic, "
       "torch.compile(dynamic=True). `profctl compile CAPTURE` shows the reason of each "

@@ -107,7 +107,7 @@ RuleResult CopyExposed(const Facts& facts, const FindingThresholds& thresholds) 
       StrCat(copies.decompression_ns == 0 ? "Copies and memsets run"
                                           : "Decompression, copies, and memsets run",
              " without compute for ", TimeText(facts.PerStep(facts.sum.exposed_copy_ns)),
-             " a step (", PercentText(finding.value), ").");
+             StepWords(facts), " (", PercentText(finding.value), ").");
   if (copies.decompression_ns > 0) {
     StrAppend(&finding.measured, " Decompression is ",
               PercentText(static_cast<double>(copies.decompression_ns) /
@@ -189,7 +189,7 @@ RuleResult MemcpyBlocking(const Facts& facts, const FindingThresholds& threshold
   finding.saving_ns_per_step = AtMostExposed(facts, facts.copies.blocking_ns);
   finding.measured =
       StrCat("The program waits in copies for ", TimeText(facts.PerStep(facts.copies.blocking_ns)),
-             " a step (", PercentText(finding.value), ").");
+             StepWords(facts), " (", PercentText(finding.value), ").");
   finding.advice = 2 * facts.copies.blocking_to_host_ns > facts.copies.blocking_ns
                        ? KeepOnGpu(facts)
                        : "Use cudaMemcpyAsync from pinned memory (non_blocking=True in PyTorch).";

@@ -96,7 +96,7 @@ RuleResult SmallKernels(const Facts& facts, const FindingThresholds& thresholds)
                             PercentText(finding.value),
                             " of launch calls take longer than their work on the GPU. The GPU is "
                             "idle between them for ",
-                            TimeText(facts.PerStep(idle_ns)), " a step.");
+                            TimeText(facts.PerStep(idle_ns)), StepWords(facts), ".");
   finding.advice = LaunchAdvice(facts);
   finding.evidence = LateLaunchers(facts);
   finding.saving_ns_per_step = facts.PerStep(idle_ns);
@@ -157,7 +157,7 @@ RuleResult CudaGraph(const Facts& facts, const FindingThresholds& thresholds) {
   finding.measured = StrCat(
       facts.kernels.alike_steps, " of ", facts.scope.count,
       " steps launch the same kernels with the same grids. The GPU is idle between them for ",
-      TimeText(facts.PerStep(ns)), " a step (", PercentText(finding.value), ").");
+      TimeText(facts.PerStep(ns)), StepWords(facts), " (", PercentText(finding.value), ").");
   finding.advice = GraphAdvice(facts);
   finding.evidence = LateLaunchers(facts);
   finding.saving_ns_per_step = facts.PerStep(ns);

@@ -158,7 +158,9 @@ RuleResult MemNearLimit(const Facts& facts, const FindingThresholds& thresholds)
   result.fired = finding.value > finding.threshold;
   finding.severity = Severity::kWarning;
   finding.measured =
-      StrCat("The peak on ", device->memory.device, " is ", SizeText(PeakOf(*device)), " of ",
+      StrCat(PeakOf(*device) > device->memory.peak_bytes ? "The peak of reserved memory on "
+                                                         : "The peak on ",
+             device->memory.device, " is ", SizeText(PeakOf(*device)), " of ",
              SizeText(device->capacity_bytes), " (", PercentText(finding.value), ").");
   finding.advice =
       "A slightly larger input may run out of memory. Activation checkpointing, lower precision, a "
@@ -287,6 +289,34 @@ int64_t HostAllocationNs(const Facts& facts) {
 }
 
 }  // namespace
+
+RuleResult StartUp(const Facts& facts, const FindingThresholds& thresholds) {
+  if (!facts.has_gpu() || facts.calls.call_count == 0) {
+    return Needs("CUDA API calls (profctl trace --gpu default)");
+  }
+  if (facts.RecordsGraphs()) {
+    return Needs("a window in which kernels run; in this one, the program captures CUDA graphs");
+  }
+  const int64_t idle_ns = facts.gaps.parts.allocator_ns;
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value = facts.ShareOfSteps(idle_ns);
+  finding.threshold = std::max(thresholds.allocation_share, kAllocationShareWithoutSteps);
+  result.fired = facts.calls.only_start_up && finding.value > finding.threshold;
+  finding.saving_ns_per_step = facts.PerStep(idle_ns);
+  finding.measured =
+      StrCat("The GPU idles ", TimeText(idle_ns), " of the capture (", PercentText(finding.value),
+             ") because of the first calls that allocate or free memory, which load "
+             "the driver.");
+  finding.advice =
+      "Capture later, when the program runs its steps: loading the driver takes time once. It "
+      "takes "
+      "less with fewer GPUs in CUDA_VISIBLE_DEVICES, and with CUDA_MODULE_LOADING=LAZY.";
+  finding.evidence = facts.calls.allocations;
+  finding.confidence = Confidence::kMedium;
+  finding.confidence_reason = "no steps: the capture counts as one step";
+  return result;
+}
 
 RuleResult AllocationChurn(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_gpu() || facts.calls.call_count == 0) {

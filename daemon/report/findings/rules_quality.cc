@@ -78,9 +78,14 @@ std::string LessRecordingAdvice(const Facts& facts) {
 }  // namespace
 
 RuleResult QualityLoss(const Facts& facts, const FindingThresholds& thresholds) {
+  const CaptureRecord& record = *facts.record;
+  const bool is_thinned = record.drops[static_cast<size_t>(DropReason::kThinned)] > 0;
   return Judge(facts, "loss", thresholds.lost_share, FindingUnit::kShare,
-               "Give the capture more memory or record less (profctl trace --buffer, "
-               "--gpu light, fewer steps).");
+               record.imported.source.empty()
+                   ? "Give the capture more memory or record less (profctl trace --buffer, "
+                     "--gpu light, fewer steps)."
+               : is_thinned ? "Import the trace as the profiler wrote it: this one was thinned."
+                            : "Repair the trace, or record a new one.");
 }
 
 RuleResult QualityOrphans(const Facts& facts, const FindingThresholds& thresholds) {

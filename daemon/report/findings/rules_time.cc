@@ -205,12 +205,10 @@ RuleResult CommExposed(const Facts& facts, const FindingThresholds& thresholds) 
   const bool can_hide = CapByFreeCompute(facts, facts.sum.exposed_communication_ns,
                                          facts.sum.overlapped_communication_ns, finding);
   finding.advice =
-      StrCat(can_hide ? "Overlap it with compute: larger or earlier gradient buckets "
-                        "(bucket_cap_mb, FSDP prefetching), fewer bytes (gradient accumulation, "
-                        "lower precision), or a larger batch per GPU."
-                      : "Communicate less: gradient accumulation, lower precision, fewer and "
-                        "larger collectives, or a larger batch per GPU. Check the link between "
-                        "the ranks (`profctl time CAPTURE` has the bandwidth).",
+      StrCat(CommunicationAdvice(facts, can_hide),
+             can_hide ? ""
+                      : " Check the link between the ranks (`profctl time CAPTURE` has the "
+                        "bandwidth).",
              " Part of it may be waiting for a slower rank: `profctl stragglers GROUP` separates "
              "the two.");
   for (const CollectiveSumRow& row : facts.time.collectives) {
@@ -684,13 +682,15 @@ RuleResult DataParallel(const Facts& facts, const FindingThresholds&) {
 RuleResult CommBackend(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.program.gloo || !facts.has_gpu())
     return Needs("gloo collectives together with GPU work");
-  RuleResult result =
-      ShareOfSteps(facts, facts.program.gloo_ns, thresholds.exposed_communication_share);
+  // Its threads communicate while the program computes; what counts is how long the GPU waits.
+  const int64_t idle_ns = std::min(facts.program.gloo_ns, facts.gaps.parts.collectives_ns);
+  RuleResult result = ShareOfSteps(facts, idle_ns, thresholds.exposed_communication_share);
   // With NCCL in use, gloo serves host tensors, where it belongs.
   if (facts.sum.communication_ns > 0) result.fired = false;
   Finding& finding = result.finding;
-  finding.measured = StrCat("Gloo collectives, which run on the host, take ",
-                            OfStep(facts, facts.program.gloo_ns), ".");
+  finding.measured =
+      StrCat("Gloo collectives, which run on the host, take ", OfStep(facts, facts.program.gloo_ns),
+             ", and leave the GPU idle for ", OfStep(facts, idle_ns), ".");
   finding.advice = "Use the \"nccl\" backend for GPU tensors.";
   finding.evidence = facts.program.gloo_ops;
   SetConfidence(facts, Confidence::kMedium, finding);

@@ -129,7 +129,12 @@ void LeaveOutEarlierWork(int64_t first_work_ns, FindingScope& scope) {
   const auto first = std::find_if(stretches.begin(), stretches.end(), [&](const auto& stretch) {
     return stretch.start_ns >= first_work_ns;
   });
-  if (static_cast<size_t>(stretches.end() - first) < kFewestAfterEarlierWork) return;
+  if (static_cast<size_t>(stretches.end() - first) < kFewestAfterEarlierWork) {
+    if (!stretches.empty() && first_work_ns > stretches.front().start_ns) {
+      scope.earlier_work_ns = scope.MeasureIn(stretches.front().start_ns, first_work_ns);
+    }
+    return;
+  }
   scope.earlier_work_count = first - stretches.begin();
   stretches.erase(stretches.begin(), first);
   scope.total_ns = 0;

@@ -30,8 +30,9 @@ struct FindingScope {
   int64_t queue_filling_count = 0;  // Steps that LeaveOutQueueFilling() left out.
   bool by_device = false;           // Stretches are those of TakeDeviceTimes().
   int64_t earlier_work_count = 0;   // Steps that LeaveOutEarlierWork() left out.
-  std::vector<Stretch> stretches;   // By start, apart from each other.
-  int64_t count = 0;                // Steps, or 1.
+  int64_t earlier_work_ns = 0;     // Or for how long of the steps that are left there is such work.
+  std::vector<Stretch> stretches;  // By start, apart from each other.
+  int64_t count = 0;               // Steps, or 1.
   int64_t total_ns = 0;
   int64_t mean_ns = 0;
 
@@ -77,7 +78,8 @@ void LeaveOutQueueFilling(std::span<const LaunchedWork> launched, FindingScope& 
 // from the first work of its step to that of the next one. Does nothing unless all steps run ahead.
 void TakeDeviceTimes(std::span<const LaunchedWork> launched, FindingScope& scope);
 // Leaves out the steps at the start that begin before `first_work_ns`: until then, the GPU did what
-// was launched before the capture, of which nothing is known. Does nothing unless three remain.
+// was launched before the capture, of which nothing is known. Unless three remain, it leaves out
+// none, and sets earlier_work_ns.
 void LeaveOutEarlierWork(int64_t first_work_ns, FindingScope& scope);
 // Of a capture without steps.
 FindingScope ScopeOfTime(int64_t start_ns, int64_t end_ns);

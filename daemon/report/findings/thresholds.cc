@@ -107,7 +107,7 @@ constexpr std::array kKeys = {
     ThresholdKey{"memory.leak_per_hour", &F::leak_bytes_per_hour, ValueKind::kBytes, 0, kPetabyte,
                  "MEM_LEAK: growth per hour, where the size of the memory is not known"},
     ThresholdKey{"memory.allocation_share", &F::allocation_share, ValueKind::kShare, 0, 1,
-                 "ALLOC_CHURN: of a step, in calls that allocate or free device memory"},
+                 "ALLOC_CHURN, START_UP: of a step, in calls that allocate or free device memory"},
     ThresholdKey{"steps.outlier_deviations", &F::step_outlier_deviations, ValueKind::kNumber, 1,
                  1e6, "STEP_OUTLIER: median absolute deviations above the median step"},
     ThresholdKey{"steps.first_ratio", &F::first_step_ratio, ValueKind::kNumber, 1, 1e6,

@@ -41,6 +41,8 @@ std::string_view WordsFor(BoundBy bound) {
       return "bound by synchronization: it waits for the GPU instead of launching ahead";
     case BoundBy::kAllocation:
       return "bound by memory allocation: the GPU waits for calls that allocate or free";
+    case BoundBy::kStartUp:
+      return "starting up: the GPU waits for calls that load the driver and its code";
     case BoundBy::kCompilation:
       return "bound by compilation";
     case BoundBy::kLateStart:
@@ -118,6 +120,10 @@ std::string WhatCollectivesDo(const Facts& facts, const FindingThresholds& thres
 
 std::string WhatLimits(const Facts& facts, const FindingThresholds& thresholds, BoundBy bound) {
   if (facts.gpu_withheld) return StrCat(facts.gpu_doubt, ": what the GPU did is unknown.");
+  if (facts.RecordsGraphs()) {
+    return "The program captures CUDA graphs, and meanwhile no kernels run: what limits it is "
+           "unknown.";
+  }
   if (bound == BoundBy::kCpuOnly) {
     return StrCat("No GPU work was recorded.", WhatCollectivesDo(facts, thresholds));
   }
@@ -160,6 +166,20 @@ std::string LeftOut(int64_t count, std::string_view which) {
                     : StrCat("; ", CountText(count, "step"), " ", which, " left out");
 }
 
+// "; for 14.2 ms of the first one the GPU did what was launched before the capture"; empty: for
+// little of it, or such steps were left out.
+std::string EarlierWork(const Facts& facts) {
+  constexpr double kLittle = 0.05;
+  const int64_t earlier_ns = facts.scope.earlier_work_ns;
+  // Of a capture that lost much, launches are missing, too.
+  if (facts.quality.shares == ShareTrust::kWithheld || facts.ShareOfSteps(earlier_ns) < kLittle) {
+    return {};
+  }
+  return StrCat("; for ", TimeText(earlier_ns),
+                facts.scope.count > 1 ? " of the first one" : " of it",
+                " the GPU did what was launched before the capture");
+}
+
 // ", in which 22 operators repeat 34 times, every 58 ms (...)"; empty: they do not, or are not
 // known to.
 std::string Rounds(const Facts& facts) {
@@ -190,7 +210,7 @@ std::string WhereTheTimeGoes(const Facts& facts) {
                   LeftOut(facts.scope.queue_filling_count, "that only filled the launch queue"),
                   LeftOut(facts.scope.earlier_work_count,
                           "in which the GPU did what was launched before the capture"),
-                  ")");
+                  EarlierWork(facts), ")");
   } else {
     text = StrCat("The capture has no steps; its ", facts.has_gpu() ? "GPU work" : "window",
                   " spans ", TimeText(facts.scope.total_ns), Rounds(facts));
@@ -282,8 +302,9 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
       return StrCat(text, "Too few events were kept to recommend a change.");
     }
     // Only a rule that was checked can have found nothing.
-    return text + (facts.gpu_withheld ? std::string("No rule that could be checked found a way to "
-                                                    "save time.")
+    return text + (facts.gpu_withheld || facts.RecordsGraphs()
+                       ? std::string("No rule that could be checked found a way to "
+                                     "save time.")
                    : facts.host.needs.empty()
                        ? std::string("No rule found a way to save time.")
                        : StrCat("No rule that could be checked found a way to save time; where the "
@@ -330,7 +351,8 @@ std::string WhetherToTrust(const Quality& quality) {
 BoundBy BoundOf(const Facts& facts) {
   if (facts.gpu_withheld) return BoundBy::kUnknown;
   if (!facts.has_gpu()) return BoundBy::kCpuOnly;
-  if (facts.scope.total_ns <= 0 || facts.quality.shares == ShareTrust::kWithheld) {
+  if (facts.scope.total_ns <= 0 || facts.quality.shares == ShareTrust::kWithheld ||
+      facts.RecordsGraphs()) {
     return BoundBy::kUnknown;
   }
   const double most_else =
@@ -343,14 +365,14 @@ BoundBy BoundOf(const Facts& facts) {
       facts.unrecorded.known
           ? facts.sum.idle_ns - facts.unrecorded.idle_ns * std::max<int64_t>(facts.scope.count, 1)
           : 0;
-  const int64_t host_ns = idle.host_ns() + idle.kernel_wait_ns + (start_up ? idle.allocator_ns : 0);
+  const int64_t host_ns = idle.host_ns() + idle.kernel_wait_ns;
   const std::array<std::pair<int64_t, BoundBy>, 10> losses = {
       {{facts.sum.exposed_communication_ns, BoundBy::kCommunication},
        {facts.sum.exposed_copy_ns, BoundBy::kCopies},
        {std::max<int64_t>(host_ns - added_ns, 0), BoundBy::kHost},
        {idle.data_loader_ns, BoundBy::kInput},
        {idle.waiting_calls_ns, BoundBy::kSynchronization},
-       {start_up ? 0 : idle.allocator_ns, BoundBy::kAllocation},
+       {idle.allocator_ns, start_up ? BoundBy::kStartUp : BoundBy::kAllocation},
        {idle.compile_ns, BoundBy::kCompilation},
        {idle.collectives_ns, BoundBy::kCommunication},
        {idle.late_start_ns, BoundBy::kLateStart},

@@ -266,6 +266,56 @@ TEST_F(FindingRulesTest, WhereGraphsAreRecordedIdleTimeIsNoFinding) {
   Launch({.start_ns = 9 * kMs});
   EXPECT_THAT(Fired(), IsEmpty());
   EXPECT_THAT(NeedsOf("GPU_UNDERUSED"), HasSubstr("captures CUDA graphs"));
+  EXPECT_EQ(Report().bound, BoundBy::kUnknown);
+  EXPECT_THAT(Report().verdict,
+              AllOf(HasSubstr("captures CUDA graphs, and meanwhile no kernels run"),
+                    HasSubstr("No rule that could be checked")));
+}
+
+// ---- what faster kernels save ----
+
+// In each step the host works, and then waits for the GPU, or not.
+class SlowKernelsTest : public FindingsFixture {
+ protected:
+  static constexpr int64_t kLongStepNs = 100 * kMs;
+
+  void AddSteps(int64_t host_ns, int64_t kernel_ns, bool waits) {
+    for (int step = 0; step < 5; ++step) {
+      const int64_t at = step * kLongStepNs;
+      reader_.Step(step, at, kLongStepNs);
+      reader_.Range(main_, "aten::cat", at, at + host_ns - kMs,
+                    {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+      Launch({.start_ns = at + host_ns, .kernel_ns = kernel_ns, .kernel = kPlainGemm});
+      if (!waits) continue;
+      reader_.ApiCall(main_, "cudaStreamSynchronize", at + host_ns + 10 * kUs,
+                      at + host_ns + kernel_ns, 0);
+    }
+  }
+};
+
+TEST_F(SlowKernelsTest, WhereTheProgramWaitsForThemTheyCount) {
+  AddSteps(60 * kMs, 39 * kMs, /*waits=*/true);
+  const Finding finding = Find("TC_UNUSED");
+  EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 19.5e6, 1e5);
+  EXPECT_THAT(finding.measured, Not(HasSubstr("Fixing it")));
+}
+
+TEST_F(SlowKernelsTest, WhereTheProgramSetsThePaceTheySaveNothing) {
+  AddSteps(20 * kMs, 79 * kMs, /*waits=*/false);
+  const Finding finding = Find("TC_UNUSED");
+  EXPECT_EQ(finding.saving_ns_per_step, 0);
+  EXPECT_THAT(finding.measured, HasSubstr("saves little while the GPU waits for the program"));
+}
+
+TEST_F(SlowKernelsTest, NoMoreThanWhatTheProgramWaits) {
+  AddSteps(60 * kMs, 39 * kMs, /*waits=*/false);
+  for (int step = 0; step < 5; ++step) {
+    reader_.ApiCall(main_, "cudaEventSynchronize", step * kLongStepNs + 94 * kMs,
+                    step * kLongStepNs + 99 * kMs, 0);
+  }
+  const Finding finding = Find("TC_UNUSED");
+  EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 5e6, 1e5);
+  EXPECT_THAT(finding.measured, HasSubstr("no more than what the program waits for the GPU"));
 }
 
 // ---- steps ----

@@ -85,6 +85,56 @@ TEST_F(IdleCausesTest, AFewAllocationsWithoutStepsAreNone) {
   EXPECT_THAT(Fired(), Not(Contains("ALLOC_CHURN")));
 }
 
+TEST_F(IdleCausesTest, TheFirstCallsOfAProgramLoadTheDriver) {
+  for (int64_t at = 0; at < 100 * kMs; at += kMs) {
+    Operator("aten::mm", at, at + 900 * kUs);
+    Kernel({at, at + 5 * kUs, at + 10 * kUs, at + 910 * kUs});
+  }
+  Operator("aten::conv2d", 100 * kMs, 1'100 * kMs);
+  reader_.ApiCall(main_, "cudaFree", 101 * kMs, 901 * kMs, 0);
+  reader_.ApiCall(main_, "cudaMalloc", 902 * kMs, 1'002 * kMs, 0);
+  Kernel({1'050 * kMs, 1'051 * kMs, 1'052 * kMs, 1'053 * kMs});
+  EXPECT_EQ(Report().bound, BoundBy::kStartUp);
+  EXPECT_EQ(First(), "START_UP");
+  const Finding finding = Find("START_UP");
+  EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 900e6, 5e6);
+  EXPECT_EQ(finding.evidence.at(0).name, "cudaFree");
+  EXPECT_THAT(finding.advice, HasSubstr("Capture later"));
+  EXPECT_THAT(Report().verdict, HasSubstr("the program is starting up"));
+}
+
+// Of work that the host launched before its wait, and before the capture.
+TEST_F(IdleCausesTest, GapsBetweenQueuedWorkAreNotBecauseOfTheWaitForIt) {
+  Steps(1);
+  for (int i = 0; i < 500; ++i) {
+    reader_.Kernel(kTensorKernel, i * 10 * kUs, i * 10 * kUs + 8 * kUs, 0);
+  }
+  reader_.ApiCall(main_, "cudaDeviceSynchronize", 0, 5 * kMs, 0);
+  Kernel({5'010 * kUs, 5'015 * kUs, 5'020 * kUs, kStepNs});
+  EXPECT_THAT(Fired(), Not(Contains("SYNC_API")));
+}
+
+TEST_F(IdleCausesTest, WorkFromBeforeTheCaptureInItsOnlyStepIsSaid) {
+  Steps(1);
+  Kernel({100 * kUs, 105 * kUs, 4 * kMs, kStepNs});
+  EXPECT_THAT(Report().verdict, HasSubstr("(mean of 1 step; for 4 ms of it the GPU did what was "
+                                          "launched before the capture)"));
+}
+
+// As a collective waits for the backward pass.
+TEST_F(IdleCausesTest, AStreamThatWaitsForAnotherOneDoesNoEarlierWork) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    Kernel({at + 10 * kUs, at + 15 * kUs, at + 20 * kUs, at + 6 * kMs});
+    ++correlation_;
+    reader_.ApiCall(main_, "cudaLaunchKernel", at + 30 * kUs, at + 35 * kUs, correlation_)
+        .Kernel("ncclDevKernel_AllReduce", at + 6'005 * kUs, at + 9 * kMs, correlation_,
+                {.stream = 20});
+  }
+  EXPECT_EQ(Report().step_count, 5);
+  EXPECT_THAT(Report().verdict, Not(HasSubstr("launched before the capture")));
+}
+
 TEST_F(IdleCausesTest, TimeInLaunchCallsThatTakeLongIsNotDispatch) {
   for (int i = 0; i < 9; ++i) {
     const int64_t at = i * 40 * kMs;

@@ -28,6 +28,30 @@ TEST_F(QualityRulesTest, LossesAreFoundAndManyWithholdShares) {
   EXPECT_THAT(Report().verdict, Not(HasSubstr("computes")));
 }
 
+TEST_F(QualityRulesTest, OfAnImportTheAdviceIsAboutItsFile) {
+  Healthy();
+  CaptureRecord& record = reader_.mutable_record();
+  record.drops[static_cast<size_t>(DropReason::kThinned)] = 2'000;
+  record.imported.source = "pytorch";
+  EXPECT_THAT(Find("QUALITY_LOSS").advice, HasSubstr("as the profiler wrote it"));
+  record.drops[static_cast<size_t>(DropReason::kThinned)] = 0;
+  record.drops[static_cast<size_t>(DropReason::kInvalidRecord)] = 2'000;
+  EXPECT_THAT(Find("QUALITY_LOSS").advice, Not(HasSubstr("profctl trace")));
+}
+
+// The copies are there, and no kernel: the GPU was not idle.
+TEST_F(QualityRulesTest, LaunchesWithoutAnyKernelAreSilentAlsoWithoutSteps) {
+  for (int i = 0; i < 100; ++i) {
+    reader_.ApiCall(main_, "cudaLaunchKernel", i * 50 * kUs, i * 50 * kUs + kUs, ++correlation_);
+  }
+  Copy({.start_ns = kMs, .duration_ns = 10 * kUs, .bytes = 4096});
+  Copy({.start_ns = 4 * kMs, .duration_ns = 10 * kUs, .bytes = 4096});
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.bound, BoundBy::kUnknown);
+  EXPECT_THAT(report.verdict, HasSubstr("100 of 100 (100%) launches have no GPU work"));
+  EXPECT_EQ(report.quality.grade, "D");
+}
+
 TEST_F(QualityRulesTest, WorkBeforeItsLaunchIsFound) {
   Healthy();
   EXPECT_THAT(Fired(), IsEmpty());
