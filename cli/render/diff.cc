@@ -74,6 +74,12 @@ std::string RenderDiff(const report::CaptureDiff& diff, const DiffTables& tables
   }
   StrAppend(&text, "\n", style.Paint(Colour::kBold, StrCat(diff.sentence, ".")), "\n");
   if (!diff.why.empty()) StrAppend(&text, diff.why, ".\n");
+  if (diff.by_device) {
+    StrAppend(
+        &text,
+        "Steps are timed by the GPU's work, because the host runs ahead of the GPU. Parts of a "
+        "step are not compared then.\n");
+  }
   if (!diff.not_compared.empty()) StrAppend(&text, diff.not_compared, ".\n");
   if (!diff.other_work.empty()) {
     StrAppend(&text, "This does not compare like with like: ", diff.other_work, " differ.\n");

@@ -70,6 +70,12 @@ double DivisorOf(const Captures& captures, bool per_step) {
   return seconds > 0 ? seconds : 1;
 }
 
+// The host runs ahead of its device.
+bool IsTimedByDevice(const DiffCapture& capture) {
+  return std::ranges::any_of(capture.figures.time.steps,
+                             [](const TimeStep& step) { return step.device_step_ns >= 0; });
+}
+
 // ---- parts of a step ----
 
 struct PartOfStep {
@@ -363,6 +369,7 @@ std::string NameClause(const DiffName& name) {
 
 std::string WhyStepsChanged(const CaptureDiff& diff, const Captures& before,
                             const Captures& after) {
+  if (diff.by_device) return "";
   const bool slower = diff.steps.verdict == StepVerdict::kSlower;
   if (!slower && diff.steps.verdict != StepVerdict::kFaster) return "";
   const auto duration = [](const TimeStep& step) { return step.duration_ns; };
@@ -408,8 +415,10 @@ std::vector<RecordedSteps> StepsOf(const DiffSide& side) {
   for (const DiffCapture& capture : side) {
     RecordedSteps& steps = steps_of_side.emplace_back();
     steps.waited_share = DelayShare(capture.record.cpu);
+    const bool by_device = IsTimedByDevice(capture);
     for (const TimeStep& step : capture.figures.time.steps) {
-      steps.times_ns.push_back(step.duration_ns);
+      const int64_t time_ns = by_device ? step.device_step_ns : step.duration_ns;
+      if (time_ns >= 0) steps.times_ns.push_back(time_ns);
     }
   }
   return steps_of_side;
@@ -458,6 +467,8 @@ CaptureDiff DiffCaptures(const DiffSide& before, const DiffSide& after) {
   const Captures first = CapturesOf(before, diff.per_step);
   const Captures second = CapturesOf(after, diff.per_step);
   diff.steps = MeasureStepChange(StepsOf(before), StepsOf(after));
+  diff.by_device =
+      std::ranges::any_of(before, IsTimedByDevice) || std::ranges::any_of(after, IsTimedByDevice);
   diff.sentence = DescribeStepChange(diff.steps);
   diff.not_compared = WhyNotCompared(first, second);
   const bool are_compared = diff.not_compared.empty();
@@ -469,7 +480,7 @@ CaptureDiff DiffCaptures(const DiffSide& before, const DiffSide& after) {
   };
   diff.operators_on_device = have_device_ops(first) && have_device_ops(second);
   if (!are_compared) return diff;
-  if (diff.per_step) diff.parts = CompareParts(first, second);
+  if (diff.per_step && !diff.by_device) diff.parts = CompareParts(first, second);
   CompareNamesOf(first, second, diff);
   diff.why = WhyStepsChanged(diff, first, second);
   return diff;

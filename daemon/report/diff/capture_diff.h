@@ -77,6 +77,9 @@ struct CaptureDiff {
   std::string
       not_compared;       // Why parts, operators, and kernels are not, a sentence; empty: they are.
   bool per_step = false;  // Else per second.
+  // Some steps are timed by their device, because the host runs ahead of it. Then parts, which are
+  // of the host's steps, are not compared.
+  bool by_device = false;
   bool operators_on_device = false;  // Their times are of GPUs; else of CPUs.
   std::vector<DiffFact> facts;
   std::vector<DiffPart> parts;      // Empty: a side has no steps.

@@ -96,6 +96,10 @@ const Description<CaptureDiff>& DiffColumns() {
                    "lost much of its events; empty: they are")},
       {&CaptureDiff::per_step,
        PlainColumn("per_step", "", "Whether times and calls are per step; else per second")},
+      {&CaptureDiff::by_device,
+       PlainColumn("by_device", "",
+                   "Whether steps are timed by the GPU's work, because the host runs ahead of it; "
+                   "parts are not compared then")},
       {&CaptureDiff::operators_on_device,
        PlainColumn("operators_on_device", "",
                    "Whether the times of operators are of GPUs; else of CPUs")}};

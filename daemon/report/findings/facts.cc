@@ -15,6 +15,7 @@
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/findings/quality.h"
+#include "daemon/report/gpu/launched_work.h"
 #include "daemon/report/index/autograd_names.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
@@ -51,38 +52,13 @@ TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time, const D
   return BreakdownOf(row);
 }
 
-// The stream of the device that works for longest; none without work.
-std::optional<uint32_t> BusiestStream(const DeviceWork& work, uint32_t device) {
-  std::vector<int64_t> ns(work.streams().size());
-  for (const Activity& activity : work.activities()) {
-    if (work.DeviceOf(activity) != device) continue;
-    ns[activity.stream] = Sum(ns[activity.stream], Difference(activity.end_ns, activity.start_ns));
-  }
-  const auto most = std::max_element(ns.begin(), ns.end());
-  if (most == ns.end() || *most <= 0) return std::nullopt;
-  return static_cast<uint32_t>(most - ns.begin());
-}
-
-// Of all streams, or of one.
 std::vector<LaunchedWork> LaunchedWorkOf(const FindingScope& scope, const DeviceWork& work,
                                          uint32_t device,
                                          std::optional<uint32_t> only_stream = std::nullopt) {
-  std::vector<LaunchedWork> launched(scope.stretches.size());
-  for (const Activity& activity : work.activities()) {  // By start.
-    if (activity.call == nullptr || work.DeviceOf(activity) != device) continue;
-    if (activity.stream != only_stream.value_or(activity.stream)) continue;
-    const int64_t position = scope.PositionAt(activity.call->start_ns);
-    if (position < 0) continue;
-    LaunchedWork& of_step = launched[static_cast<size_t>(position)];
-    if (of_step.end_ns <= of_step.start_ns) {
-      of_step = {.start_ns = activity.start_ns, .end_ns = activity.start_ns};
-    }
-    const int64_t start_ns = std::max(activity.start_ns, of_step.end_ns);
-    if (activity.end_ns <= start_ns) continue;
-    of_step.busy_ns = Sum(of_step.busy_ns, Difference(activity.end_ns, start_ns));
-    of_step.end_ns = activity.end_ns;
-  }
-  return launched;
+  return LaunchedWorkOfSteps(
+      work, device, scope.stretches.size(),
+      [&](const GpuAttribution::Call& call) { return scope.PositionAt(call.start_ns); },
+      only_stream);
 }
 
 // A GPU that has nothing to do begins with what is launched much sooner than this.

@@ -10,17 +10,10 @@ namespace profd::report {
 namespace {
 
 constexpr size_t kFewestForFirst = 3;
-// A step that takes less than this share of the GPU time that it launched runs ahead of the GPU.
-constexpr double kKeepsPace = 0.9;
 constexpr size_t kFewestInPace = 2;
 constexpr size_t kFewestAfterEarlierWork = 3;
 // Times in a file may be anything; within this, sums of differences cannot overflow.
 constexpr int64_t kFarthestNs = int64_t{1} << 60;
-
-bool RunsAhead(const FindingScope::Stretch& stretch, const LaunchedWork& launched) {
-  const auto length_ns = static_cast<double>(stretch.end_ns - stretch.start_ns);
-  return length_ns < kKeepsPace * static_cast<double>(launched.busy_ns);
-}
 
 void Finish(FindingScope& scope) {
   for (const FindingScope::Stretch& stretch : scope.stretches) {
@@ -94,7 +87,9 @@ FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_r
 void LeaveOutQueueFilling(std::span<const LaunchedWork> launched, FindingScope& scope) {
   auto& stretches = scope.stretches;
   if (launched.size() != stretches.size()) return;
-  const auto runs_ahead = [&](size_t i) { return RunsAhead(stretches[i], launched[i]); };
+  const auto runs_ahead = [&](size_t i) {
+    return RunsAhead(stretches[i].end_ns - stretches[i].start_ns, launched[i]);
+  };
   size_t filling = 0;
   while (filling < stretches.size() && runs_ahead(filling)) ++filling;
   if (filling == 0 || stretches.size() - filling < kFewestInPace) return;
@@ -109,12 +104,9 @@ void LeaveOutQueueFilling(std::span<const LaunchedWork> launched, FindingScope& 
 
 void TakeDeviceTimes(std::span<const LaunchedWork> launched, FindingScope& scope) {
   auto& stretches = scope.stretches;
-  if (launched.size() != stretches.size() || stretches.size() < kFewestInPace) return;
-  for (size_t i = 0; i < stretches.size(); ++i) {
-    if (launched[i].end_ns <= launched[i].start_ns) return;
-    if (!RunsAhead(stretches[i], launched[i])) return;
-    if (i > 0 && launched[i].start_ns <= launched[i - 1].start_ns) return;
-  }
+  std::vector<int64_t> lengths_ns;
+  for (const auto& stretch : stretches) lengths_ns.push_back(stretch.end_ns - stretch.start_ns);
+  if (!AllRunAhead(lengths_ns, launched)) return;
   for (size_t i = 0; i < stretches.size(); ++i) {
     stretches[i].start_ns = launched[i].start_ns;
     stretches[i].end_ns = i + 1 < stretches.size() ? launched[i + 1].start_ns : launched[i].end_ns;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/capture/capture_types.h"
+#include "daemon/report/gpu/launched_work.h"
 #include "daemon/report/index/interval_set.h"
 
 namespace profd::report {
@@ -62,12 +63,6 @@ inline constexpr int64_t kLastWarmUpStep = 10;
 // whether a first step beyond kLastWarmUpStep can be slow because recording had just begun.
 FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_ratio,
                           bool may_warm_up);
-// What a stretch launched on the device.
-struct LaunchedWork {
-  int64_t start_ns = 0;  // Of the first.
-  int64_t end_ns = 0;    // Of the last; not after the start: it launched nothing.
-  int64_t busy_ns = 0;   // How long the device was busy with it.
-};
 // Leaves out the steps at the start in which the host only filled the launch queue, as it does
 // after a synchronization: they end long before the GPU has done what they launched. They are
 // shorter than any later step can be. Does nothing unless the steps after them keep pace with the
@@ -75,7 +70,8 @@ struct LaunchedWork {
 void LeaveOutQueueFilling(std::span<const LaunchedWork> launched, FindingScope& scope);
 // If the program never waits, each of its steps ends long before the GPU has done it, and the
 // host's marks tell how fast it launches, not how long a step takes. Then a stretch is the time
-// from the first work of its step to that of the next one. Does nothing unless all steps run ahead.
+// from the first work of its step to that of the next one, of the last step to the end of its work.
+// Does nothing unless all steps run ahead.
 void TakeDeviceTimes(std::span<const LaunchedWork> launched, FindingScope& scope);
 // Leaves out the steps at the start that begin before `first_work_ns`: until then, the GPU did what
 // was launched before the capture, of which nothing is known. Unless three remain, it leaves out

@@ -164,7 +164,17 @@ const table::Description<TimeStep>& StepColumns() {
   static const table::Description<TimeStep> columns(WithBreakdown<TimeStep, &TimeStep::device>(
       {{&TimeStep::index, {.key = "index", .title = "Step", .doc = "Number of the step"}},
        {&TimeStep::duration_ns, NsColumn("duration_ns", "Duration", "From its mark to the next")}},
-      {{&TimeStep::launch_count,
+      {{&TimeStep::device_step_ns,
+        {.key = "device_step_ns",
+         .title = "On the GPU",
+         .doc =
+             "How long it takes on the GPU, from the first work that it launched to that of the "
+             "next step, where the host runs ahead of the GPU; null: it does not, or this is the "
+             "last step",
+         .unit = table::Unit::kNs,
+         .priority = table::Column::kOnlyInData,
+         .nullable = true}},
+       {&TimeStep::launch_count,
         CountColumn("launch_count", "Launches", "Calls that launched work of the GPU")},
        {&TimeStep::launch_ns,
         NsColumn("launch_ns", "Launching", "Time of the host in these calls")},

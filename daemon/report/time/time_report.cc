@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/gpu/device_work.h"
+#include "daemon/report/gpu/launched_work.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
@@ -150,6 +152,7 @@ class TimeSummary {
     }
     pending.Finish(work.holes());
     FillSteps(idle, pending);
+    FillDeviceSteps(work, static_cast<uint32_t>(device));
     FillWhole(idle, pending);
     for (const StreamIdle& stream : streams) {
       if (stream.Row().activity_count > 0) report_.streams.push_back(stream.Row());
@@ -208,6 +211,26 @@ class TimeSummary {
       idle.AddTo(row, record.start_ns, end_ns);
       report_.steps[i].device = BreakdownOf(row);
       report_.steps[i].device.host_only_ns = pending.HostOnly(record.start_ns, end_ns);
+    }
+  }
+
+  // Of the steps from the first one on in which the host is ahead to stay.
+  void FillDeviceSteps(const DeviceWork& work, uint32_t device) {
+    const std::vector<LaunchedWork> launched = LaunchedWorkOfSteps(
+        work, device, report_.steps.size(),
+        [](const GpuAttribution::Call& call) { return int64_t{call.step}; },
+        BusiestStream(work, device));
+    std::vector<int64_t> steps_ns;
+    for (const TimeStep& step : report_.steps) steps_ns.push_back(step.duration_ns);
+    size_t first = steps_ns.size();
+    while (first > 0 && RunsAhead(steps_ns[first - 1], launched[first - 1])) --first;
+    const bool is_most = 2 * (steps_ns.size() - first) > steps_ns.size();
+    if (!is_most ||
+        !AllRunAhead(std::span(steps_ns).subspan(first), std::span(launched).subspan(first))) {
+      return;
+    }
+    for (size_t i = first; i + 1 < steps_ns.size(); ++i) {
+      report_.steps[i].device_step_ns = Difference(launched[i + 1].start_ns, launched[i].start_ns);
     }
   }
 

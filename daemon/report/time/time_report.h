@@ -73,6 +73,9 @@ TimeBreakdown BreakdownOf(const IdleRow& row);
 struct TimeStep {
   int64_t index = 0;  // As in ProfilerStep#index.
   int64_t duration_ns = 0;
+  // If the host runs ahead of the device: how long the step takes there (launched_work.h). -1: it
+  // does not, or this is the last step.
+  int64_t device_step_ns = -1;
   TimeBreakdown device;
   // On the host; calls and ranges belong to the step that they begin in.
   int64_t launch_count = 0;    // Calls that launched work on the device.

@@ -190,9 +190,9 @@ TEST(CaptureDiffTest, WhatElseDiffersIsSaid) {
                                             Field(&DiffFact::after, Not(HasSubstr("\x1b")))),
                                       fact("ranks", "", "8"), fact("GPU", "2 x H100", "H200"),
                                       fact("PyTorch", "2.6.0", "2.7.0"),
-                                      fact("GFLOP per step on average", "1", "2"),
+                                      fact("GFLOP per step", "1", "2"),
                                       fact("Python stacks recorded", "no", "yes")));
-  EXPECT_EQ(diff.other_work, "ranks, GPU, GFLOP per step on average");
+  EXPECT_EQ(diff.other_work, "ranks, GPU, GFLOP per step");
 }
 
 TEST(CaptureDiffTest, WaitsForACpuOfOneCaptureAreSaid) {
@@ -297,6 +297,26 @@ TEST(CaptureDiffTest, OfACaptureThatLostMuchOnlyStepsAreCompared) {
   EXPECT_EQ(DiffCaptures({before}, {after}).steps.verdict, StepVerdict::kSlower);
   after.lost_share = 0.05;
   EXPECT_THAT(DiffCaptures({before}, {after}).not_compared, IsEmpty());
+}
+
+// It launches a step in 1 ms, of which the GPU has 4, or 8.
+TEST(CaptureDiffTest, WhereTheHostRunsAheadTheGpuTellsHowLongAStepTakes) {
+  const auto capture_of = [](const std::string& id, int64_t device_step_ns) {
+    DiffCapture capture = GpuCapture(id);
+    ChangeSteps(capture.figures, [&](TimeStep& step) {
+      step.duration_ns = kMs;
+      step.device_step_ns = device_step_ns + step.index * kUs;
+    });
+    capture.figures.time.steps.back().device_step_ns = -1;
+    return capture;
+  };
+  const CaptureDiff diff = DiffCaptures({capture_of("A", 4 * kMs)}, {capture_of("B", 8 * kMs)});
+  EXPECT_EQ(diff.steps.verdict, StepVerdict::kSlower);
+  EXPECT_NEAR(diff.steps.change, 1, 0.01);
+  EXPECT_EQ(diff.steps.before_count, kFigureSteps - 1);
+  EXPECT_TRUE(diff.by_device);
+  EXPECT_THAT(diff.parts, IsEmpty());
+  EXPECT_THAT(diff.why, IsEmpty());
 }
 
 TEST(CaptureDiffTest, NumbersOfAHostileFileAreSafe) {

@@ -76,6 +76,33 @@ TEST_F(TimeReportTest, TheWholeIsFromTheFirstWorkToTheLastAndSumsUp) {
   EXPECT_EQ(ToString(report.kernel_types[0]), "COMPUTATION");
 }
 
+// Each step launches 4 ms of kernels in 1 ms.
+TEST_F(TimeReportTest, WhereTheHostRunsAheadTheDeviceTellsHowLongAStepTakes) {
+  constexpr int64_t kMs = 1'000'000;
+  reader_.Step(0, 0, 30 * kMs);  // It warms up.
+  Launch(kMs, 2 * kMs, 3 * kMs);
+  for (int64_t step = 1; step < 6; ++step) {
+    reader_.Step(step, (29 + step) * kMs, kMs);
+    for (int64_t i = 0; i < 4; ++i) {
+      const int64_t start_ns = (30 + 4 * (step - 1) + i) * kMs + kMs / 10;
+      Launch((29 + step) * kMs + i * 1000, start_ns, start_ns + kMs);
+    }
+  }
+  const TimeReport report = Report();
+  std::vector<int64_t> times_ns;
+  for (const TimeStep& step : report.steps) times_ns.push_back(step.device_step_ns);
+  EXPECT_THAT(times_ns, ElementsAre(-1, 4 * kMs, 4 * kMs, 4 * kMs, 4 * kMs, -1));
+}
+
+TEST_F(TimeReportTest, WhereTheHostKeepsPaceTheDeviceDoesNot) {
+  constexpr int64_t kMs = 1'000'000;
+  for (int64_t step = 0; step < 4; ++step) {
+    reader_.Step(step, step * 5 * kMs, 5 * kMs);
+    Launch(step * 5 * kMs, step * 5 * kMs + 1000, step * 5 * kMs + 4 * kMs);
+  }
+  for (const TimeStep& step : Report().steps) EXPECT_EQ(step.device_step_ns, -1);
+}
+
 TEST_F(TimeReportTest, KernelsThatCopyForACallAreCopies) {
   Launch(0, 100, 200);
   reader_.Kernel("__amd_rocclr_copyBuffer", 200, 260, Call("hipMemcpyDtoD", 10, 12));
