@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/base/errors.h"
+#include "cli/base/failures.h"
 #include "cli/captures/find_group.h"
 #include "cli/captures/fleet.h"
 #include "cli/client/daemon_client.h"
@@ -28,7 +29,7 @@ absl::StatusOr<CaptureView> CancelOne(DaemonClient& daemon, const std::string& i
 // Cancels it on every node that has a part of it, and waits.
 absl::StatusOr<int> CancelGroup(Invocation& invocation, Fleet* fleet, const FoundGroup& group) {
   std::vector<CaptureView> views;
-  absl::Status first_failure;
+  std::vector<Failure> failures;
   // All daemons first, so that no member records on while another one drains. A failure shows
   // below.
   for (const FoundCaptureOf& capture : group.captures) {
@@ -40,8 +41,8 @@ absl::StatusOr<int> CancelGroup(Invocation& invocation, Fleet* fleet, const Foun
     absl::StatusOr<CaptureView> ended =
         daemon.ok() ? CancelOne(**daemon, capture.view.record.id) : daemon.status();
     if (!ended.ok()) {
-      invocation.Note(DescribeError(ended.status()));
-      if (first_failure.ok()) first_failure = ended.status();
+      const CaptureRecord& record = capture.view.record;
+      failures.push_back({record.id, record.node, ended.status()});
       continue;
     }
     if (fleet != nullptr) ended->record.node = capture.view.record.node;
@@ -53,11 +54,12 @@ absl::StatusOr<int> CancelGroup(Invocation& invocation, Fleet* fleet, const Foun
   }
   if (invocation.json()) {
     JsonWriter json;
-    WriteGroupJson(views, {}, json);
+    WriteGroupJson(views, {}, failures, json);
     invocation.Print(json.TakeLine());
   }
+  invocation.Note(DescribeFailures(failures, "capture"));
   invocation.Note(RenderNodeFailures(group.outcomes));
-  if (!first_failure.ok()) return ExitCodeOf(first_failure);
+  if (!failures.empty()) return ExitCodeOf(failures, !views.empty());
   return group.outcomes.empty() ? kExitDone : ExitCodeOf(group.outcomes);
 }
 

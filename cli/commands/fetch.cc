@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "cli/base/errors.h"
+#include "cli/base/failures.h"
 #include "cli/base/interrupts.h"
 #include "cli/captures/capture_source.h"
 #include "cli/captures/find_capture.h"
@@ -23,19 +25,22 @@
 namespace profd::cli {
 namespace {
 
+constexpr std::string_view kWhatIsKept =
+    "What has arrived is kept; run the same again to go on from there.\n";
+
+bool IsCutOff(const absl::Status& status) {
+  return absl::IsCancelled(status) || absl::IsUnavailable(status);
+}
+
 absl::Status FetchOne(Invocation& invocation, Interrupts& interrupts, DaemonClient& daemon,
                       const CaptureView& view, const std::string& path) {
   interrupts.OnInterrupt([&daemon] { daemon.Abort(); });
   ProgressLine progress(invocation.error_style());
-  const absl::Status status = FetchToFile(daemon, view, path, [&](int64_t done, int64_t total) {
+  absl::Status status = FetchToFile(daemon, view, path, [&](int64_t done, int64_t total) {
     progress.Show(TransferProgress("fetching", done, total));
   });
   progress.Clear();
   interrupts.OnInterrupt(nullptr);
-  if (status.code() == absl::StatusCode::kCancelled ||
-      status.code() == absl::StatusCode::kUnavailable) {
-    invocation.Note("What has arrived is kept; run the same again to go on from there.\n");
-  }
   return status;
 }
 
@@ -49,42 +54,75 @@ void WriteFetchedJson(const CaptureRecord& record, const std::string& path, Json
   json.EndObject();
 }
 
-// Every capture of a group as a file of its own, with its rank or pid in front of the suffix.
+// Members without a capture on the nodes that answered.
+std::vector<Failure> MembersElsewhere(const FoundGroup& group) {
+  const bool is_fleet = !group.outcomes.empty();
+  std::vector<Failure> failures;
+  for (const GroupMember& member : group.record.members) {
+    const bool is_here = std::ranges::any_of(group.captures, [&](const FoundCaptureOf& capture) {
+      return capture.view.record.id == member.capture_id;
+    });
+    if (is_here) continue;
+    absl::Status status;
+    if (!member.capture_id.empty()) {
+      status = absl::NotFoundError(is_fleet ? "its node did not answer, or is not in --nodes"
+                                            : "its node was not asked; name it with --nodes, too");
+    } else {
+      status = absl::NotFoundError(
+          StrCat(member.rank >= 0 ? StrCat("rank ", member.rank) : StrCat("pid ", member.pid), ": ",
+                 member.error.empty() ? "it could not be prepared" : member.error));
+    }
+    failures.push_back({member.capture_id, member.node, std::move(status)});
+  }
+  return failures;
+}
+
+// Every capture of a group as a file of its own, with its rank or pid in front of the suffix. One
+// that cannot be fetched does not keep the rest.
 absl::StatusOr<int> FetchGroup(Invocation& invocation, Interrupts& interrupts, Fleet* fleet,
                                const FoundGroup& group, const std::string& asked) {
   std::vector<CaptureView> views;
+  views.reserve(group.captures.size());
   for (const FoundCaptureOf& capture : group.captures) views.push_back(capture.view);
   const std::vector<std::string> tags = TagsFor(views);
   const std::string output = asked.empty() ? StrCat(group.record.id, ".profd") : asked;
+  std::vector<Failure> failures;
+  bool any_fetched = false;
+  bool is_cut_off = false;
   JsonWriter json;
   json.BeginObject().Key("captures").BeginArray();
-  bool all = true;
   for (size_t i = 0; i < views.size(); ++i) {
     const CaptureRecord& record = views[i].record;
-    if (!views[i].HasEvents()) {
-      all = false;
-      invocation.Note(StrCat("profctl: capture ", record.id, " on ", ForDisplay(record.node, 255),
-                             " holds no events: it is ", views[i].state, "\n"));
+    const std::string path = WithTag(output, tags[i]);
+    absl::Status status;
+    if (interrupts.interrupted()) {
+      status = absl::CancelledError("interrupted");
+    } else if (!views[i].HasEvents()) {
+      status = absl::FailedPreconditionError(StrCat("it holds no events: it is ", views[i].state));
+    } else if (const auto daemon = OwnerOf(group.captures[i], invocation, fleet); !daemon.ok()) {
+      status = daemon.status();
+    } else {
+      status = FetchOne(invocation, interrupts, **daemon, views[i], path);
+      is_cut_off = is_cut_off || IsCutOff(status);
+    }
+    if (!status.ok()) {
+      failures.push_back({record.id, record.node, std::move(status)});
       continue;
     }
-    const std::string path = WithTag(output, tags[i]);
-    ASSIGN_OR_RETURN(DaemonClient* const daemon, OwnerOf(group.captures[i], invocation, fleet));
-    RETURN_IF_ERROR(FetchOne(invocation, interrupts, *daemon, views[i], path));
+    any_fetched = true;
     if (!invocation.json()) invocation.Print(StrCat(path, "\n"));
     WriteFetchedJson(record, path, json);
   }
-  json.EndArray().EndObject();
+  std::ranges::move(MembersElsewhere(group), std::back_inserter(failures));
+  json.EndArray();
+  WriteFailuresJson(failures, "id", json);
+  if (fleet != nullptr) WriteNodeOutcomesJson(group.outcomes, json);
+  json.EndObject();
   if (invocation.json()) invocation.Print(json.TakeLine());
-  for (const GroupMember& member : group.record.members) {
-    const bool here = std::ranges::any_of(
-        views, [&](const CaptureView& view) { return view.record.id == member.capture_id; });
-    if (here || member.capture_id.empty()) continue;
-    all = false;
-    invocation.Note(StrCat("profctl: capture ", member.capture_id, " is on ",
-                           ForDisplay(member.node, 255), "; name that node with --nodes, too\n"));
-  }
+  invocation.Note(DescribeFailures(failures, "capture"));
+  if (is_cut_off) invocation.Note(kWhatIsKept);
   invocation.Note(RenderNodeFailures(group.outcomes));
-  return all ? kExitDone : kExitPartial;
+  return ExitCodeOf(failures, any_fetched);
 }
 
 absl::StatusOr<int> RunFetch(Invocation& invocation) {
@@ -121,7 +159,9 @@ absl::StatusOr<int> RunFetch(Invocation& invocation) {
   }
   const std::string path = asked.empty() ? StrCat(view.record.id, ".profd") : asked;
 
-  RETURN_IF_ERROR(FetchOne(invocation, interrupts, *daemon, view, path));
+  const absl::Status status = FetchOne(invocation, interrupts, *daemon, view, path);
+  if (IsCutOff(status)) invocation.Note(kWhatIsKept);
+  RETURN_IF_ERROR(status);
   if (invocation.json()) {
     JsonWriter json;
     WriteFetchedJson(view.record, path, json);
@@ -135,25 +175,29 @@ absl::StatusOr<int> RunFetch(Invocation& invocation) {
 }  // namespace
 
 Command FetchCommand() {
-  return {.name = "fetch",
-          .summary = "Copy a capture here, as a file that can replace its ID",
-          .arguments = "ID",
-          .description =
-              "Copies the capture file here, verifies its SHA-256, and prints its path. Every "
-              "report and `export` then take FILE.profd instead of an ID, without a daemon.\n\nAn "
-              "interrupted copy leaves FILE.profd.ID.part; the same command resumes it.",
-          .flags = {{.name = "output",
-                     .letter = 'o',
-                     .value_name = "FILE",
-                     .help = "Output file, ending in .profd (default: ID.profd)",
-                     .completes = Completes::kCaptureFile}},
-          .examples = {{"profctl fetch 01J9ZK -o run.profd", "Take a capture along"},
-                       {"profctl ops run.profd", "Read it anywhere"}},
-          .min_arguments = 1,
-          .max_arguments = 1,
-          .completes = Completes::kCapture,
-          .takes_nodes = true,
-          .run = &RunFetch};
+  return {
+      .name = "fetch",
+      .summary = "Copy a capture here, as a file that can replace its ID",
+      .arguments = "ID",
+      .description =
+          "Copies the capture file here, verifies its SHA-256, and prints its path. Every "
+          "report and `export` then take FILE.profd instead of an ID, without a daemon.\n\nAn "
+          "interrupted copy leaves FILE.profd.ID.part; the same command resumes it.\n\nThe ID of a "
+          "group copies each of its captures to a file of its own, with the rank or PID before "
+          "the suffix. A capture that cannot be copied is named on stderr and in \"errors\" of "
+          "--json; the others are copied (exit code 4).",
+      .flags = {{.name = "output",
+                 .letter = 'o',
+                 .value_name = "FILE",
+                 .help = "Output file, ending in .profd (default: ID.profd)",
+                 .completes = Completes::kCaptureFile}},
+      .examples = {{"profctl fetch 01J9ZK -o run.profd", "Take a capture along"},
+                   {"profctl ops run.profd", "Read it anywhere"}},
+      .min_arguments = 1,
+      .max_arguments = 1,
+      .completes = Completes::kCapture,
+      .takes_nodes = true,
+      .run = &RunFetch};
 }
 
 }  // namespace profd::cli

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/base/errors.h"
+#include "cli/base/failures.h"
 #include "cli/base/interrupts.h"
 #include "cli/captures/one_run.h"
 #include "cli/captures/output_file.h"
@@ -353,14 +354,22 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
   const importer::TraceSet set = FindSet(invocation, interrupts);
   std::string group_id = set.is_job ? NewUlid(Clock::Real().Now()) : std::string();
   std::vector<CaptureRecord> records;
+  std::vector<Failure> failures;
+  size_t imported_traces = 0;
   JsonWriter json;
   json.BeginObject().Key("captures").BeginArray();
   for (size_t i = 0; i < outputs.paths.size(); ++i) {
     const std::string& trace = invocation.arguments()[i];
-    ASSIGN_OR_RETURN(
-        const std::vector<ImportedTrace> captures,
-        ImportOne(invocation, interrupts, trace, outputs.paths[i], outputs.keeps_files, group_id));
-    for (const ImportedTrace& imported : captures) {
+    const absl::StatusOr<std::vector<ImportedTrace>> captures =
+        ImportOne(invocation, interrupts, trace, outputs.paths[i], outputs.keeps_files, group_id);
+    if (!captures.ok()) {
+      // Of a single trace there is no other result to show.
+      if (outputs.paths.size() == 1) return captures.status();
+      failures.push_back({trace, /*node=*/"", captures.status()});
+      continue;
+    }
+    ++imported_traces;
+    for (const ImportedTrace& imported : *captures) {
       // Where it is stored they may know no groups.
       if (set.is_job && imported.record.group_id != group_id) group_id.clear();
       records.push_back(imported.record);
@@ -371,7 +380,7 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
       invocation.Note(NotUnderstoodNote(imported.record));
       invocation.Note(RenderEvicted(std::span(&imported.stored, 1)));
     }
-    if (!set.is_job) NoteGroupOfProcesses(invocation, captures);
+    if (!set.is_job) NoteGroupOfProcesses(invocation, *captures);
   }
   json.EndArray().Key("group");
   const std::string shown_group = set.is_job ? group_id : CommonGroup(records);
@@ -382,13 +391,15 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
   }
   json.EndArray();
   json.Field("missing_rank_count", group_id.empty() ? 0 : set.absent_count);
+  WriteFailuresJson(failures, "source", json);
   json.EndObject();
-  if (!group_id.empty()) {
-    invocation.Note(GroupNote(group_id, set, outputs.paths.size()));
+  if (!group_id.empty() && !records.empty()) {
+    invocation.Note(GroupNote(group_id, set, imported_traces));
     NoteIfNotOneRun(invocation, records);
   }
   if (invocation.json()) invocation.Print(json.TakeLine());
-  return kExitDone;
+  invocation.Note(DescribeFailures(failures, "trace"));
+  return ExitCodeOf(failures, !records.empty());
 }
 
 }  // namespace
@@ -415,7 +426,9 @@ Command ImportCommand() {
           "A damaged event is lost alone, and counted with its byte. Of a file that is cut off, "
           "the complete events become a PARTIAL capture, which ends where the missing ones would "
           "begin; a warning names the byte at which the file ends. One without a complete event "
-          "is refused, as is an export of Nsight Systems that is cut off.",
+          "is refused, as is an export of Nsight Systems that is cut off. Of several files, one "
+          "that is refused is named on stderr and in \"errors\" of --json, and the others are "
+          "imported (exit code 4).",
       .flags = {{.name = "output",
                  .letter = 'o',
                  .value_name = "FILE",

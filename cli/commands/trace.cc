@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/base/errors.h"
+#include "cli/base/failures.h"
 #include "cli/base/interrupts.h"
 #include "cli/base/label.h"
 #include "cli/base/spec_names.h"
@@ -239,11 +240,12 @@ class TraceOnNode {
     interrupts_.SetLastWords(WhereToGoOn(invocation_, views_.front().record, IsGroup()));
     RETURN_IF_ERROR(Follow());
     NoteUnpinned();
-    // A file that cannot be written does not cost the report.
-    const absl::Status saved = Save();
+    // A file that cannot be written does not cost the report, or another one's file.
+    Save();
     RETURN_IF_ERROR(Report());
-    RETURN_IF_ERROR(saved);
-    return ExitCode();
+    if (!IsGroup() && !unsaved_.empty()) return unsaved_.front().status;
+    invocation_.Note(DescribeFailures(unsaved_, "no file of capture"));
+    return unsaved_.empty() ? ExitCode() : ExitCodeOf(unsaved_, /*any_done=*/false);
   }
 
  private:
@@ -349,17 +351,19 @@ class TraceOnNode {
     return absl::OkStatus();
   }
 
-  absl::Status Save() {
+  void Save() {
     paths_.assign(views_.size(), "");
-    if (request_.output.empty()) return absl::OkStatus();
+    if (request_.output.empty()) return;
     const std::vector<std::string> tags = TagsFor(views_);
     for (size_t i = 0; i < views_.size(); ++i) {
       if (!views_[i].HasEvents()) continue;
       const std::string path = IsGroup() ? WithTag(request_.output, tags[i]) : request_.output;
-      RETURN_IF_ERROR(SaveOne(views_[i], path));
-      paths_[i] = path;
+      if (absl::Status saved = SaveOne(views_[i], path); saved.ok()) {
+        paths_[i] = path;
+      } else {
+        unsaved_.push_back({views_[i].record.id, /*node=*/"", std::move(saved)});
+      }
     }
-    return absl::OkStatus();
   }
 
   absl::Status SaveOne(const CaptureView& view, const std::string& path) {
@@ -376,7 +380,7 @@ class TraceOnNode {
     if (invocation_.json()) {
       JsonWriter json;
       if (IsGroup()) {
-        WriteGroupJson(views_, paths_, json);
+        WriteGroupJson(views_, paths_, unsaved_, json);
       } else {
         WriteCaptureJson(views_.front(), paths_.front(), json);
       }
@@ -471,6 +475,7 @@ class TraceOnNode {
   std::vector<CaptureView> views_;
   std::map<std::string, std::string> pin_failures_;  // Messages by capture ID.
   std::vector<std::string> paths_;                   // As views_; empty where none was written.
+  std::vector<Failure> unsaved_;                     // Those whose file could not be written.
   bool interrupted_in_time_ = false;                 // While there was something to cancel.
 };
 
@@ -711,9 +716,10 @@ Command TraceCommand() {
           "own. One that did not take part is named (exit code 4).\n\n"
           "Ctrl-C ends the capture and keeps what was recorded; a second Ctrl-C exits at once.\n\n"
           "With -o, the last line on stdout is the path of the file. With --json, stdout is one "
-          "object: the finished capture, or {\"group\", \"captures\", \"missed\"}, or on several "
-          "nodes {\"id\", \"state\", \"first_step\", \"captures\", \"missed\", \"clock\", "
-          "\"nodes\"}.",
+          "object: the finished capture, or {\"group\", \"captures\", \"missed\", \"errors\"}, or "
+          "on "
+          "several nodes {\"id\", \"state\", \"first_step\", \"captures\", \"missed\", \"clock\", "
+          "\"errors\", \"nodes\"}; errors name the files that could not be written.",
       .flags = TraceFlags(),
       .examples = {{"profctl trace --pid 41213 --steps 5", "Five whole steps of one process"},
                    {"profctl trace --steps 5 -o five.json.gz", "The only target, and a trace file"},

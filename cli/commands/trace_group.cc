@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/base/errors.h"
+#include "cli/base/failures.h"
 #include "cli/captures/capture_source.h"
 #include "cli/client/daemon_client.h"
 #include "cli/client/invocation.h"
@@ -39,32 +40,34 @@ absl::Status SaveOne(Invocation& invocation, DaemonClient& daemon, const Capture
   return ExportToFile(*source, *kind.trace, path, show).status();
 }
 
-// As result.members; empty where there is nothing to write. A node whose captures cannot be
-// fetched any more does not keep us from the others' files: the first error is given at the end.
-absl::Status SaveAll(Invocation& invocation, Fleet& fleet, const GroupCaptureResult& result,
-                     const std::string& output, const OutputKind& kind,
-                     std::vector<std::string>& paths) {
+// `paths` are as result.members; empty where there is nothing to write. A node whose captures
+// cannot be fetched any more does not keep us from the others' files.
+std::vector<Failure> SaveAll(Invocation& invocation, Fleet& fleet, const GroupCaptureResult& result,
+                             const std::string& output, const OutputKind& kind,
+                             std::vector<std::string>& paths) {
   std::vector<CaptureView> views;
   for (const JobMember& member : result.members) {
     views.push_back(member.view);
     views.back().record.target = member.target;
   }
   const std::vector<std::string> tags = TagsFor(views);
-  absl::Status first_error;
+  std::vector<Failure> failures;
   for (size_t i = 0; i < views.size(); ++i) {
     if (!views[i].HasEvents()) continue;
-    DaemonClient* const daemon = fleet.connection(result.members[i].node);
-    if (daemon == nullptr) continue;
-    daemon->LimitCalls(absl::InfiniteFuture());
+    const size_t node = result.members[i].node;
     const std::string path = WithTag(output, tags[i]);
-    absl::Status saved = SaveOne(invocation, *daemon, views[i], kind, path);
+    absl::Status saved = absl::UnavailableError("its node cannot be reached any more");
+    if (DaemonClient* const daemon = fleet.connection(node)) {
+      daemon->LimitCalls(absl::InfiniteFuture());
+      saved = SaveOne(invocation, *daemon, views[i], kind, path);
+    }
     if (saved.ok()) {
       paths[i] = path;
-    } else if (first_error.ok()) {
-      first_error = std::move(saved);
+    } else {
+      failures.push_back({views[i].record.id, result.nodes[node].node, std::move(saved)});
     }
   }
-  return first_error;
+  return failures;
 }
 
 }  // namespace
@@ -83,13 +86,13 @@ absl::StatusOr<int> TraceGroup(Invocation& invocation, Fleet& fleet, Interrupts&
   }
   std::vector<std::string> paths(result.members.size());
   interrupts.OnInterrupt([&fleet] { fleet.Abort(); });
-  absl::Status saved;
-  if (!output.empty()) saved = SaveAll(invocation, fleet, result, output, output_kind, paths);
+  std::vector<Failure> unsaved;
+  if (!output.empty()) unsaved = SaveAll(invocation, fleet, result, output, output_kind, paths);
   interrupts.OnInterrupt(nullptr);
 
   if (invocation.json()) {
     JsonWriter json;
-    WriteGroupCaptureJson(result, paths, json);
+    WriteGroupCaptureJson(result, paths, unsaved, json);
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(RenderGroupCapture(result, invocation.style()));
@@ -107,7 +110,8 @@ absl::StatusOr<int> TraceGroup(Invocation& invocation, Fleet& fleet, Interrupts&
       })) {
     invocation.Note(NextForGroup(invocation.NextProfctl(), result.id));
   }
-  RETURN_IF_ERROR(saved);
+  invocation.Note(DescribeFailures(unsaved, "no file of capture"));
+  if (!unsaved.empty()) return ExitCodeOf(unsaved, /*any_done=*/false);
   return GroupExitCode(result);
 }
 

@@ -105,9 +105,10 @@ void WriteStartClocksJson(const GroupCaptureResult& result, JsonWriter& json) {
 }  // namespace
 
 void WriteGroupJson(std::span<const CaptureView> views, std::span<const std::string> paths,
-                    JsonWriter& json) {
+                    std::span<const Failure> failures, JsonWriter& json) {
   json.BeginObject();
   WriteGroupFields(views, paths, {}, json);
+  WriteFailuresJson(failures, "id", json);
   json.EndObject();
 }
 
@@ -203,7 +204,7 @@ std::string NameRanks(std::span<const int64_t> ranks, int64_t count) {
 }
 
 void WriteGroupCaptureJson(const GroupCaptureResult& result, std::span<const std::string> paths,
-                           JsonWriter& json) {
+                           std::span<const Failure> failures, JsonWriter& json) {
   json.BeginObject();
   json.Field("id", result.id);
   json.Field("state", ToString(result.state));
@@ -253,6 +254,7 @@ void WriteGroupCaptureJson(const GroupCaptureResult& result, std::span<const std
   }
   json.EndArray();
   WriteStartClocksJson(result, json);
+  WriteFailuresJson(failures, "id", json);
   WriteNodeOutcomesJson(result.nodes, json);
   json.EndObject();
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "cli/base/failures.h"
 #include "cli/base/style.h"
 #include "cli/captures/find_group.h"
 #include "cli/captures/group_capture.h"
@@ -14,11 +15,11 @@
 
 namespace profd::cli {
 
-// {"group", "captures": [...], "missed": [...]}; missed are those that have ended and do not
-// cover all that was asked, and ranks of which no trace was imported. `paths`: the files they were
-// fetched to, or none.
+// {"group", "captures": [...], "missed": [...], "errors": [...]}; missed are those that have ended
+// and do not cover all that was asked, and ranks of which no trace was imported. `paths`: the files
+// they were fetched to, or none. `failures`: what else was to be done with them, and failed.
 void WriteGroupJson(std::span<const CaptureView> views, std::span<const std::string> paths,
-                    JsonWriter& json);
+                    std::span<const Failure> failures, JsonWriter& json);
 
 // A row per target, then those that missed, each with its reason.
 std::string RenderGroup(std::span<const CaptureView> views, const Style& style);
@@ -32,10 +33,11 @@ std::string RenderFoundGroup(const FoundGroup& group, const Style& style);
 // The same of a capture on many nodes:
 // {"id", "state", "first_step", "captures": [{"node","pid","rank","id","state",...}],
 //  "missed": [{"node","pid","rank","id","error_reason","error_message"}],
-//  "clock": {"residual_ns", "nodes": [{"node","offset_ns","bound_ns"}]}, "nodes": [...]}
-// `paths`: as result.members.
+//  "clock": {"residual_ns", "nodes": [{"node","offset_ns","bound_ns"}]}, "errors": [...],
+//  "nodes": [...]}
+// `paths`: as result.members. `failures`: of writing these files.
 void WriteGroupCaptureJson(const GroupCaptureResult& result, std::span<const std::string> paths,
-                           JsonWriter& json);
+                           std::span<const Failure> failures, JsonWriter& json);
 std::string RenderGroupCapture(const GroupCaptureResult& result, const Style& style);
 // Returns who missed it, and why, with a line for each reason; empty: none. `called_off`:
 // nothing was captured, because too few were ready. Those that were are then named as ready.

@@ -145,6 +145,68 @@ TEST_F(FilesTest, FetchCopiesChecksAndPrintsThePath) {
   EXPECT_EQ(stat.st_mode & 0777, 0600U);
 }
 
+// A group of three; files of the first and the third can be written, that of the second cannot.
+class FetchGroupTest : public FilesTest {
+ protected:
+  FetchGroupTest() {
+    const v1::Capture one = profd_.captures[TestId(1)];
+    for (int i = 1; i <= 3; ++i) {
+      v1::Capture& member = profd_.captures[TestId(i)] = one;
+      member.set_name(ACapture(TestId(i)).name());
+      member.set_group(group_);
+      member.mutable_target()->set_pid(4710 + i);
+    }
+    std::filesystem::create_directory(Path("x-4712.profd." + TestId(2) + ".part"));
+  }
+  const std::string group_ = "groups/" + TestId(7000);
+};
+
+TEST_F(FetchGroupTest, AMemberThatCannotBeFetchedIsARowAndTheOthersAreKept) {
+  const nlohmann::json fetched = RunJson({"fetch", group_, "-o", Path("x.profd")}, 4);
+  ASSERT_THAT(fetched["captures"], SizeIs(2));
+  EXPECT_EQ(fetched["captures"][0]["path"], Path("x-4711.profd"));
+  EXPECT_EQ(fetched["captures"][1]["path"], Path("x-4713.profd"));
+  EXPECT_EQ(ReadFile(Path("x-4713.profd")), profd_.file_bytes);
+  ASSERT_THAT(fetched["errors"], SizeIs(1));
+  EXPECT_EQ(fetched["errors"][0]["id"], TestId(2));
+  EXPECT_THAT(fetched["errors"][0]["message"].get<std::string>(), HasSubstr("x-4712.profd"));
+  const RunResult result = Run({"fetch", group_, "-o", Path("x.profd")});
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_EQ(result.out, Path("x-4711.profd") + "\n" + Path("x-4713.profd") + "\n");
+  EXPECT_THAT(result.err, HasSubstr("profctl: capture " + TestId(2) + ": "));
+}
+
+TEST_F(FetchGroupTest, AMemberWithoutEventsIsARow) {
+  profd_.captures[TestId(3)].clear_file_bytes();
+  const nlohmann::json fetched = RunJson({"fetch", group_, "-o", Path("x.profd")}, 4);
+  EXPECT_THAT(fetched["captures"], SizeIs(1));
+  ASSERT_THAT(fetched["errors"], SizeIs(2));
+  EXPECT_THAT(fetched["errors"][1]["message"].get<std::string>(), HasSubstr("holds no events"));
+}
+
+TEST_F(FetchGroupTest, WithoutAnyFileTheCodeIsThatOfTheFirstFailure) {
+  profd_.captures.erase(TestId(1));
+  profd_.captures.erase(TestId(3));
+  const nlohmann::json fetched = RunJson({"fetch", group_, "-o", Path("x.profd")}, 1);
+  EXPECT_THAT(fetched["captures"], IsEmpty());
+  EXPECT_THAT(fetched["errors"], SizeIs(1));
+}
+
+// ---- import ----
+
+TEST_F(FilesTest, ATraceThatIsRefusedIsARowAndTheOthersAreImported) {
+  std::ofstream(Path("a.json")) << R"({"traceEvents": [{"ph": "X", "name": "aten::mm",
+      "cat": "cpu_op", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]})";
+  std::ofstream(Path("b.json")) << "{}";
+  std::filesystem::copy(Path("a.json"), Path("c.json"));
+  const nlohmann::json imported = RunJson(
+      {"import", Path("a.json"), Path("b.json"), Path("c.json"), "--output-dir", Path("")}, 4);
+  ASSERT_THAT(imported["captures"], SizeIs(2));
+  EXPECT_EQ(imported["captures"][1]["source"], "c.json");
+  ASSERT_THAT(imported["errors"], SizeIs(1));
+  EXPECT_EQ(imported["errors"][0]["source"], Path("b.json"));
+}
+
 TEST_F(FilesTest, AFileWithoutAFolderIsOneOfTheCurrentFolder) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder_.path());  // profctl inherits it.

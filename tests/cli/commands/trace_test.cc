@@ -407,6 +407,16 @@ TEST_F(GroupTraceTest, AllCompleteIsDoneAndNoneIsFailed) {
   EXPECT_EQ(RunJson({"trace", "--all"}, 1)["missed"].size(), 2);
 }
 
+TEST_F(GroupTraceTest, AFileThatCannotBeWrittenIsNamedAndDoesNotKeepTheOthers) {
+  std::filesystem::create_directory(Path("x-4711.json"));
+  const auto group = RunJson({"trace", "--all", "-o", Path("x.json")}, 1);
+  ASSERT_EQ(group["errors"].size(), 1);
+  EXPECT_EQ(group["errors"][0]["id"], group["captures"][0]["id"]);
+  EXPECT_THAT(group["errors"][0]["message"].get<std::string>(), HasSubstr("x-4711.json"));
+  EXPECT_EQ(group["captures"][1]["path"], Path("x-4712.json"));
+  EXPECT_EQ(ReadFile(Path("x-4712.json")), profd_.trace_bytes);
+}
+
 // A launcher, say, or a notebook.
 TEST_F(GroupTraceTest, OfAllThoseWithoutStepsAreLeftOut) {
   profd_.targets.push_back(ATarget(4713));

@@ -768,7 +768,7 @@ TEST(GroupTest, ThoseThatMissedAreNamedWithTheReason) {
   views[1].record.error_message = "target 4712 ended before anything was recorded";
   EXPECT_THAT(RenderGroup(views, Style{}), HasSubstr("pid 4712 is FAILED: target 4712 ended"));
   JsonWriter json;
-  WriteGroupJson(views, {}, json);
+  WriteGroupJson(views, {}, {}, json);
   const auto parsed = nlohmann::json::parse(json.TakeLine());
   EXPECT_EQ(parsed["captures"].size(), 2);
   ASSERT_EQ(parsed["missed"].size(), 1);
