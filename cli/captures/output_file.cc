@@ -136,6 +136,14 @@ absl::Status CheckWritable(const std::string& path) {
                            ForDisplay(folder, 400), "': ", std::strerror(errno)));
 }
 
+absl::StatusOr<std::string> PathToWrite(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_symlink(path, ignored)) return path;
+  const absl::StatusOr<exporter::OutputPath> target = exporter::ResolveOutputPath(path);
+  if (!target.ok()) return LocalFailure(target.status());
+  return target->path.string();
+}
+
 std::string WithTag(std::string_view path, std::string_view tag) {
   const size_t name = path.find_last_of('/') + 1;  // npos + 1 is 0
   for (const std::string_view suffix : kSuffixes) {
@@ -187,8 +195,10 @@ absl::Status FetchToFile(DaemonClient& daemon, const CaptureView& view, const st
         StrCat("capture ", id,
                " has no file: ", view.record.deleted ? "it was deleted" : "nothing was recorded"));
   }
+  // The part is next to the file that it becomes, for a link may lead to another file system.
+  ASSIGN_OR_RETURN(const std::string to, PathToWrite(path));
   ASSIGN_OR_RETURN(const std::unique_ptr<PartFile> part,
-                   PartFile::Open(StrCat(path, ".", id, ".part")));
+                   PartFile::Open(StrCat(to, ".", id, ".part")));
   if (part->size() > view.record.file_bytes) RETURN_IF_ERROR(part->Restart());
   const bool resumed = part->size() > 0;
   ASSIGN_OR_RETURN(WholeFile whole, Download(daemon, id, *part, on_bytes));
@@ -203,7 +213,7 @@ absl::Status FetchToFile(DaemonClient& daemon, const CaptureView& view, const st
   }
   if (status.code() == absl::StatusCode::kDataLoss) part->Remove();
   RETURN_IF_ERROR(status);
-  return part->Publish(path);
+  return part->Publish(to);
 }
 
 }  // namespace profd::cli

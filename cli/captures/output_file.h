@@ -30,6 +30,10 @@ absl::StatusOr<OutputKind> OutputKindOf(std::string_view path);
 // (exporter::ResolveOutputPath).
 absl::Status CheckWritable(const std::string& path);
 
+// Where a file named `path` is to be made: where it leads to if it is a link, so that the link
+// stays. Else `path` as it is. LOCAL: it is another user's link (exporter::ResolveOutputPath).
+absl::StatusOr<std::string> PathToWrite(const std::string& path);
+
 // "run.json.gz" and "-41213" give "run-41213.json.gz".
 std::string WithTag(std::string_view path, std::string_view tag);
 // One tag per view: "-rank3" where every target says a different number of rank, else
@@ -48,7 +52,8 @@ absl::StatusOr<int64_t> WriteToFile(
 absl::StatusOr<int64_t> ExportToFile(CaptureSource& source, exporter::TraceFormat format,
                                      const std::string& path, OnBytes on_bytes);
 
-// Copies the capture file to `path`. What arrives first stands in "PATH.<id>.part"; it stays
+// Copies the capture file to `path`, or where it leads to if it is a link (PathToWrite()). What
+// arrives first stands in "PATH.<id>.part"; it stays
 // when the copy is cut off, and the next call goes on from there. The whole is checked
 // against the sha256 that the daemon states before it takes its name; DATA_LOSS if it is
 // another. FAILED_PRECONDITION: another process writes the part, or there is no file.

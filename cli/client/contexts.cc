@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "daemon/base/text.h"
 #include "daemon/base/text_file.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/export/sink/byte_sink.h"
 
 namespace profd::cli {
 namespace {
@@ -130,16 +132,6 @@ absl::Status System(std::string_view what, const std::filesystem::path& path) {
       absl::ErrnoToStatus(errno, ToAbsl(StrCat("cannot ", what, " ", path.string()))));
 }
 
-absl::Status WriteAll(int fd, std::string_view text, const std::filesystem::path& path) {
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return System("write", path);
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return fsync(fd) == 0 ? absl::OkStatus() : System("sync", path);
-}
-
 }  // namespace
 
 const Context* FindContext(const ContextFile& file, std::string_view name) {
@@ -245,14 +237,12 @@ absl::Status WriteContexts(const std::filesystem::path& path, const ContextFile&
   }
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
-  // Renamed over the old file: readers see either, and a full disk loses neither.
-  std::string name = StrCat(path.string(), ".XXXXXX");
-  const UniqueFd fd(mkostemp(name.data(), O_CLOEXEC));  // Mode 0600.
-  if (!fd.valid()) return System("make", name);
-  absl::Status status = WriteAll(fd.get(), FormatContexts(file), name);
-  if (status.ok() && rename(name.c_str(), path.c_str()) != 0) status = System("replace", path);
-  if (!status.ok()) unlink(name.c_str());
-  return status;
+  // Renamed over the old file: readers see either, and a full disk loses neither. A link stays: the
+  // file that it leads to is replaced, which may be in a repository of the user's settings.
+  const absl::StatusOr<std::unique_ptr<exporter::ByteSink>> sink = exporter::OpenFileSink(path);
+  if (!sink.ok()) return LocalFailure(sink.status());
+  RETURN_IF_ERROR(LocalFailure((*sink)->Append(FormatContexts(file))));
+  return LocalFailure((*sink)->Finish());
 }
 
 }  // namespace profd::cli

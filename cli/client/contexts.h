@@ -18,7 +18,7 @@
 // The file belongs to the user, and no other user may write it: it says whom to trust.
 //
 // Threads:    any.
-// Durability: WriteContexts() replaces the file as a whole, mode 0600.
+// Durability: WriteContexts() replaces the file as a whole; a new one has mode 0600.
 // Errors:     INVALID_ARGUMENT names the line and the remedy.
 #ifndef PROFD_CLI_CLIENT_CONTEXTS_H_
 #define PROFD_CLI_CLIENT_CONTEXTS_H_
@@ -62,6 +62,7 @@ std::string FormatContexts(const ContextFile& file);
 std::filesystem::path ContextsPath(const GetEnv& getenv);
 // A file that is not there has no contexts. Errors have the reason LOCAL.
 absl::StatusOr<ContextFile> ReadContexts(const std::filesystem::path& path);
+// Writes to the file that `path` leads to: a link stays (exporter::OpenFileSink()).
 absl::Status WriteContexts(const std::filesystem::path& path, const ContextFile& file);
 
 }  // namespace profd::cli

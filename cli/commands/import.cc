@@ -210,8 +210,9 @@ absl::StatusOr<ImportedTrace> PutAway(Invocation& invocation, Interrupts& interr
                                       ProgressLine& progress, const std::string& path,
                                       importer::ImportedCapture imported) {
   if (path.empty()) return Upload(invocation, interrupts, progress, std::move(imported));
+  ASSIGN_OR_RETURN(const std::string to, PathToWrite(path));
   std::error_code error;
-  std::filesystem::rename(imported.file, path, error);
+  std::filesystem::rename(imported.file, to, error);
   if (error) {
     return LocalFailure(absl::InternalError(
         StrCat("cannot make '", ForDisplay(path, kMostPathBytes), "': ", error.message())));
@@ -225,8 +226,13 @@ absl::StatusOr<std::vector<ImportedTrace>> ImportOne(Invocation& invocation, Int
                                                      const std::string& path, bool keeps_files,
                                                      const std::string& group_id) {
   ProgressLine progress(invocation.error_style());
-  ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> scratch,
-                   path.empty() ? ScratchFolder::MakeTemporary() : ScratchFolder::MakeBeside(path));
+  std::string beside;
+  if (!path.empty()) {
+    ASSIGN_OR_RETURN(beside, PathToWrite(path));
+  }
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<ScratchFolder> scratch,
+      path.empty() ? ScratchFolder::MakeTemporary() : ScratchFolder::MakeBeside(beside));
   importer::ImportOptions options;
   options.directory = scratch->path();
   options.group_id = group_id;

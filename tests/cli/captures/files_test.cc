@@ -369,6 +369,20 @@ TEST_F(FilesTest, ALinkInPlaceOfThePartIsNotFollowed) {
   EXPECT_EQ(ReadFile(Path("victim")), "precious");
 }
 
+TEST_F(FilesTest, ALinkOfTheUserStaysAndTheFileThatItLeadsToIsWritten) {
+  std::filesystem::create_directory(Path("elsewhere"));
+  std::filesystem::create_symlink("elsewhere/y.profd", Path("x.profd"));
+  ASSERT_EQ(Fetch().exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(Path("x.profd")));
+  EXPECT_EQ(ReadFile(Path("elsewhere/y.profd")), profd_.file_bytes);
+  std::ofstream(Path("a.json")) << R"({"traceEvents": [{"ph": "X", "name": "aten::mm",
+      "cat": "cpu_op", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]})";
+  const RunResult imported = Run({"import", Path("a.json"), "-o", Path("x.profd")});
+  EXPECT_EQ(imported.exit_code, 0) << imported.err;
+  EXPECT_TRUE(std::filesystem::is_symlink(Path("x.profd")));
+  EXPECT_NE(ReadFile(Path("elsewhere/y.profd")), profd_.file_bytes);
+}
+
 TEST_F(FilesTest, APartThatOthersMayReadOrHaveANameForIsNotUsed) {
   WritePart(profd_.file_bytes.substr(0, 100));
   ASSERT_EQ(chmod(part().c_str(), 0644), 0);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -139,6 +140,31 @@ TEST_F(ContextFileTest, WritingReplacesTheFileAsAWhole) {
   EXPECT_TRUE(ReadContexts(path_)->contexts.empty());
 }
 
+// As in a repository of the user's settings.
+TEST_F(ContextFileTest, ALinkStaysAndTheFileThatItLeadsToIsWritten) {
+  std::filesystem::create_directories(path_.parent_path());
+  const std::filesystem::path repository = folder_ / "dotfiles";
+  std::filesystem::create_directory(repository);
+  std::ofstream(repository / "profd") << "current = old\n";
+  ASSERT_EQ(chmod((repository / "profd").c_str(), 0644), 0);
+  std::filesystem::create_symlink("../../dotfiles/profd", path_.parent_path() / "hop");
+  std::filesystem::create_symlink("hop", path_);
+  ASSERT_THAT(WriteContexts(path_, one_), IsOk());
+  EXPECT_EQ(std::filesystem::read_symlink(path_), "hop");
+  EXPECT_TRUE(std::filesystem::is_symlink(path_.parent_path() / "hop"));
+  EXPECT_EQ(ReadContexts(repository / "profd")->current, "one");
+  EXPECT_EQ(Mode(), 0644u) << "the mode is the user's choice";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(repository), {}), 1);
+}
+
+TEST_F(ContextFileTest, ALinkToAFileThatIsNotThereMakesIt) {
+  std::filesystem::create_directories(path_.parent_path());
+  std::filesystem::create_symlink(folder_ / "later", path_);
+  ASSERT_THAT(WriteContexts(path_, one_), IsOk());
+  EXPECT_TRUE(std::filesystem::is_symlink(path_));
+  EXPECT_EQ(ReadContexts(folder_ / "later")->current, "one");
+}
+
 TEST_F(ContextFileTest, AFileThatOthersMayWriteIsNotBelieved) {
   ASSERT_THAT(WriteContexts(path_, one_), IsOk());
   for (const mode_t mode : {0620, 0602, 0666}) {
@@ -149,6 +175,17 @@ TEST_F(ContextFileTest, AFileThatOthersMayWriteIsNotBelieved) {
   }
   ASSERT_EQ(chmod(path_.c_str(), 0644), 0);
   EXPECT_THAT(ReadContexts(path_), IsOk()) << "to read it is no harm";
+}
+
+// Absent is what ENOENT and ENOTDIR say, and nothing else.
+TEST_F(ContextFileTest, AFileThatCannotBeLookedForIsNotAbsent) {
+  std::filesystem::create_symlink("loop", folder_ / "loop");
+  EXPECT_EQ(ReasonOf(ReadContexts(folder_ / "loop/profd/config").status()), "LOCAL");
+  if (geteuid() == 0) return;  // No folder is closed to root.
+  ASSERT_THAT(WriteContexts(path_, one_), IsOk());
+  ASSERT_EQ(chmod(path_.parent_path().c_str(), 0), 0);
+  EXPECT_EQ(ReasonOf(ReadContexts(path_).status()), "LOCAL");
+  ASSERT_EQ(chmod(path_.parent_path().c_str(), 0700), 0);
 }
 
 TEST_F(ContextFileTest, AFileThatCannotBeOneIsRefused) {
