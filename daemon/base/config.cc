@@ -366,10 +366,18 @@ absl::StatusOr<Config> LoadConfig(const CommandLine& command_line, int64_t uid,
   Config config = DefaultConfig(uid, getenv);
   const std::filesystem::path path =
       command_line.config_file.value_or(DefaultConfigFile(uid, getenv));
-  std::error_code error;
-  if (command_line.config_file.has_value() || std::filesystem::exists(path, error)) {
-    RETURN_IF_ERROR(ApplyConfigFile(path, config));
+  bool is_there = command_line.config_file.has_value();
+  if (!is_there) {
+    // Settings that cannot be read could forbid what defaults allow.
+    const absl::StatusOr<bool> found = IsThere(path);
+    if (!found.ok()) {
+      return absl::Status(found.status().code(),
+                          StrCat(FromAbsl(found.status().message()),
+                                 "; let profd's user look into that folder, or name a --config"));
+    }
+    is_there = *found;
   }
+  if (is_there) RETURN_IF_ERROR(ApplyConfigFile(path, config));
   for (const auto& [name, value] : command_line.settings) {
     RETURN_IF_ERROR(ApplySetting(name, value, config));
   }

@@ -1,6 +1,7 @@
 #include "daemon/base/text_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,6 +32,13 @@ absl::StatusOr<std::string> ReadUpTo(size_t most_bytes, const std::filesystem::p
     text.append(buffer.data(), static_cast<size_t>(got));
   }
   return text;
+}
+
+absl::StatusOr<bool> IsThere(const std::filesystem::path& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0) return true;
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  return absl::ErrnoToStatus(errno, StrCat("cannot look for ", ForDisplay(path.string(), 1000)));
 }
 
 std::string_view Trimmed(std::string_view text) {

@@ -27,6 +27,11 @@ namespace profd {
 absl::StatusOr<std::string> ReadUpTo(size_t most_bytes, const std::filesystem::path& path,
                                      int fd = -1);
 
+// Returns whether there is a file at `path`, for one that need not exist. Only ENOENT and ENOTDIR
+// say that there is none: what cannot be looked for, as in a folder that is closed to this user, is
+// an error, "cannot look for PATH: REASON".
+absl::StatusOr<bool> IsThere(const std::filesystem::path& path);
+
 // Without ASCII whitespace at both ends.
 std::string_view Trimmed(std::string_view text);
 

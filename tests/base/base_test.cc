@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -560,6 +561,33 @@ TEST_F(ConfigFileTest, FlagsWinOverTheFile) {
   ASSERT_THAT(config, IsOk());
   EXPECT_EQ(config->max_storage_bytes, int64_t{2} << 30);
   EXPECT_EQ(config->arm_timeout, absl::Seconds(5));
+}
+
+// An administrator's settings may be in it.
+TEST_F(ConfigFileTest, ADefaultFileThatCannotBeLookedForIsAnError) {
+  std::filesystem::create_symlink("loop", directory_ / "loop");
+  std::filesystem::create_directory(directory_ / "closed");
+  std::ofstream(directory_ / "closed/profd.conf") << "max-storage = 1GiB\n";
+  std::string folder;
+  const auto load = [&] {
+    CommandLine line;
+    line.settings = {{"data-dir", "/a"}, {"socket-dir", "/b"}};
+    return LoadConfig(line, 988, [&](const std::string_view name) {
+      return name == "CONFIGURATION_DIRECTORY" ? std::optional<std::string>(folder) : std::nullopt;
+    });
+  };
+  folder = directory_ / "loop";
+  EXPECT_THAT(load().status().message(), HasSubstr("cannot look for "));
+  folder = directory_ / "none";
+  EXPECT_THAT(load(), IsOk());
+  folder = directory_ / "closed/profd.conf";  // Not a folder: what is in it is not there.
+  EXPECT_THAT(load(), IsOk());
+  folder = directory_ / "closed";
+  EXPECT_EQ(load()->max_storage_bytes, int64_t{1} << 30);
+  if (geteuid() == 0) return;  // No folder is closed to root.
+  ASSERT_EQ(chmod(folder.c_str(), 0), 0);
+  EXPECT_THAT(load().status().message(), HasSubstr("Permission denied"));
+  ASSERT_EQ(chmod(folder.c_str(), 0700), 0);
 }
 
 TEST_F(ConfigFileTest, AnErrorNamesTheLineAndChangesNothing) {
