@@ -39,11 +39,8 @@ constexpr Advice kAdvice[] = {
      "Install profctl and profd of one release; `profctl version` shows both."},
     {"NO_SUCH_PROCESS", kExitFailed, "`profctl ps` lists the processes that can be captured."},
     {"NO_SUCH_TARGET", kExitFailed, "`profctl ps` lists the processes that can be captured."},
-    {"NOT_INSTRUMENTED", kExitFailed,
-     "Or start it as `profctl run -- CMD`: one that uses PyTorch, CUDA or NVTX needs no change."},
-    {"NO_TARGETS", kExitFailed,
-     "Start any program that uses PyTorch, CUDA or NVTX as `profctl run -- CMD`, or one that loads "
-     "the client library (`import profd; profd.init()`); it then shows up in `profctl ps`."},
+    {"NOT_INSTRUMENTED", kExitFailed, "`profctl ps` lists the processes that can be captured."},
+    {"NO_TARGETS", kExitFailed, "`profctl ps` lists the processes that can be captured."},
     {"SEVERAL_TARGETS", kExitUsage, ""},
     {"AMBIGUOUS_PID", kExitFailed, "`profctl ps` shows both pids; use that of the column PID."},
     {"OTHER_OWNER", kExitRefused, "Run profctl as the owner of that process, or as root."},

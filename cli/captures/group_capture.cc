@@ -156,8 +156,9 @@ absl::Status GroupCapture::Resolve() {
   return WithReason(
       absl::NotFoundError(
           request_.job.empty()
-              ? "there is no process to capture on these nodes"
-              : StrCat("no process of job ", ForDisplay(request_.job, 80), " on these nodes")),
+              ? "there is no process to capture on these nodes; start it as `profctl run -- CMD...`"
+              : StrCat("no process of job ", ForDisplay(request_.job, 80),
+                       " on these nodes; start it as `profctl run -- CMD...`")),
       "NO_TARGETS");
 }
 

@@ -17,6 +17,11 @@ namespace {
 constexpr int kMaxDepth = 256;
 constexpr size_t kMaxNamed = 8;
 
+// First the way that changes no code.
+constexpr std::string_view kHowToLoad =
+    "start the program as `profctl run -- CMD...`, which needs no change to one that uses PyTorch, "
+    "CUDA, or NVTX; or call profd_init() (in Python: profd.init()) in it";
+
 absl::Status OtherOwner(int64_t pid) {
   return WithReason(
       absl::PermissionDeniedError(StrCat("pid ", pid,
@@ -29,8 +34,8 @@ absl::Status NotInstrumented(int64_t pid) {
   return WithReason(
       absl::FailedPreconditionError(
           StrCat("pid ", pid,
-                 " runs, but neither it nor a process below it has loaded the profd library; call "
-                 "profd_init() (in Python: profd.init()) and start it again")),
+                 " runs, but neither it nor a process below it has loaded the profd library; ",
+                 kHowToLoad)),
       "NOT_INSTRUMENTED");
 }
 
@@ -157,8 +162,7 @@ class Resolver {
     return WithReason(
         absl::FailedPreconditionError(StrCat(
             caller_.MayAll(Verb::kList) ? "no process on this machine" : "none of your processes",
-            " has loaded the profd library; call profd_init() (in Python: profd.init()) in the "
-            "training program and start it")),
+            " has loaded the profd library; ", kHowToLoad)),
         "NO_TARGETS");
   }
 

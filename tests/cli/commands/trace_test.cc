@@ -252,7 +252,7 @@ TEST_F(TraceTest, EveryRefusalHasItsExitCodeAndSaysWhatToDo) {
   using absl::StatusCode;
   const RefusalCase cases[] = {
       {{StatusCode::kNotFound, "NO_SUCH_PROCESS", "no process 7"}, 1, "profctl ps"},
-      {{StatusCode::kFailedPrecondition, "NO_TARGETS", "no targets"}, 1, "profd.init()"},
+      {{StatusCode::kFailedPrecondition, "NO_TARGETS", "no targets"}, 1, "profctl ps"},
       {{StatusCode::kFailedPrecondition, "NO_STEPS", "mark steps, or --duration"}, 1, "--duration"},
       {{StatusCode::kFailedPrecondition, "STEP_PASSED", "passed"}, 1, "--start-step"},
       {{StatusCode::kFailedPrecondition, "TARGET_BUSY", "has 01J"}, 5, "has 01J"},

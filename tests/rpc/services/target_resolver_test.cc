@@ -6,6 +6,7 @@
 #include <map>
 
 #include "daemon/base/reason.h"
+#include "daemon/base/text.h"
 #include "tests/fakes/callers.h"
 #include "tests/fakes/status_matchers.h"
 
@@ -151,6 +152,15 @@ TEST_F(TargetResolverTest, AProcessWithoutTheLibraryIsNamed) {
   ExpectFailure(result, Code::kFailedPrecondition, "NOT_INSTRUMENTED");
   EXPECT_THAT(result, StatusIs(Code::kFailedPrecondition,
                                AllOf(HasSubstr("pid 400"), HasSubstr("profd.init()"))));
+}
+
+// Few programs have to be changed, and fewer users want to.
+TEST_F(TargetResolverTest, TheWayWithoutAChangeOfCodeComesFirst) {
+  for (const auto& result : {Resolve(kAlice, {400}), Resolve(Caller{.uid = 7}, {}),
+                             Resolve(Caller{.uid = 7}, {}, true)}) {
+    const std::string_view message = FromAbsl(result.status().message());
+    EXPECT_LT(message.find("`profctl run -- CMD...`"), message.find("profd_init()")) << message;
+  }
 }
 
 TEST_F(TargetResolverTest, APidThatNobodyHasIsNamed) {
