@@ -184,8 +184,14 @@ class CaptureManager::Actor {
   int64_t FittingInMemory(const quota::Principal& holder, int64_t each_bytes, int64_t count) const;
   absl::Status MemoryShortage(const quota::Principal& holder, int64_t each_bytes,
                               int64_t count) const;
+  // Returns `status` with the captures whose events were removed for the capture `id` of
+  // `principal`, which does not begin: no record of it names them.
+  absl::Status NameEvicted(absl::Status status, std::string_view id, std::string_view principal);
   std::unique_ptr<LiveCapture> NewLive(const Caller& caller, TargetInfo target,
                                        const CaptureSpec& spec, const FirePlan& plan);
+  // Begins all of them or none; `schedule` nullptr: a user asked for them.
+  absl::StatusOr<std::vector<CaptureRecord>> BeginAll(
+      std::vector<std::unique_ptr<LiveCapture>> lives, const ScheduledBy* schedule);
   // Starts it, or has it wait for the schedule's capture that it takes the target from.
   absl::Status Begin(std::unique_ptr<LiveCapture> live);
   absl::Status Start(std::unique_ptr<LiveCapture> live);

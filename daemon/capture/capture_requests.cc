@@ -192,17 +192,18 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
   if (FittingInMemory(holder, each_bytes, count) < count) {
     return MemoryShortage(holder, each_bytes, count);
   }
-  const std::string principal = PrincipalName(caller.principal);
   std::vector<std::unique_ptr<LiveCapture>> lives;
   lives.reserve(targets.size());
   for (TargetInfo& target : targets) {
     lives.push_back(NewLive(caller, std::move(target), spec, plan));
   }
-  RETURN_IF_ERROR(store_.CheckRoom(principal, lives.front()->record.id));
-
+  const std::string principal = PrincipalName(caller.principal);
+  const std::string first_id = lives.front()->record.id;
+  if (absl::Status room = store_.CheckRoom(principal, first_id); !room.ok()) {
+    return NameEvicted(std::move(room), first_id, principal);
+  }
   const std::string group_id = group ? NewUlid(clock_.Now()) : std::string();
-  std::vector<CaptureRecord> records;
-  for (std::unique_ptr<LiveCapture>& live : lives) {
+  for (const std::unique_ptr<LiveCapture>& live : lives) {
     live->memory_bytes = each_bytes;
     live->place = std::move(places.back());
     places.pop_back();
@@ -214,6 +215,46 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
       live->record.sampling_weight = schedule->sampling_weight;
       if (schedule->common_start.has_value()) HoldForCommonStart(*live, *schedule->common_start);
     }
+  }
+  absl::StatusOr<std::vector<CaptureRecord>> records = BeginAll(std::move(lives), schedule);
+  if (!records.ok()) return NameEvicted(records.status(), first_id, principal);
+  if (group) KeepGroup(caller, *records);
+  Rearm();
+  return records;
+}
+
+absl::Status CaptureManager::Actor::NameEvicted(absl::Status status, std::string_view id,
+                                                std::string_view principal) {
+  const absl::StatusOr<EvictedCaptures> evicted = store_.ListEvictedFor(id, principal);
+  if (!evicted.ok()) {
+    LogWarning(StrCat("capture=", id, " evicted captures: ", evicted.status().ToString()));
+    return status;
+  }
+  if (evicted->count == 0) return status;
+  std::string text =
+      StrCat(FromAbsl(status.message()), "; to make room, the events of ", evicted->count,
+             evicted->count == 1 ? " older capture" : " older captures");
+  const int64_t named = std::ssize(evicted->ids);
+  if (named == 0) {
+    text += " of other users were removed";
+  } else {
+    text += " were removed: ";
+    for (int64_t i = 0; i < named; ++i) StrAppend(&text, i == 0 ? "" : ", ", evicted->ids[i]);
+    if (named < evicted->count) {
+      const bool is_cut = named >= EvictedCaptures::kMostIds;
+      StrAppend(&text, ", and ", evicted->count - named, is_cut ? " more" : " of other users");
+    }
+  }
+  const std::string reason = ReasonOf(status);
+  status = absl::Status(status.code(), text);
+  return reason.empty() ? status : WithReason(std::move(status), reason);
+}
+
+absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::BeginAll(
+    std::vector<std::unique_ptr<LiveCapture>> lives, const ScheduledBy* schedule) {
+  std::vector<CaptureRecord> records;
+  records.reserve(lives.size());
+  for (std::unique_ptr<LiveCapture>& live : lives) {
     CaptureRecord record = live->record;
     absl::Status started = Begin(std::move(live));
     if (started.ok()) {
@@ -233,8 +274,6 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
     }
     records.push_back(std::move(record));
   }
-  if (group) KeepGroup(caller, records);
-  Rearm();
   return records;
 }
 

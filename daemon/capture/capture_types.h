@@ -557,6 +557,14 @@ struct CaptureRecord {
   bool deleted = false;     // The events are gone; summaries remain.
 };
 
+// The captures whose events were removed to make room for one capture, as far as their records are
+// still kept.
+struct EvictedCaptures {
+  static constexpr int64_t kMostIds = 16;
+  std::vector<std::string> ids;  // Of one principal, oldest first, at most kMostIds.
+  int64_t count = 0;             // All, also those of other principals.
+};
+
 }  // namespace profd
 
 #endif  // PROFD_DAEMON_CAPTURE_CAPTURE_TYPES_H_

@@ -173,15 +173,20 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
     on_change(PreparationOf(group));
     return 0;
   }
-  RETURN_IF_ERROR(store_.CheckRoom(group.record.requested_by, admitted.front()->record.id));
-  RETURN_IF_ERROR(store_.PutGroup(group.record));
+  const std::string first_id = admitted.front()->record.id;
+  absl::Status room = store_.CheckRoom(group.record.requested_by, first_id);
+  if (room.ok()) room = store_.PutGroup(group.record);
+  if (!room.ok()) return NameEvicted(std::move(room), first_id, group.record.requested_by);
   for (std::unique_ptr<LiveCapture>& live : admitted) {
     const std::string id = live->record.id;
     absl::Status started = Begin(std::move(live));
     HeldGroup::Member& member =
         *std::ranges::find(group.members, id, &HeldGroup::Member::capture_id);
     if (!started.ok()) {
-      member.refused = started;
+      if (id == first_id) {
+        started = NameEvicted(std::move(started), id, group.record.requested_by);
+      }
+      member.refused = std::move(started);
     } else if (FindLive(id) == nullptr) {
       // It got its target from a schedule's capture, and could not be armed. LeaveGroup() does not
       // know the group yet.

@@ -153,6 +153,10 @@ class StorePort {
   // target is armed. The store keeps that it was for `capture_id`: of several captures that were
   // fired together, the first.
   virtual void MakeRoom(std::string_view principal, std::string_view capture_id) = 0;
+  // Returns the captures whose events were removed to make room for capture `id`; IDs of those of
+  // `principal` alone. None for an unknown ID.
+  virtual absl::StatusOr<EvictedCaptures> ListEvictedFor(std::string_view id,
+                                                         std::string_view principal) = 0;
 
   virtual absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) = 0;  // NOT_FOUND
   // The records whose non-empty request_id and requester match, oldest first: none, one,

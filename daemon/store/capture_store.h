@@ -132,6 +132,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::StatusOr<std::unique_ptr<CaptureFileSink>> CreateFile(const CaptureRecord& record) override;
   absl::Status CheckRoom(std::string_view principal, std::string_view capture_id) override;
   void MakeRoom(std::string_view principal, std::string_view capture_id) override;
+  absl::StatusOr<EvictedCaptures> ListEvictedFor(std::string_view id,
+                                                 std::string_view principal) override;
   absl::StatusOr<CaptureRecord> GetCapture(std::string_view id) override;
   absl::StatusOr<std::vector<CaptureRecord>> FindRequest(std::string_view request_id,
                                                          int64_t requested_by_uid) override;
@@ -204,9 +206,6 @@ class CaptureStore final : public StorePort, public ScheduleStore {
                                                                int64_t limit,
                                                                std::string_view before_id);
   absl::StatusOr<StoreUsage> Usage();
-  // Returns the captures whose events were removed to make room for capture `id`; IDs of those of
-  // `principal` alone. None for an unknown ID.
-  absl::StatusOr<EvictedCaptures> ListEvictedFor(std::string_view id, std::string_view principal);
 
   // ---- imports (capture_store_imports.cc) ----
   // Reserves room for a capture file that was made elsewhere. RESOURCE_EXHAUSTED: larger than the

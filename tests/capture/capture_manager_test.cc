@@ -62,28 +62,6 @@ TEST_F(CaptureManagerTest, RefusesASecondCaptureOfATargetByNameOfTheFirst) {
   EXPECT_EQ(ReasonOf(second.status()), "TARGET_BUSY");
 }
 
-TEST_F(CaptureManagerTest, RefusesWhenThereIsNoRoom) {
-  const TargetNumber target = targets_.Add(Training(10));
-  store_.room_error = WithReason(absl::ResourceExhaustedError("full"), "DISK_FULL");
-  EXPECT_THAT(manager_.Create(kAlice, target, Steps(5), ""), StatusIs(Code::kResourceExhausted));
-  EXPECT_THAT(targets_.arms(), IsEmpty());
-}
-
-TEST_F(CaptureManagerTest, RoomIsMadeForTargetsThatAreArmedOnly) {
-  const TargetNumber target = targets_.Add(Training(10));
-  EXPECT_THAT(manager_.Create(kBob, target, Steps(5), ""), StatusIs(Code::kPermissionDenied));
-  targets_.RefuseNextArm(WithReason(absl::ResourceExhaustedError("at the cap"), "MEMORY_CAP"));
-  EXPECT_THAT(manager_.Create(kAlice, target, Steps(5), ""), StatusIs(Code::kResourceExhausted));
-  EXPECT_THAT(store_.room_made_for(), IsEmpty());
-  const auto created = manager_.Create(kAlice, target, Steps(5), "");
-  ASSERT_THAT(created, IsOk());
-  EXPECT_EQ(store_.room_checked_for(), created->id);
-  EXPECT_THAT(store_.room_made_for(), IsEmpty()) << "it may not be armed in the end";
-  targets_.Armed(created->id);
-  manager_.DrainForTesting();
-  EXPECT_THAT(store_.room_made_for(), ElementsAre(testing::Pair("uid:1000", created->id)));
-}
-
 // Lets nobody act on what belongs to others, as the audit log does when it cannot be written.
 class ShutGate final : public OthersGate {
  public:

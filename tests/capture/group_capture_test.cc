@@ -102,6 +102,28 @@ class GroupCaptureTest : public testing::Test {
 
 // ---- preparing ----
 
+// The record of the first member would name it, and there is none.
+TEST_F(GroupCaptureTest, WhatWasRemovedForAMemberThatDoesNotBeginIsInItsError) {
+  a_ = AddTarget(10, 0);
+  b_ = AddTarget(11, 1);
+  store_.evicted = {.ids = {"OLD1"}, .count = 1};
+  store_.create_error = absl::InternalError("disk failed");
+  Prepare({a_, b_});
+  ASSERT_THAT(heard_.back().members, SizeIs(2));
+  EXPECT_THAT(heard_.back().members[0].error_message, HasSubstr("were removed: OLD1"));
+  EXPECT_EQ(heard_.back().members[1].error_message, "disk failed");
+}
+
+TEST_F(GroupCaptureTest, WhatWasRemovedForAGroupWithoutRoomIsInTheError) {
+  store_.evicted = {.ids = {"OLD1"}, .count = 1};
+  store_.room_error = absl::ResourceExhaustedError("full");
+  const auto refused = manager_.PrepareGroup(
+      kAlice,
+      {.id = id_, .targets = {AddTarget(10, 0)}, .spec = {.steps = 5}, .lease = absl::Seconds(30)},
+      [](const GroupPreparation&) {});
+  EXPECT_THAT(refused, StatusIs(Code::kResourceExhausted, HasSubstr("were removed: OLD1")));
+}
+
 TEST_F(GroupCaptureTest, PreparedMembersAreArmedAndHeld) {
   targets_.SetMedianStepNs(1, 10'000'000);
   PrepareBothAndArm();

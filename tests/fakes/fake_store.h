@@ -23,6 +23,7 @@ class FakeStore final : public StorePort {
  public:
   // What the next calls answer, until set again.
   absl::Status insert_error, update_error, create_error, room_error, finish_error;
+  EvictedCaptures evicted;  // For the capture that CheckRoom() was last called for.
 
   std::vector<std::string> finished() const {
     absl::MutexLock lock(&mu_);
@@ -60,6 +61,10 @@ class FakeStore final : public StorePort {
   void MakeRoom(std::string_view principal, std::string_view capture_id) override {
     absl::MutexLock lock(&mu_);
     room_made_for_.emplace_back(principal, capture_id);
+  }
+  absl::StatusOr<EvictedCaptures> ListEvictedFor(std::string_view id, std::string_view) override {
+    absl::MutexLock lock(&mu_);
+    return id == room_checked_for_ ? evicted : EvictedCaptures();
   }
   // The principals and captures that MakeRoom() was called for.
   std::vector<std::pair<std::string, std::string>> room_made_for() const {

@@ -19,7 +19,7 @@ constexpr size_t kMaxWaiting = 256;
 
 void EvictedToProto(store::CaptureStore& store, std::string_view principal, std::string_view id,
                     v1::Capture& out) {
-  const absl::StatusOr<store::EvictedCaptures> evicted = store.ListEvictedFor(id, principal);
+  const absl::StatusOr<EvictedCaptures> evicted = store.ListEvictedFor(id, principal);
   if (!evicted.ok()) {
     LogWarning(StrCat("capture=", id, " evicted captures: ", evicted.status().ToString()));
     return;

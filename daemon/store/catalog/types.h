@@ -14,14 +14,6 @@
 
 namespace profd::store {
 
-// The captures whose events were removed to make room for one capture, as far as their records are
-// still kept.
-struct EvictedCaptures {
-  static constexpr int64_t kMostIds = 16;
-  std::vector<std::string> ids;  // Of one principal, oldest first, at most kMostIds.
-  int64_t count = 0;             // All, also those of other principals.
-};
-
 // All conditions that are set must hold.
 struct CaptureFilter {
   std::vector<CaptureState> states;                         // Any of these; empty: all.
