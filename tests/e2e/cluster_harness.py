@@ -83,6 +83,14 @@ class Node(harness.Daemon):
         """As --nodes takes it."""
         return f'{self.name}={self.address}'
 
+    def callers(self):
+        """How many connections of local callers it has open."""
+        # The kernel shows the name that the socket had before it was renamed.
+        path, connected = str(self.socket_dir / '.control.sock.new'), '03'
+        sockets = pathlib.Path('/proc/net/unix').read_text().splitlines()[1:]
+        return sum(fields[5] == connected and fields[7:] == [path]
+                   for fields in map(str.split, sockets))
+
     def pause(self):
         """It is there and silent, until resume()."""
         self.process.send_signal(signal.SIGSTOP)

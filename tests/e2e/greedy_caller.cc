@@ -9,14 +9,12 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "profd/v1/captures.grpc.pb.h"
@@ -42,9 +40,14 @@ std::shared_ptr<grpc::Channel> Connect() {
       grpc::InsecureChannelCredentials(), arguments);
 }
 
-bool InputEnded() {
+bool InputEnds(int timeout_ms) {
   pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-  return poll(&input, 1, 0) > 0;
+  return poll(&input, 1, timeout_ms) > 0;
+}
+bool InputEnded() { return InputEnds(0); }
+void AwaitInputEnd() {
+  while (!InputEnds(/*timeout_ms=*/-1)) {  // A signal came.
+  }
 }
 
 void Say(std::string_view line) {
@@ -117,7 +120,7 @@ void Imports(int count) {
     import.writer->Write(first);
   }
   Say("begun");
-  while (!InputEnded()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  AwaitInputEnd();
   Ends ends;
   for (const auto& import : imports) {
     import->context.TryCancel();

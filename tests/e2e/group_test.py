@@ -228,10 +228,10 @@ class GroupTest(ClusterTest):
             process.kill()
             process.communicate()
             killed = time.monotonic()
-            # Twice: a daemon may have been about to arm what it was asked for.
-            for _ in range(2):
-                harness.until(lambda: not live_of(cluster), f'nothing is armed, after {after_s} s')
-                time.sleep(0.3)
+            # Until then a daemon may be about to arm what it was asked for.
+            harness.until(lambda: not any(node.callers() for node in cluster.nodes),
+                          'the daemons have seen its end')
+            harness.until(lambda: not live_of(cluster), f'nothing is armed, after {after_s} s')
             armed_s = time.monotonic() - killed
             self.assertLess(armed_s, LONGEST_ARMED_S)
             print(f'killed after {after_s:.2f} s: nothing armed {armed_s:.1f} s later', flush=True)

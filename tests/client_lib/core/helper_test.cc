@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
-#include <sched.h>
-#include <time.h>
 
 #include <atomic>
 
@@ -20,9 +18,11 @@ uint64_t InMs(uint64_t ms) { return wire::ReadMonotonicNs() + ms * kNsPerMs; }
 pthread_key_t g_key;
 std::atomic<bool> g_may_end{false};
 
-void AwaitLeave(void*) {
-  constexpr timespec kMs{0, 1'000'000};
-  while (!g_may_end.load()) nanosleep(&kMs, nullptr);
+void AwaitLeave(void*) { g_may_end.wait(false); }
+
+void Leave() {
+  g_may_end = true;
+  g_may_end.notify_all();
 }
 
 // What runs after a thread's last call: destructors of its variables, and glibc's end of it.
@@ -37,7 +37,7 @@ TEST(LibraryThreadTest, OneThatEndsSlowlyAfterItsLastCallHasNotEnded) {
   ASSERT_EQ(pthread_key_create(&g_key, &AwaitLeave), 0);
   ASSERT_TRUE(StartLibraryThread(LibraryThread::kGpu, &RunUntilLastCall, nullptr, kStackBytes));
   EXPECT_FALSE(AwaitEndOfThread(LibraryThread::kGpu, InMs(200)));
-  g_may_end = true;
+  Leave();
   EXPECT_TRUE(AwaitEndOfThread(LibraryThread::kGpu, InMs(10'000)));
   pthread_key_delete(g_key);
 }
@@ -57,15 +57,16 @@ TEST(LibraryThreadTest, TheEndOfOneIsNotTheEndOfTheNext) {
   const auto run = [](void* entered) -> void* {
     EnterLibraryThread(LibraryThread::kGpu);
     static_cast<std::atomic<bool>*>(entered)->store(true);
+    static_cast<std::atomic<bool>*>(entered)->notify_one();
     AwaitLeave(nullptr);
     return nullptr;
   };
   g_may_end = false;
   ASSERT_EQ(pthread_create(&next, nullptr, run, &has_entered), 0);
-  while (!has_entered.load()) sched_yield();
+  has_entered.wait(false);
   EndLibraryThread(LibraryThread::kGpu);
   EXPECT_FALSE(AwaitEndOfThread(LibraryThread::kGpu, InMs(3000)));
-  g_may_end = true;
+  Leave();
   pthread_join(next, nullptr);
   EXPECT_TRUE(AwaitEndOfThread(LibraryThread::kGpu, InMs(10'000)));
 }

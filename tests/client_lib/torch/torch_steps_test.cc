@@ -141,12 +141,14 @@ class HeldWriter {
       : thread_([this] {
           client::WriteGuard guard(client::CurrentThreadOrNew());
           is_inside_ = true;
-          while (!may_end_) usleep(100);
+          is_inside_.notify_one();
+          may_end_.wait(false);
         }) {
-    while (!is_inside_) usleep(100);
+    is_inside_.wait(false);
   }
   ~HeldWriter() {
     may_end_ = true;
+    may_end_.notify_one();
     thread_.join();
   }
 
@@ -350,13 +352,12 @@ class Counter {
           profd_torch_optimizers("SGD", 1);
           profd_torch_optimizers("Adam", 2);
           static_cast<Counter*>(self)->was_asked_ = true;
+          static_cast<Counter*>(self)->was_asked_.notify_all();
           return nullptr;
         },
         this);
   }
-  void Await() {
-    while (!was_asked_) usleep(100);
-  }
+  void Await() { was_asked_.wait(false); }
 
  private:
   std::atomic<bool> was_asked_{false};
@@ -511,7 +512,8 @@ class Worker {
   void Run(const std::function<void()>& work) {
     work_ = &work;
     turn_.store(1, std::memory_order_release);
-    while (turn_.load(std::memory_order_acquire) != 0) usleep(100);
+    turn_.notify_all();
+    turn_.wait(1, std::memory_order_acquire);
   }
 
  private:
@@ -519,9 +521,10 @@ class Worker {
   const std::function<void()>* work_ = nullptr;
   std::thread thread_{[this] {
     for (;;) {
-      while (turn_.load(std::memory_order_acquire) == 0) usleep(100);
+      turn_.wait(0, std::memory_order_acquire);
       (*work_)();
       turn_.store(0, std::memory_order_release);
+      turn_.notify_all();
     }
   }};
 };
