@@ -25,7 +25,6 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/table/json.h"
 #include "daemon/base/text.h"
-#include "daemon/capture/quality.h"
 #include "daemon/report/diff/capture_diff.h"
 
 namespace profd::cli {
@@ -80,9 +79,8 @@ absl::StatusOr<OpenSide> OpenSideOf(Invocation& invocation, const std::string& a
   }
   for (const auto& source : side.sources) {
     const CaptureView& view = source->view();
-    report::DiffCapture capture = {
-        .record = view.record,
-        .lost_share = LostShare(view.dropped_event_count, view.record.event_count)};
+    report::DiffCapture capture = {.record = view.record,
+                                   .lost_event_count = view.dropped_event_count};
     ASSIGN_OR_RETURN(capture.figures, FiguresOf(*source, /*with_flops=*/true));
     side.captures.push_back(std::move(capture));
   }

@@ -434,10 +434,10 @@ std::string IdsOf(const DiffSide& side) {
 std::string WhyNotCompared(const Captures& before, const Captures& after) {
   for (const Captures* captures : {&before, &after}) {
     for (const DiffCapture* capture : *captures) {
-      if (TrustOfShares(capture->lost_share) != ShareTrust::kWithheld) continue;
+      const double lost_share = LostShare(capture->lost_event_count, capture->record.event_count);
+      if (TrustOfShares(lost_share) != ShareTrust::kWithheld) continue;
       return StrCat("Parts of a step, operators, and kernels are not compared: capture ",
-                    capture->record.id, " lost ", PercentText(capture->lost_share),
-                    " of its events");
+                    capture->record.id, " lost ", PercentText(lost_share), " of its events");
     }
   }
   return "";

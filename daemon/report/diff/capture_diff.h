@@ -30,7 +30,7 @@ namespace profd::report {
 struct DiffCapture {
   CaptureRecord record;
   RankFigures figures;
-  double lost_share = 0;  // Of its events, 0..1: LostShare().
+  int64_t lost_event_count = 0;
 };
 using DiffSide = std::vector<DiffCapture>;
 

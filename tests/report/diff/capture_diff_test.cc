@@ -186,12 +186,12 @@ TEST(CaptureDiffTest, WhatElseDiffersIsSaid) {
     return AllOf(Field(&DiffFact::what, what), Field(&DiffFact::before, first),
                  Field(&DiffFact::after, second));
   };
-  EXPECT_THAT(diff.facts, ElementsAre(AllOf(Field(&DiffFact::what, "program"),
-                                            Field(&DiffFact::after, Not(HasSubstr("\x1b")))),
-                                      fact("ranks", "", "8"), fact("GPU", "2 x H100", "H200"),
-                                      fact("PyTorch", "2.6.0", "2.7.0"),
-                                      fact("GFLOP per step", "1", "2"),
-                                      fact("Python stacks recorded", "no", "yes")));
+  EXPECT_THAT(diff.facts,
+              ElementsAre(AllOf(Field(&DiffFact::what, "program"),
+                                Field(&DiffFact::after, Not(HasSubstr("\x1b")))),
+                          fact("ranks", "", "8"), fact("GPU", "2 x H100", "H200"),
+                          fact("PyTorch", "2.6.0", "2.7.0"), fact("GFLOP per step", "1", "2"),
+                          fact("Python stacks recorded", "no", "yes")));
   EXPECT_EQ(diff.other_work, "ranks, GPU, GFLOP per step");
 }
 
@@ -279,7 +279,8 @@ TEST(CaptureDiffTest, OfACaptureThatLostMuchOnlyStepsAreCompared) {
   LengthenSteps(after, 2 * kMs, [](TimeStep& step) { step.device.compute_ns += 2 * kMs; });
   after.figures.kernels.rows.pop_back();
   after.figures.ops.rows[0].flops = 1e10;
-  after.lost_share = 0.63;
+  after.record.event_count = 370;
+  after.lost_event_count = 630;
   DiffCapture before = GpuCapture();
   before.figures.ops.rows[0].flops = 3e10;
   for (const CaptureDiff& diff :
@@ -295,7 +296,7 @@ TEST(CaptureDiffTest, OfACaptureThatLostMuchOnlyStepsAreCompared) {
     EXPECT_THAT(diff.why, IsEmpty());
   }
   EXPECT_EQ(DiffCaptures({before}, {after}).steps.verdict, StepVerdict::kSlower);
-  after.lost_share = 0.05;
+  after.lost_event_count = 20;
   EXPECT_THAT(DiffCaptures({before}, {after}).not_compared, IsEmpty());
 }
 
