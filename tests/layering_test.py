@@ -80,14 +80,16 @@ ARROWS = {
                              "daemon/report/index", TYPES],
     "daemon/report/gpu": ["daemon/base", "daemon/store/file", "daemon/report/index", TYPES, EVENTS],
     "daemon/report/ranks": ["proto/wire", "daemon/base", "daemon/store/file",
-                            "daemon/report/index", "daemon/report/ops", TYPES, EVENTS],
+                            "daemon/report/index", "daemon/report/gpu", "daemon/report/ops", TYPES,
+                            EVENTS],
     "daemon/report/time": ["proto/wire", "daemon/base", "daemon/store/file",
                            "daemon/report/index", "daemon/report/gpu", "daemon/report/ranks"],
     "daemon/report/findings": ["daemon/base", "daemon/store/file", "daemon/report/index",
         "daemon/report/memory", "daemon/report/gpu", "daemon/report/ops", "daemon/report/ranks",
         # The words for a slow-down are those of the quality check.
         "daemon/report/time", TYPES, EVENTS, QUALITY, SLOWDOWN],
-    "daemon/report/diff": ["daemon/base", "daemon/report/index", "daemon/report/findings", TYPES, SLOWDOWN],
+    "daemon/report/diff": ["daemon/base", "daemon/report/index", "daemon/report/findings", TYPES, QUALITY,
+                          SLOWDOWN],
     # The reports by name, and what the catalog keeps of a capture.
     "daemon/report": ["daemon/base", "daemon/store/file", "daemon/report/index",
                       "daemon/report/ops", "daemon/report/gpu", "daemon/report/ranks",

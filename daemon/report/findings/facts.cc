@@ -417,8 +417,9 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
     LeaveOutEarlierWork(EndOfEarlierWork(facts.scope, work, position), facts.scope);
     LeaveOutQueueFilling(LaunchedWorkOf(facts.scope, work, position), facts.scope);
     // Other streams may be ahead of the one that computes, by as many steps as the host is.
+    const std::vector<LaunchedWork> on_all = LaunchedWorkOf(facts.scope, work, position);
     TakeDeviceTimes(LaunchedWorkOf(facts.scope, work, position, BusiestStream(work, position)),
-                    facts.scope);
+                    on_all.empty() ? 0 : on_all.back().end_ns, facts.scope);
   }
   if (facts.scope.stretches.empty()) {
     facts.scope = ScopeWithoutSteps(reader.record(), work, position, device != devices.end());

@@ -102,14 +102,16 @@ void LeaveOutQueueFilling(std::span<const LaunchedWork> launched, FindingScope& 
   Finish(scope);
 }
 
-void TakeDeviceTimes(std::span<const LaunchedWork> launched, FindingScope& scope) {
+void TakeDeviceTimes(std::span<const LaunchedWork> launched, int64_t last_end_ns,
+                     FindingScope& scope) {
   auto& stretches = scope.stretches;
   std::vector<int64_t> lengths_ns;
   for (const auto& stretch : stretches) lengths_ns.push_back(stretch.end_ns - stretch.start_ns);
   if (!AllRunAhead(lengths_ns, launched)) return;
   for (size_t i = 0; i < stretches.size(); ++i) {
     stretches[i].start_ns = launched[i].start_ns;
-    stretches[i].end_ns = i + 1 < stretches.size() ? launched[i + 1].start_ns : launched[i].end_ns;
+    stretches[i].end_ns = i + 1 < stretches.size() ? launched[i + 1].start_ns
+                                                   : std::max(launched[i].end_ns, last_end_ns);
   }
   scope.by_device = true;
   scope.total_ns = 0;

@@ -72,7 +72,9 @@ void LeaveOutQueueFilling(std::span<const LaunchedWork> launched, FindingScope& 
 // host's marks tell how fast it launches, not how long a step takes. Then a stretch is the time
 // from the first work of its step to that of the next one, of the last step to the end of its work.
 // Does nothing unless all steps run ahead.
-void TakeDeviceTimes(std::span<const LaunchedWork> launched, FindingScope& scope);
+// `launched`: of the busiest stream. `last_end_ns`: when the last step's work ends on any stream.
+void TakeDeviceTimes(std::span<const LaunchedWork> launched, int64_t last_end_ns,
+                     FindingScope& scope);
 // Leaves out the steps at the start that begin before `first_work_ns`: until then, the GPU did what
 // was launched before the capture, of which nothing is known. Unless three remain, it leaves out
 // none, and sets earlier_work_ns.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "daemon/report/index/end_of.h"
 #include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
@@ -35,10 +36,10 @@ std::vector<LaunchedWork> LaunchedWorkOfSteps(
   return launched;
 }
 
-std::optional<uint32_t> BusiestStream(const DeviceWork& work, uint32_t device) {
+std::optional<uint32_t> BusiestStream(const DeviceWork& work, std::optional<uint32_t> device) {
   std::vector<int64_t> ns(work.streams().size());
   for (const Activity& activity : work.activities()) {
-    if (work.DeviceOf(activity) != device) continue;
+    if (work.DeviceOf(activity) != device.value_or(work.DeviceOf(activity))) continue;
     ns[activity.stream] = Sum(ns[activity.stream], Difference(activity.end_ns, activity.start_ns));
   }
   const auto most = std::max_element(ns.begin(), ns.end());
@@ -58,6 +59,13 @@ bool AllRunAhead(std::span<const int64_t> steps_ns, std::span<const LaunchedWork
     if (i > 0 && launched[i].start_ns <= launched[i - 1].start_ns) return false;
   }
   return true;
+}
+
+bool FollowEachOther(std::span<const StepRecord> steps, size_t position) {
+  if (position + 1 >= steps.size()) return false;
+  const StepRecord& step = steps[position];
+  const int64_t end_ns = EndOf(step.start_ns, step.duration_ns);
+  return steps[position + 1].start_ns <= EndOf(end_ns, step.duration_ns / 2);
 }
 
 }  // namespace profd::report

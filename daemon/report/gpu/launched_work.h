@@ -35,8 +35,9 @@ std::vector<LaunchedWork> LaunchedWorkOfSteps(
     absl::FunctionRef<int64_t(const GpuAttribution::Call&)> step_of,
     std::optional<uint32_t> only_stream = std::nullopt);
 
-// The stream of the device that works for longest; nullopt: none does.
-std::optional<uint32_t> BusiestStream(const DeviceWork& work, uint32_t device);
+// The stream that works for longest, of the device or, nullopt, of all; nullopt: none does.
+std::optional<uint32_t> BusiestStream(const DeviceWork& work,
+                                      std::optional<uint32_t> device = std::nullopt);
 
 // Whether a step of the host takes much less than the device takes for what it launched.
 bool RunsAhead(int64_t step_ns, const LaunchedWork& launched);
@@ -44,6 +45,10 @@ bool RunsAhead(int64_t step_ns, const LaunchedWork& launched);
 // Whether the host runs ahead in all of these steps, at least two, and the device does them in
 // order. `launched`: by step, of one stream.
 bool AllRunAhead(std::span<const int64_t> steps_ns, std::span<const LaunchedWork> launched);
+
+// Whether the step after the one at `position` begins when that one ends, or soon after: no hole in
+// the recording lies between.
+bool FollowEachOther(std::span<const StepRecord> steps, size_t position);
 
 }  // namespace profd::report
 

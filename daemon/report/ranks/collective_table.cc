@@ -12,6 +12,8 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_kinds.h"
+#include "daemon/report/gpu/device_work.h"
+#include "daemon/report/gpu/launched_work.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
@@ -187,6 +189,7 @@ class CollectiveSummary {
       table_.left_out_count += static_cast<int64_t>(table_.rows.size() - limit);
     }
     MakeSets();
+    ASSIGN_OR_RETURN(steps_, StepsOfRank());
     Measure();
     if (table_.rows.size() > limit) table_.rows.resize(limit);
     table_.exposed_on_host = std::move(on_host_);
@@ -534,8 +537,49 @@ class CollectiveSummary {
     return position == StepLookup::kNone ? -1 : lookup.steps()[position].index;
   }
 
+  // Where the host runs ahead of its GPU, the steps of the GPU: collectives run in those.
+  absl::StatusOr<std::vector<StepRecord>> StepsOfRank() {
+    const std::span<const StepRecord> steps = reader_.steps();
+    std::vector<StepRecord> of_host(steps.begin(), steps.end());
+    if (of_host.size() < 2 || all_kernels_.empty()) return of_host;
+    const StepRecord& last = of_host.back();
+    const bool may_be_ahead =
+        all_kernels_.end_ns() > EndOf(EndOf(last.start_ns, last.duration_ns), last.duration_ns / 2);
+    if (!may_be_ahead) return of_host;
+    ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader_));
+    ASSIGN_OR_RETURN(const DeviceWork work, DeviceWork::Read(reader_, attribution));
+    return DeviceSteps(attribution, work, of_host);
+  }
+
+  // On the device that does most of the work; `of_host`, if the host is not ahead of it in all.
+  static std::vector<StepRecord> DeviceSteps(const GpuAttribution& attribution,
+                                             const DeviceWork& work,
+                                             const std::vector<StepRecord>& of_host) {
+    const std::optional<uint32_t> stream = BusiestStream(work);
+    if (!stream.has_value() || attribution.steps().size() != of_host.size()) return of_host;
+    const uint32_t device = work.streams()[*stream].device;
+    const auto step_of = [](const GpuAttribution::Call& call) { return int64_t{call.step}; };
+    const std::vector<LaunchedWork> launched =
+        LaunchedWorkOfSteps(work, device, of_host.size(), step_of, stream);
+    std::vector<int64_t> lengths_ns;
+    for (const StepRecord& step : attribution.steps()) lengths_ns.push_back(step.duration_ns);
+    if (!AllRunAhead(lengths_ns, launched)) return of_host;
+    std::vector<StepRecord> of_device(attribution.steps().begin(), attribution.steps().end());
+    for (size_t i = 0; i < of_device.size(); ++i) {
+      of_device[i].start_ns = launched[i].start_ns;
+      of_device[i].duration_ns = Difference(
+          FollowEachOther(attribution.steps(), i) ? launched[i + 1].start_ns : launched[i].end_ns,
+          launched[i].start_ns);
+    }
+    // Until the last of its work, on whatever stream.
+    const LaunchedWork end = LaunchedWorkOfSteps(work, device, of_device.size(), step_of).back();
+    of_device.back().duration_ns =
+        Difference(std::max(end.end_ns, launched.back().end_ns), launched.back().start_ns);
+    return of_device;
+  }
+
   void Measure() {
-    StepLookup lookup(reader_.steps());
+    StepLookup lookup(steps_);
     for (CollectiveRow& row : table_.rows) {
       const int64_t end_ns = EndOf(row.start_ns, row.duration_ns);
       if (row.on_device) {
@@ -594,6 +638,7 @@ class CollectiveSummary {
   std::vector<bool> runs_backward_;   // By thread: nodes of autograd.
   std::vector<std::pair<int64_t, int64_t>> on_host_parts_;
   IntervalSet on_host_;  // When the training threads were in collectives, or waited for them.
+  std::vector<StepRecord> steps_;  // StepsOfRank()
   std::map<Communicator, uint32_t> communicator_ids_;
   CollectiveTable table_;
 };

@@ -230,6 +230,7 @@ class TimeSummary {
       return;
     }
     for (size_t i = first; i + 1 < steps_ns.size(); ++i) {
+      if (!FollowEachOther(attribution_.steps(), i)) continue;
       report_.steps[i].device_step_ns = Difference(launched[i + 1].start_ns, launched[i].start_ns);
     }
   }

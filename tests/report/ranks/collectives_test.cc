@@ -559,6 +559,33 @@ TEST_F(CollectiveTableTest, AKernelIsOfTheStepThatMostOfItRanIn) {
   EXPECT_THAT(steps, ElementsAre(0, 1, 1, 1, -1));
 }
 
+// A host that launches each step in a millisecond. The GPU computes for 8 of them, and reduces
+// for 2.
+TEST_F(CollectiveTableTest, WhereTheHostRunsAheadStepsAreThoseOfTheGpu) {
+  constexpr int64_t kMs = 1'000'000;
+  constexpr int64_t kSteps = 4;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const int64_t host_ns = step * kMs;
+    const int64_t gpu_ns = step * 10 * kMs + kMs / 2;
+    const auto number = static_cast<uint32_t>(2 * step + 1);
+    reader_.Step(step, host_ns, kMs)
+        .ApiCall(main_, "cudaLaunchKernel", host_ns + 10, host_ns + 20, number)
+        .Kernel("gemm", gpu_ns, gpu_ns + 8 * kMs, number)
+        .ApiCall(main_, "cudaLaunchKernel", host_ns + 30, host_ns + 40, number + 1)
+        .Kernel("ncclDevKernel_AllReduce_Sum", gpu_ns + 8 * kMs, gpu_ns + 10 * kMs, number + 1,
+                {.stream = 20});
+  }
+  const CollectiveTable table = Table();
+  std::vector<int64_t> steps;
+  for (const CollectiveRow& row : table.rows) steps.push_back(row.step);
+  EXPECT_THAT(steps, ElementsAre(0, 1, 2, 3));
+  ASSERT_THAT(table.steps, SizeIs(kSteps));
+  for (const StepWorkRow& step : table.steps) {
+    EXPECT_EQ(step.duration_ns, 10 * kMs) << step.step;
+    EXPECT_EQ(step.exposed_ns, 2 * kMs) << step.step;
+  }
+}
+
 TEST_F(CollectiveTableTest, AKernelThatNobodyAnnouncedIsOneToo) {
   reader_.Kernel("ncclDevKernel_AllGather_RING_LL", 50, 90, 7).Step(0, 0, 100);
   const CollectiveTable table = Table();
