@@ -242,8 +242,8 @@ TEST(DescriptorsTest, NoSignalIsTakenThatTheProgramWaitsFor) {
     for (int i = 0; i < 50; ++i) {
       kill(getpid(), SIGURG);
       profd_set_metadata("round", std::to_string(i).c_str());
-      // Longer than the library needs to take it, if it did.
-      usleep(2000);
+      // The library's thread has run since: it would have taken the signal.
+      parent.Await('r');
       const timespec now{};
       CHILD_EXPECT(sigtimedwait(&urgent, nullptr, &now) == SIGURG);
     }
@@ -253,8 +253,12 @@ TEST(DescriptorsTest, NoSignalIsTakenThatTheProgramWaitsFor) {
   auto target = daemon.WaitTarget();
   child.Await('c');
   child.Tell('x');
-  while (target->metadata().count("round") == 0 || target->metadata().at("round") != "49") {
-    target->Expect(wire::FrameType::kMetadata);
+  for (int i = 0; i < 50; ++i) {
+    while (target->metadata().count("round") == 0 ||
+           target->metadata().at("round") != std::to_string(i)) {
+      target->Expect(wire::FrameType::kMetadata);
+    }
+    child.Tell('r');
   }
   child.Await('d');
   child.Tell('x');
