@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -205,6 +206,8 @@ bool CgroupFolders::MadeByRoot(std::string_view controllers, std::string_view pa
     struct stat info {};
     const std::string folder = StrCat(mount_.string(), "/", place, "/", path);
     if (stat(folder.c_str(), &info) == 0) return info.st_uid == 0;
+    // Who made a folder that is hidden from this process is not known; it may be its owner's doing.
+    if (errno != ENOENT && errno != ENOTDIR) return false;
   }
   return true;
 }

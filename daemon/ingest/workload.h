@@ -25,7 +25,8 @@ class CgroupFolders {
   explicit CgroupFolders(std::filesystem::path mount = "/sys/fs/cgroup")
       : mount_(std::move(mount)) {}
 
-  // False if the folder exists and belongs to another user than root. `controllers` and `path` are
+  // False if the folder belongs to another user than root, or is there and cannot be looked at.
+  // `controllers` and `path` are
   // those of a line of /proc/PID/cgroup.
   bool MadeByRoot(std::string_view controllers, std::string_view path) const;
 

@@ -144,6 +144,17 @@ TEST(RootContainerTest, AFolderOfAnotherUserThanRootIsNone) {
   std::filesystem::remove_all(mount);
 }
 
+// A user may keep a folder of their own from being looked at.
+TEST(RootContainerTest, AFolderThatCannotBeLookedAtIsNone) {
+  std::string name = ::testing::TempDir() + "profd_cgroup_XXXXXX";
+  const std::filesystem::path mount = mkdtemp(name.data());
+  const CgroupFolders folders(mount);
+  EXPECT_EQ(RootContainerOf("0::/lab/" + kId, &folders), kId) << "not mounted: the path decides";
+  std::filesystem::create_symlink("lab", mount / "lab");  // Leads to itself.
+  EXPECT_EQ(RootContainerOf("0::/lab/" + kId, &folders), "");
+  std::filesystem::remove_all(mount);
+}
+
 TEST(WorkloadTest, ThePodsNamesComeFromTheKubeletsFolders) {
   std::string name = ::testing::TempDir() + "profd_pods_XXXXXX";
   const std::filesystem::path folder = mkdtemp(name.data());
