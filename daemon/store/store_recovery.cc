@@ -33,6 +33,12 @@ absl::StatusOr<CaptureRecord> ReadSealedRecord(const std::filesystem::path& path
   return DecodeRecord(query->Bytes(0));
 }
 
+// False: for certain it is not there. A disk that fails is no reason to give a capture up.
+bool MayExist(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error) || error;
+}
+
 // What EndRows() gave a capture that ran.
 bool WasEndedHere(const CaptureRecord& record) {
   return record.ended_by == EndedBy::kDaemonStop && record.file_bytes == 0 && !record.deleted;
@@ -105,13 +111,12 @@ absl::Status StoreRecovery::RemoveLeftovers() {
   ASSIGN_OR_RETURN(const std::vector<std::string> journals, ListIds(folder_, ".part-journal"));
   for (const std::string& id : journals) {
     const std::filesystem::path part = CapturePaths(folder_, id).part;
-    if (!std::filesystem::exists(part)) Remove(part.string() + "-journal");
+    if (!MayExist(part)) Remove(part.string() + "-journal");
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> counted, ListIds(folder_, kAttemptsSuffix));
   for (const std::string& id : counted) {
     const CapturePaths paths(folder_, id);
-    const bool has_file =
-        std::filesystem::exists(paths.part) || std::filesystem::exists(paths.sealed);
+    const bool has_file = MayExist(paths.part) || MayExist(paths.sealed);
     if (!has_file) EndAttempt(paths);
   }
   return absl::OkStatus();
@@ -146,7 +151,7 @@ absl::Status StoreRecovery::EndRowOfSealed(const std::string& id) {
   const bool is_kept = known.has_value() && IsTerminal(known->state) && known->file_bytes > 0;
   // A count of attempts next to a kept file means that a daemon ended while it made the summaries.
   // They are made again.
-  if (is_kept && !std::filesystem::exists(paths.attempts)) return absl::OkStatus();
+  if (is_kept && !MayExist(paths.attempts)) return absl::OkStatus();
   Await(id);
   if (is_kept) return absl::OkStatus();
   absl::StatusOr<CaptureRecord> record = ReadSealedRecord(paths.sealed);
@@ -167,7 +172,7 @@ absl::Status StoreRecovery::NoteMissingFiles(const std::set<std::string>& files)
   ASSIGN_OR_RETURN(const std::vector<std::string> expected, catalog_.ListIdsWithFile());
   for (const std::string& id : expected) {
     const CapturePaths paths(folder_, id);
-    if (files.contains(id) || std::filesystem::exists(paths.part)) continue;
+    if (files.contains(id) || MayExist(paths.part)) continue;
     LogWarning(StrCat("capture=", id, " has lost its file ", paths.sealed.string()));
     RETURN_IF_ERROR(catalog_.MarkDeleted(id));
   }
@@ -222,9 +227,9 @@ absl::Status StoreRecovery::RecoverFile(const std::string& id,
                                FromAbsl(attempt.status().message())));
   }
   absl::Status status;
-  if (std::filesystem::exists(paths.part)) {
+  if (MayExist(paths.part)) {
     status = RecoverPart(paths, known, *attempt, still_wanted);
-  } else if (std::filesystem::exists(paths.sealed)) {
+  } else if (MayExist(paths.sealed)) {
     status = RecoverSealed(paths, id, known, *attempt);
   }
   // A file that ended the daemon too often and stays where it is keeps its count: the next start
