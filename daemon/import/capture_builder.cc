@@ -144,9 +144,9 @@ absl::Status CaptureBuilder::Add(const TraceEvent& event) {
     not_understood_.Count(StrCat("events with a pid or tid of more than ", kMaxIdBytes, " bytes"));
     return absl::OkStatus();
   }
-  if (IsBeyondKeptPart(event)) {
+  if (const std::string_view why = WhyNotInKeptPart(event); !why.empty()) {
     arguments_.ForgetEvents();
-    if (!is_flow) not_understood_.Count("events after the last time that is complete");
+    if (!is_flow) not_understood_.Count(why);
     return absl::OkStatus();
   }
   switch (event.phase) {
@@ -176,31 +176,6 @@ absl::Status CaptureBuilder::Add(const TraceEvent& event) {
   }
 }
 
-bool CaptureBuilder::IsBeyondKeptPart(const TraceEvent& event) const {
-  if (kept_part_ == nullptr || event.phase == 'M' || !event.start.has_value() ||
-      event.start->ns <= kept_part_->end_ns) {
-    return false;
-  }
-  // GPU work after the end is kept if its launch is: a trace of a program that runs ahead of its
-  // GPU has such work to its very end.
-  const Category category = CategoryOf(event.category);
-  if (category != Category::kKernel && category != Category::kMemcpy &&
-      category != Category::kMemset) {
-    return true;
-  }
-  const int64_t correlation = event.Get(Number::kCorrelation, 0);
-  return !std::in_range<uint32_t>(correlation) ||
-         !kept_part_->launches.contains(static_cast<uint32_t>(correlation));
-}
-
-int64_t CaptureBuilder::EndOfKeptPart() const {
-  int64_t end_ns = 0;
-  if (__builtin_sub_overflow(kept_part_->end_ns, *epoch_ns_, &end_ns)) {
-    end_ns = kept_part_->end_ns < *epoch_ns_ ? -kMostReachNs : kMostReachNs;
-  }
-  return std::clamp(end_ns, -kMostReachNs, kMostReachNs);
-}
-
 void CaptureBuilder::AddUnknownArgument(const TraceEvent& event, std::string_view key) {
   // Ours has what the trace had that it was made of, where it was counted.
   if (is_ours_) return;
@@ -224,10 +199,14 @@ std::optional<CaptureBuilder::Span> CaptureBuilder::SpanOf(const TraceEvent& eve
   int64_t duration_ns = needs_duration ? event.duration->ns : 0;
   const bool is_too_long = duration_ns > kMostDurationNs;
   if (is_too_long) duration_ns = 0;
-  const std::optional<Span> span = Place(event.start->ns, duration_ns);
+  std::optional<Span> span = Place(event.start->ns, duration_ns);
   if (!span.has_value()) {
     CountNotUnderstood(event, " more than a year away");
     return std::nullopt;
+  }
+  if (BeganBeforeKeptPart(event)) {
+    const int64_t begin_ns = BeginOfKeptPart();
+    *span = {.start_ns = begin_ns, .duration_ns = std::max<int64_t>(span->end_ns() - begin_ns, 0)};
   }
   // Clocks that step make durations negative, or longer than any recording: it is known when, not
   // how long.
@@ -359,8 +338,10 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   if (category != kPythonRange) NoteIds(event);
   // torch 1.8 and 1.9 call steps operators.
   const bool may_be_step = category == kUserRange || event.category == "Operator";
-  if (may_be_step && is_cut && event.name.starts_with(kStepPrefix)) {
-    not_understood_.Count("steps after the last time that is complete");
+  const bool is_late = BeganBeforeKeptPart(event);
+  if (may_be_step && (is_cut || is_late) && event.name.starts_with(kStepPrefix)) {
+    not_understood_.Count(is_cut ? "steps after the last time that is complete"
+                                 : "steps before the first time that is complete");
     return absl::OkStatus();
   }
   if (may_be_step && AddStep(event.name, *span, *thread)) {
@@ -380,7 +361,7 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   ASSIGN_OR_RETURN(range.name, names_.IdOfJson(event.name));
   const std::string_view finished = event.Get(Text::kFinished);
   if (is_cut || finished == "false" || finished == "\"false\"") range.flags |= kRangeOpen;
-  if (!event.Get(Text::kBegan).empty()) range.flags |= kRangeTruncated;
+  if (is_late || !event.Get(Text::kBegan).empty()) range.flags |= kRangeTruncated;
   if (!event.Get(Text::kUnended).empty()) range.flags |= kRangeUnended;
   if (category == kPythonRange) {
     RETURN_IF_ERROR(stacks_.AddModule(event.name, event.Get(Text::kModule)));

@@ -72,8 +72,8 @@ class CaptureBuilder {
   void SetGroupNames(std::map<std::string, std::string> names) { group_names_ = std::move(names); }
   // In which order an export of ours has its threads, so that another has the same.
   void SetThreads(int64_t pid, std::span<const TraceHeader::Thread> threads);
-  // What began later is counted as not understood, and ranges end then; before the first event.
-  // `part` must outlive it.
+  // What began later or ended before is counted as not understood, and what crosses an edge is cut
+  // there; before the first event. `part` must outlive it.
   void SetKeptPart(const KeptPart& part) { kept_part_ = &part; }
   // Times without events were recorded, too.
   void SetIsContinuous() { is_continuous_ = true; }
@@ -202,9 +202,13 @@ class CaptureBuilder {
                                    bool is_python = false);
   absl::Status Hold();
 
-  bool IsBeyondKeptPart(const TraceEvent& event) const;
-  // Where it ends, since the epoch. Needs an event.
+  // Says what an event is that is left out; empty: it is not.
+  std::string_view WhyNotInKeptPart(const TraceEvent& event) const;
+  bool BeganBeforeKeptPart(const TraceEvent& event) const;
+  // Where it begins and ends, since the epoch. Needs an event.
+  int64_t BeginOfKeptPart() const;
   int64_t EndOfKeptPart() const;
+  int64_t SinceEpoch(int64_t trace_ns) const;
 
   absl::Status AddMetadata(const TraceEvent& event);
   absl::Status AddSlice(const TraceEvent& event);

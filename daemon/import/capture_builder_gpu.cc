@@ -116,7 +116,13 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
                 .queued_ns = kNoGpuTime,
                 .submitted_ns = kNoGpuTime};
   if (!event.Get(Text::kFinished).empty()) row.flags |= kGpuUnfinished;
-  if (!event.Get(Text::kBegan).empty()) row.flags |= kGpuStraddlesStart;
+  if (kept_part_ != nullptr && kept_part_->launches.empty() && span->end_ns() > EndOfKeptPart()) {
+    row.duration_ns = std::max<int64_t>(EndOfKeptPart() - row.start_ns, 0);
+    row.flags |= kGpuStraddlesEnd;
+  }
+  if (BeganBeforeKeptPart(event) || !event.Get(Text::kBegan).empty()) {
+    row.flags |= kGpuStraddlesStart;
+  }
   if (!event.Get(Text::kEnded).empty()) row.flags |= kGpuStraddlesEnd;
   if (!event.Get(Text::kLaunchedByDevice).empty()) row.flags |= kGpuDeviceLaunched;
   if (kind == GpuRowKind::kKernel) {

@@ -1,5 +1,5 @@
 // What CaptureBuilder takes of formats that are no Chrome traces: rows, with times of the format.
-// And ranges of events in pairs.
+// And ranges of events in pairs, and which part is kept of a trace that is cut off.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -7,6 +7,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/import/capture_builder.h"
+#include "daemon/import/trace_category.h"
 #include "proto/wire/event.h"
 
 namespace profd::importer {
@@ -102,6 +103,11 @@ absl::Status CaptureBuilder::FinishPaired() {
   held_rows_ -= static_cast<int64_t>(paired_.size());
   std::vector<PairedEvents::Range> ranges;
   RETURN_IF_ERROR(paired_.Finish(end_ns, not_understood_, [&](const PairedEvents::Range& range) {
+    // Its times are those of the kept part at least.
+    if (kept_part_ != nullptr && range.start_ns + range.duration_ns <= BeginOfKeptPart()) {
+      not_understood_.Count("events before the first time that is complete");
+      return absl::OkStatus();
+    }
     ranges.push_back(range);
     if (range.duration_ns > kMostDurationNs) {
       not_understood_.Count(range.overlaps ? "ph:b with more than 7 days to ph:e, taken as 0"
@@ -117,6 +123,8 @@ absl::Status CaptureBuilder::FinishPaired() {
         range.overlaps ? LaneFor(range.thread, range.start_ns, range.start_ns + range.duration_ns)
                        : range.thread;
     const auto position = static_cast<uint32_t>(rows_[thread].ranges.size());
+    uint8_t flags = range.is_open ? kRangeOpen : uint8_t{0};
+    if (kept_part_ != nullptr && range.start_ns == BeginOfKeptPart()) flags |= kRangeTruncated;
     RETURN_IF_ERROR(Keep(thread, {.start_ns = range.start_ns, .duration_ns = range.duration_ns},
                          {.start_ns = range.start_ns,
                           .duration_ns = range.duration_ns,
@@ -126,7 +134,7 @@ absl::Status CaptureBuilder::FinishPaired() {
                           .position = position,
                           .depth = 0,
                           .category = static_cast<uint8_t>(wire::RangeCategory::kUser),
-                          .flags = range.is_open ? kRangeOpen : uint8_t{0}}));
+                          .flags = flags}));
   }
   return absl::OkStatus();
 }
@@ -150,6 +158,52 @@ uint32_t CaptureBuilder::LaneFor(uint32_t thread, int64_t start_ns, int64_t end_
   lanes.push_back({*lane, end_ns});
   return *lane;
 }
+
+std::string_view CaptureBuilder::WhyNotInKeptPart(const TraceEvent& event) const {
+  if (kept_part_ == nullptr || event.phase == 'M') return {};
+  const Category category = CategoryOf(event.category);
+  const bool is_work = category == Category::kKernel || category == Category::kMemcpy ||
+                       category == Category::kMemset;
+  const bool is_of_gpu = is_work || category == Category::kRuntime ||
+                         category == Category::kDriver || category == Category::kSync ||
+                         category == Category::kCudaEvent || category == Category::kGpuAnnotation;
+  if (is_of_gpu && !kept_part_->has_gpu) return "GPU events, of which others are missing";
+  if (!event.start.has_value()) return {};
+  if (event.start->ns > kept_part_->end_ns) {
+    // GPU work after the end is kept if its launch is: a trace of a program that runs ahead of its
+    // GPU has such work to its very end.
+    const int64_t correlation = event.Get(Number::kCorrelation, 0);
+    const bool is_launched = is_work && std::in_range<uint32_t>(correlation) &&
+                             kept_part_->launches.contains(static_cast<uint32_t>(correlation));
+    return is_launched ? std::string_view() : "events after the last time that is complete";
+  }
+  // Of ranges in two events, what ends before is known only when both are there.
+  const bool is_of_pair =
+      event.phase == 'B' || event.phase == 'E' || event.phase == 'b' || event.phase == 'e';
+  if (is_of_pair || !BeganBeforeKeptPart(event)) return {};
+  int64_t end_ns = event.start->ns;
+  if (event.phase == 'X' && event.duration.has_value() && event.duration->ns <= kMostDurationNs &&
+      __builtin_add_overflow(event.start->ns, event.duration->ns, &end_ns)) {
+    end_ns = event.start->ns;
+  }
+  return end_ns <= kept_part_->begin_ns ? "events before the first time that is complete"
+                                        : std::string_view();
+}
+
+bool CaptureBuilder::BeganBeforeKeptPart(const TraceEvent& event) const {
+  return kept_part_ != nullptr && event.start.has_value() && event.start->ns < kept_part_->begin_ns;
+}
+
+int64_t CaptureBuilder::SinceEpoch(int64_t trace_ns) const {
+  int64_t since_ns = 0;
+  if (__builtin_sub_overflow(trace_ns, *epoch_ns_, &since_ns)) {
+    since_ns = trace_ns < *epoch_ns_ ? -kMostReachNs : kMostReachNs;
+  }
+  return std::clamp(since_ns, -kMostReachNs, kMostReachNs);
+}
+
+int64_t CaptureBuilder::BeginOfKeptPart() const { return SinceEpoch(kept_part_->begin_ns); }
+int64_t CaptureBuilder::EndOfKeptPart() const { return SinceEpoch(kept_part_->end_ns); }
 
 template <typename Row>
 bool CaptureBuilder::PlaceRow(Row* row) {

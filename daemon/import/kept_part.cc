@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/import/complete_range.h"
 #include "daemon/import/exact_time.h"
 #include "daemon/import/trace_category.h"
 #include "daemon/import/trace_event.h"
@@ -36,26 +38,23 @@ class KeptPartSearch : public TraceSplitter::Handler {
   std::optional<KeptPart> Result() {
     if (has_all_events_ || !last_start_ns_.has_value()) return std::nullopt;
     KeptPart part = {.end_ns = *last_start_ns_, .launches = {}};
-    // Kineto writes the host's operators first and GPU activities after them. A file that ends
-    // among these lacks the calls after the last one that it has.
-    if (is_last_of_gpu_ && !calls_.empty()) {
-      const int64_t last_call_ns = std::ranges::max_element(calls_, {}, &Call::start_ns)->start_ns;
-      part.end_ns = std::min(part.end_ns, last_call_ns);
-    }
-    LeaveOutLastLaunches(part);
-    for (const Call& call : calls_) {
+    if (!has_gpu_) return part;
+    // Kineto writes what the host did before all of the GPU's: a file with calls has all of that.
+    const bool has_whole_host = is_last_of_gpu_ && !has_host_after_gpu_;
+    if (has_whole_host) part.end_ns = last_host_ns_.value_or(part.end_ns);
+    const std::optional<CompleteRange> range = FindCompleteRange(events_);
+    part.has_gpu = range.has_value() && range->begin_ns < part.end_ns;
+    if (!part.has_gpu) return part;
+    part.begin_ns = range->begin_ns;
+    part.end_ns = has_whole_host ? range->end_ns : std::min(part.end_ns, range->end_ns);
+    if (!range->has_step) return part;
+    for (const CompleteRangeInput::Call& call : events_.calls) {
       if (call.start_ns <= part.end_ns) part.launches.insert(call.correlation);
     }
     return part;
   }
 
  private:
-  struct Call {
-    int64_t start_ns;
-    uint32_t correlation;
-    bool is_launch;
-  };
-
   absl::Status Add(const TraceEvent& event) {
     if (event.phase == 'i' && event.name == "Record Window End") has_all_events_ = true;
     const bool is_event = event.phase == 'X' || event.phase == 'i' || event.phase == 'I' ||
@@ -82,41 +81,71 @@ class KeptPartSearch : public TraceSplitter::Handler {
     const bool is_work = category == Category::kKernel || category == Category::kMemcpy ||
                          category == Category::kMemset;
     is_last_of_gpu_ = is_call || is_work || category == Category::kSync;
-    if (is_work && is_linked) worked_.insert(static_cast<uint32_t>(correlation));
-    if (is_call && is_linked) {
-      calls_.push_back({.start_ns = event.start->ns,
-                        .correlation = static_cast<uint32_t>(correlation),
-                        .is_launch = report::LaunchesWork(event.name)});
+    if (is_last_of_gpu_) {
+      has_gpu_ = true;
+    } else {
+      has_host_after_gpu_ |= has_gpu_;
+      last_host_ns_ = std::max(last_host_ns_.value_or(event.start->ns), event.start->ns);
+      AddStep(event, category);
     }
-    if (std::max(calls_.size(), worked_.size()) <= KeptPart::kMaxCalls) return absl::OkStatus();
-    return absl::ResourceExhaustedError(
-        StrCat("it is cut off, and has more than ", KeptPart::kMaxCalls, " calls"));
+    if (is_work && is_linked) AddWork(event, static_cast<uint32_t>(correlation));
+    if (is_call && is_linked) AddCall(event, static_cast<uint32_t>(correlation));
+    const size_t most = std::max({events_.calls.size(), events_.work.size(), events_.steps.size()});
+    if (most <= KeptPart::kMaxCalls) return absl::OkStatus();
+    return absl::ResourceExhaustedError(StrCat("it is cut off, and has more than ",
+                                               KeptPart::kMaxCalls,
+                                               " calls, GPU activities, or steps"));
   }
 
-  // Of a file without any work, nothing is known of the GPU, and the end says nothing.
-  void LeaveOutLastLaunches(KeptPart& part) {
-    int64_t last_with_work_ns = std::numeric_limits<int64_t>::min();
-    for (const Call& call : calls_) {
-      if (call.start_ns > part.end_ns || !call.is_launch || !worked_.contains(call.correlation)) {
-        continue;
-      }
-      last_with_work_ns = std::max(last_with_work_ns, call.start_ns);
+  void AddStep(const TraceEvent& event, Category category) {
+    const bool may_be_step = category == Category::kAnnotation || event.category == "Operator";
+    int64_t end_ns = 0;
+    if (!may_be_step || event.phase != 'X' || !event.name.starts_with("ProfilerStep#") ||
+        !event.duration.has_value() ||
+        __builtin_add_overflow(event.start->ns, event.duration->ns, &end_ns)) {
+      return;
     }
-    if (last_with_work_ns == std::numeric_limits<int64_t>::min()) return;
-    for (const Call& call : calls_) {
-      if (!call.is_launch || call.start_ns <= last_with_work_ns) continue;
-      part.end_ns = std::min(part.end_ns, call.start_ns - 1);  // No overflow: a call came before.
-    }
+    events_.steps.push_back({.start_ns = event.start->ns, .end_ns = end_ns});
+  }
+
+  void AddCall(const TraceEvent& event, uint32_t correlation) {
+    using enum CompleteRangeInput::CallKind;
+    const bool is_copy = event.name.find("Memcpy") != std::string_view::npos;
+    const bool is_memset = event.name.find("Memset") != std::string_view::npos;
+    events_.calls.push_back({.start_ns = event.start->ns,
+                             .correlation = correlation,
+                             .kind = report::LaunchesWork(event.name) ? kLaunch
+                                     : is_copy                        ? kCopy
+                                     : is_memset                      ? kMemset
+                                                                      : kOther});
+  }
+
+  void AddWork(const TraceEvent& event, uint32_t correlation) {
+    const std::pair stream(event.Get(Number::kDevice, 0), event.Get(Number::kStream, 0));
+    const auto index =
+        streams_.try_emplace(stream, static_cast<uint32_t>(streams_.size())).first->second;
+    const int64_t graph = event.Get(Number::kGraph, 0);
+    events_.work.push_back(
+        {.start_ns = event.start->ns,
+         .correlation = correlation,
+         .graph = std::in_range<uint32_t>(graph) ? static_cast<uint32_t>(graph) : 0,
+         .stream = index,
+         .duration_ns = static_cast<uint32_t>(
+             std::clamp<int64_t>(event.duration.has_value() ? event.duration->ns : 0, 0,
+                                 std::numeric_limits<uint32_t>::max()))});
   }
 
   const std::function<bool()>& is_cancelled_;
   EventParser parser_;
   bool has_all_events_ = false;
+  bool has_gpu_ = false;
   bool is_last_of_gpu_ = false;
+  bool has_host_after_gpu_ = false;
   std::optional<int64_t> first_start_ns_;
   std::optional<int64_t> last_start_ns_;
-  std::vector<Call> calls_;
-  absl::flat_hash_set<uint32_t> worked_;
+  std::optional<int64_t> last_host_ns_;
+  CompleteRangeInput events_;
+  std::map<std::pair<int64_t, int64_t>, uint32_t> streams_;
 };
 
 }  // namespace
