@@ -160,7 +160,8 @@ class Import : public TraceSplitter::Handler {
 
   absl::StatusOr<CaptureBuilder::Contents> Finish() {
     if (parser_.replaced_bytes() > 0) {
-      not_understood_.Count("bytes that are not UTF-8", parser_.replaced_bytes());
+      // A detail of a text: no event is lost.
+      not_understood_.Count("arg:bytes that are not UTF-8", parser_.replaced_bytes());
     }
     if (parser_.non_finite_numbers() > 0) {
       not_understood_.Count("arg:numbers that are not finite", parser_.non_finite_numbers());
