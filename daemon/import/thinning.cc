@@ -24,7 +24,12 @@ std::optional<int64_t> MissingIds(std::vector<int64_t> ids) {
   // between the two.
   const uint64_t present = last - first;
   const uint64_t numbers = static_cast<uint64_t>(ids[last]) - static_cast<uint64_t>(ids[first]);
-  if (static_cast<double>(present) >= kCompleteShare * static_cast<double>(numbers)) return 0;
+  uint64_t widest = 1;
+  for (size_t i = first + 1; i <= last; ++i) {
+    widest = std::max(widest, static_cast<uint64_t>(ids[i]) - static_cast<uint64_t>(ids[i - 1]));
+  }
+  const uint64_t elsewhere = numbers - (widest - 1);
+  if (static_cast<double>(present) >= kCompleteShare * static_cast<double>(elsewhere)) return 0;
   return static_cast<int64_t>(std::min(numbers - present, kMostMissing));
 }
 

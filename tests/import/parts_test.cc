@@ -209,6 +209,16 @@ TEST(MissingIdsTest, AFewGapsAndDamagedNumbersAreNoThinning) {
   EXPECT_THAT(MissingIds(ids), Optional(0));
 }
 
+TEST(MissingIdsTest, OneJumpIsNoThinning) {
+  std::vector<int64_t> ids = EveryNth(1, 1'000);
+  for (size_t i = 700; i < ids.size(); ++i) ids[i] += 5'000;
+  EXPECT_THAT(MissingIds(ids), Optional(0));
+  // Next to gaps all over, it counts.
+  ids = EveryNth(10, 1'000);
+  for (size_t i = 700; i < ids.size(); ++i) ids[i] += 5'000;
+  EXPECT_THAT(MissingIds(ids), Optional(979 * 9 + 5'000));
+}
+
 TEST(MissingIdsTest, AnyNumbersAreSafe) {
   std::vector<int64_t> ids;
   for (uint64_t i = 0; i < 1'000; ++i) {
