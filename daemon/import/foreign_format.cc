@@ -28,6 +28,11 @@ std::string_view ForeignFormat(std::string_view untrusted_start) {
   if (untrusted_start.starts_with("SQLite format 3\0"sv)) {
     return "it is an SQLite database; `profctl import FILE` reads those of Nsight Systems";
   }
+  // Its mark begins with that of UTF-16.
+  if (untrusted_start.starts_with("\xFF\xFE\0\0"sv) ||
+      untrusted_start.starts_with("\0\0\xFE\xFF"sv)) {
+    return "it is text in UTF-32; convert it: `iconv -f UTF-32 -t UTF-8 FILE > trace.json`";
+  }
   if (untrusted_start.starts_with("\xFF\xFE"sv) || untrusted_start.starts_with("\xFE\xFF"sv)) {
     return "it is text in UTF-16; convert it: `iconv -f UTF-16 -t UTF-8 FILE > trace.json`";
   }

@@ -331,6 +331,8 @@ TEST_F(ImportTest, AnotherProfilersFileIsNamed) {
                 StatusIs(kInvalidArgument, HasSubstr(std::string(name))));
   };
   is_named(std::string_view("\xFF\xFE{\0", 4), "text in UTF-16");
+  is_named(std::string_view("\xFF\xFE\0\0{\0\0\0", 8), "text in UTF-32");
+  is_named(std::string_view("\0\0\xFE\xFF\0\0\0{", 8), "text in UTF-32");
   is_named("PK\x03\x04", "a zip archive");
   is_named("\x28\xB5\x2F\xFD", "zstd");
   is_named("<html>", "a web page");
