@@ -146,7 +146,7 @@ void DoubtGpuWork(Facts& facts) {
   const CaptureRecord& record = *facts.record;
   if (events.gpu_row_count == 0 && record.state == CaptureState::kPartial &&
       !CutOffPlace(record).empty()) {
-    doubt(1, "The file is cut off before any GPU work");
+    doubt(1, "The file is cut off, and no time in it has all its GPU work");
   }
   const SilentLaunches silent = SilentLaunchesOf(events);
   if (silent.share <= kFewLaunchesWithoutWork && silent.short_count == 0) return;

@@ -158,13 +158,14 @@ TEST_F(HostRulesTest, OfAFileThatIsCutOffBeforeGpuWorkWhatTheGpuDidIsUnknown) {
   record.state = CaptureState::kPartial;
   const FindingsReport report = Report();
   EXPECT_EQ(report.bound, BoundBy::kUnknown);
-  EXPECT_THAT(report.verdict,
-              HasSubstr("The file is cut off before any GPU work: what the GPU did is unknown."));
+  EXPECT_THAT(report.verdict, HasSubstr("The file is cut off, and no time in it has all its GPU "
+                                        "work: what the GPU did is unknown."));
   EXPECT_THAT(report.verdict, Not(HasSubstr("First change")));
-  EXPECT_THAT(NeedsOf("HOST_BOUND"), HasSubstr("The file is cut off before any GPU work"));
+  EXPECT_THAT(NeedsOf("HOST_BOUND"),
+              HasSubstr("The file is cut off, and no time in it has all its GPU work"));
   // With GPU work, the rest of the file is like any other.
   Launch({.start_ns = 5 * kMs});
-  EXPECT_THAT(Report().verdict, Not(HasSubstr("before any GPU work")));
+  EXPECT_THAT(Report().verdict, Not(HasSubstr("cut off, and no time")));
 }
 
 TEST_F(HostRulesTest, ItSaysWhatTheHostIsOutsideOf) {
