@@ -309,9 +309,8 @@ RuleResult StartUp(const Facts& facts, const FindingThresholds& thresholds) {
              ") because of the first calls that allocate or free memory, which load "
              "the driver.");
   finding.advice =
-      "Capture later, when the program runs its steps: loading the driver takes time once. It "
-      "takes "
-      "less with fewer GPUs in CUDA_VISIBLE_DEVICES, and with CUDA_MODULE_LOADING=LAZY.";
+      "Capture later, when the program runs its steps: loading the driver takes time once. Fewer "
+      "GPUs in CUDA_VISIBLE_DEVICES and CUDA_MODULE_LOADING=LAZY make it shorter.";
   finding.evidence = facts.calls.allocations;
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = "no steps: the capture counts as one step";

@@ -114,6 +114,7 @@ void TakeDeviceTimes(std::span<const LaunchedWork> launched, int64_t last_end_ns
                                                    : std::max(launched[i].end_ns, last_end_ns);
   }
   scope.by_device = true;
+  scope.earlier_work_ns = 0;  // They begin with what was launched in them.
   scope.total_ns = 0;
   Finish(scope);
 }

@@ -166,8 +166,8 @@ std::string LeftOut(int64_t count, std::string_view which) {
                     : StrCat("; ", CountText(count, "step"), " ", which, " left out");
 }
 
-// "; for 14.2 ms of the first one the GPU did what was launched before the capture"; empty: for
-// little of it, or such steps were left out.
+// "; for 14.2 ms of them the GPU did what was launched before the capture"; empty: for little of
+// them, or such steps were left out.
 std::string EarlierWork(const Facts& facts) {
   constexpr double kLittle = 0.05;
   const int64_t earlier_ns = facts.scope.earlier_work_ns;
@@ -175,8 +175,7 @@ std::string EarlierWork(const Facts& facts) {
   if (facts.quality.shares == ShareTrust::kWithheld || facts.ShareOfSteps(earlier_ns) < kLittle) {
     return {};
   }
-  return StrCat("; for ", TimeText(earlier_ns),
-                facts.scope.count > 1 ? " of the first one" : " of it",
+  return StrCat("; for ", TimeText(earlier_ns), facts.scope.count > 1 ? " of them" : " of it",
                 " the GPU did what was launched before the capture");
 }
 
