@@ -1,6 +1,7 @@
 #include "daemon/import/complete_range.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <span>
@@ -24,6 +25,13 @@ constexpr int64_t kMostNumbersBetween = 256;
 // How much of a step may be missing at its begin.
 constexpr double kMostOfStep = 0.01;
 
+constexpr int64_t kEarliestNs = std::numeric_limits<int64_t>::min();
+
+// Times of a file may be anything.
+double LengthOf(int64_t begin_ns, int64_t end_ns) {
+  return static_cast<double>(end_ns) - static_cast<double>(begin_ns);
+}
+
 struct Range {
   CompleteRange times;
   int64_t step_count = 0;
@@ -40,12 +48,24 @@ class RangeSearch {
     });
     std::ranges::sort(events_.steps, {}, &Step::start_ns);
     FindWorkWithoutCall();
+    // In a damaged file, many calls may have one number: the first one is the call.
+    absl::flat_hash_set<uint32_t> seen;
     for (const Call& call : events_.calls) {
+      if (!seen.insert(call.correlation).second) continue;
       for (const Work& work : WorkOf(call.correlation)) {
         int64_t took_ns = 0;
-        if (__builtin_sub_overflow(work.start_ns, call.start_ns, &took_ns)) continue;
-        longest_ns_ = std::max(longest_ns_, took_ns + int64_t{work.duration_ns});
+        if (__builtin_sub_overflow(work.start_ns, call.start_ns, &took_ns) ||
+            __builtin_add_overflow(took_ns, int64_t{work.duration_ns}, &took_ns)) {
+          continue;
+        }
+        longest_ns_ = std::max(longest_ns_, took_ns);
       }
+    }
+    for (const CallKind kind : {CallKind::kCopy, CallKind::kMemset}) {
+      const bool any_has_work = std::ranges::any_of(events_.calls, [&](const Call& call) {
+        return call.kind == kind && !WorkOf(call.correlation).empty();
+      });
+      if (any_has_work) kinds_with_work_.push_back(kind);
     }
     for (size_t i = 0; i < events_.work.size();) {
       const std::span<const Work> of_launch = WorkOf(events_.work[i].correlation);
@@ -66,7 +86,8 @@ class RangeSearch {
       if (i > begin) {
         const int64_t last_ns = calls[i - 1].start_ns;
         TryRange(calls.subspan(begin, i - begin), begin == 0,
-                 lacks_work && !is_hole ? std::max(last_ns, calls[i].start_ns - 1) : last_ns);
+                 lacks_work && !is_hole && calls[i].start_ns > last_ns ? calls[i].start_ns - 1
+                                                                       : last_ns);
       }
       begin = lacks_work ? i + 1 : i;
     }
@@ -136,11 +157,13 @@ class RangeSearch {
     Range range = {.times = {.begin_ns = *begin_ns, .end_ns = end_ns}, .is_first = is_first};
     if (is_first) TakeFirstStep(range.times);
     if (range.times.begin_ns >= range.times.end_ns) return;
-    for (const Step& step : events_.steps) {
-      range.step_count += step.start_ns >= range.times.begin_ns && step.end_ns <= end_ns;
+    // Ranges lie apart, so that each step is looked at once.
+    auto step = std::ranges::lower_bound(events_.steps, range.times.begin_ns, {}, &Step::start_ns);
+    for (; step != events_.steps.end() && step->start_ns <= end_ns; ++step) {
+      range.step_count += step->end_ns <= end_ns;
     }
     const auto length = [](const Range& of) {
-      return std::tuple(of.step_count, of.times.end_ns - of.times.begin_ns);
+      return std::tuple(of.step_count, LengthOf(of.times.begin_ns, of.times.end_ns));
     };
     if (!best_.has_value() || length(range) > length(*best_)) best_ = range;
   }
@@ -152,12 +175,14 @@ class RangeSearch {
     int64_t over_ns = 0;
     if (__builtin_add_overflow(calls.front().start_ns, longest_ns_, &over_ns)) return std::nullopt;
     bool any_has_work = false;
-    absl::flat_hash_set<uint32_t> seen;  // Streams.
+    absl::flat_hash_set<uint32_t> seen;  // Correlations.
+    absl::flat_hash_set<uint32_t> streams;
     for (const Call& call : calls) {
       if (any_has_work && call.start_ns > over_ns) break;
+      if (!seen.insert(call.correlation).second) continue;
       for (const Work& work : WorkOf(call.correlation)) {
         any_has_work = true;
-        if (seen.insert(work.stream).second) over_ns = std::max(over_ns, work.start_ns);
+        if (streams.insert(work.stream).second) over_ns = std::max(over_ns, work.start_ns);
       }
     }
     return any_has_work ? std::optional(over_ns) : std::nullopt;
@@ -166,11 +191,7 @@ class RangeSearch {
   // Copies and memsets may have no work. But if none of a kind has any from some time on, that of
   // the last ones is missing, unless none in the file has any.
   int64_t EndOfKnownTransfers(std::span<const Call> calls, int64_t end_ns) const {
-    for (const CallKind kind : {CallKind::kCopy, CallKind::kMemset}) {
-      const bool any_has_work = std::ranges::any_of(events_.calls, [&](const Call& call) {
-        return call.kind == kind && !WorkOf(call.correlation).empty();
-      });
-      if (!any_has_work) continue;
+    for (const CallKind kind : kinds_with_work_) {
       int64_t first_without_ns = std::numeric_limits<int64_t>::max();
       for (const Call& call : calls) {
         if (call.kind != kind) continue;
@@ -178,7 +199,7 @@ class RangeSearch {
         first_without_ns = has_work ? std::numeric_limits<int64_t>::max()
                                     : std::min(first_without_ns, call.start_ns);
       }
-      if (first_without_ns <= end_ns) end_ns = first_without_ns - 1;
+      if (first_without_ns <= end_ns) end_ns = std::max(first_without_ns, kEarliestNs + 1) - 1;
     }
     return end_ns;
   }
@@ -190,20 +211,21 @@ class RangeSearch {
     const auto after = std::ranges::upper_bound(steps, range.begin_ns, {}, &Step::start_ns);
     if (after == steps.begin()) return;
     const Step& first = *std::prev(after);
-    int64_t shortest_ns = std::numeric_limits<int64_t>::max();
+    double shortest_ns = std::numeric_limits<double>::infinity();
     for (auto step = after; step != steps.end() && step->start_ns <= range.end_ns; ++step) {
       const auto call =
           std::ranges::lower_bound(events_.calls, step->start_ns, {}, &Call::start_ns);
       if (call == events_.calls.end()) break;
-      shortest_ns = std::min(shortest_ns, call->start_ns - step->start_ns);
+      shortest_ns = std::min(shortest_ns, LengthOf(step->start_ns, call->start_ns));
     }
-    if (shortest_ns == std::numeric_limits<int64_t>::max()) return;
-    const auto unknown_ns = static_cast<double>(range.begin_ns - first.start_ns - shortest_ns);
-    if (unknown_ns > kMostOfStep * static_cast<double>(first.end_ns - first.start_ns)) return;
+    if (std::isinf(shortest_ns)) return;
+    const double unknown_ns = LengthOf(first.start_ns, range.begin_ns) - shortest_ns;
+    if (unknown_ns > kMostOfStep * LengthOf(first.start_ns, first.end_ns)) return;
     range.begin_ns = first.start_ns;
   }
 
   CompleteRangeInput& events_;
+  std::vector<CallKind> kinds_with_work_;                  // Of copies and memsets.
   std::vector<uint32_t> without_call_;                     // Correlations of work, sorted.
   absl::flat_hash_map<uint32_t, uint32_t> most_of_graph_;  // Activities of one launch, by graph.
   int64_t longest_ns_ = 0;                                 // From a launch to the end of its work.

@@ -9,9 +9,8 @@
 //   buffer 3 ...                            missing: where the others leave a hole, or at the edges
 //
 // What shows that calls or GPU work are missing:
-//   - CUPTI numbers calls in the order of their time (correlation). Calls that the profiler does
-//   not
-//     record get numbers, too, but between two that it records there are few.
+//   - CUPTI numbers calls in the order of their time (correlation). Calls that are not recorded get
+//     numbers, too, but between two that are recorded there are few.
 //   - GPU work whose call is missing, and a launch whose work is missing, or has fewer activities
 //     than other launches of its graph. A long kernel may be missing where shorter ones that were
 //     launched later are there, because records are written once the work has ended.
@@ -27,9 +26,9 @@
 // range, or no whole step of a trace with steps in it, nothing of the GPU is kept.
 //
 // Threads: pure functions.
-// Memory:  16 bytes per call, 24 per linked GPU activity, 16 per step, and at most 12 per kept
-// call;
-//          each number is at most kMaxCalls. A vector that grows holds its items twice.
+// Memory:  24 bytes per call, 24 per linked GPU activity, 16 per step, and at most 12 per call
+//          that is kept; each number is at most kMaxCalls. A vector that grows holds its items
+//          twice.
 #ifndef PROFD_DAEMON_IMPORT_KEPT_PART_H_
 #define PROFD_DAEMON_IMPORT_KEPT_PART_H_
 

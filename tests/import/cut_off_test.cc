@@ -325,6 +325,36 @@ TEST_F(CutOffTest, ADamagedTimeIsNotTheEnd) {
   EXPECT_EQ(far->record().windows.at(0).end_ns, 5000);
 }
 
+// Calls and GPU work at either end of what 64 bits hold, and many of one correlation.
+TEST_F(CutOffTest, CallsAndWorkWithDamagedTimesAreSafe) {
+  const auto call = [](std::string_view us, int correlation) {
+    return StrCat(R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,)",
+                  R"("dur":1,"ts":)", us, R"(,"args":{"correlation":)", correlation, "}},");
+  };
+  const auto work = [](std::string_view us, int correlation) {
+    return StrCat(R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"dur":4000000,"ts":)", us,
+                  R"(,"args":{"correlation":)", correlation, "}},");
+  };
+  const std::string step =
+      R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,)"
+      R"("ts":-9223372036854775.8,"dur":9000000000000000},)";
+  const std::string early = "-9223372036854775.8";
+  const std::string late = "9223372036854775.8";
+  const std::string op =
+      StrCat(R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"dur":10,"ts":)", early, "},");
+  std::string many;
+  for (int i = 0; i < 100; ++i) StrAppend(&many, call("5", 9), work("6", 9));
+  for (const std::string& events :
+       {call(early, 1) + call(early, 2) + work(late, 1), call(late, 1) + work(early, 1) + step,
+        step + call(early, 1) + work(early, 1) + call(late, 2) + work(late, 2), many}) {
+    const std::string text =
+        StrCat(R"({"schemaVersion":1,"traceEvents":[)", op, events, R"({"ph":"X","cat":"ker)");
+    const auto imported = ImportText(text);
+    ASSERT_THAT(imported, IsOk()) << text;
+    EXPECT_EQ(imported->record.state, CaptureState::kPartial) << text;
+  }
+}
+
 TEST_F(CutOffTest, ARangeWithoutAnEndLastsNoLongerThanOneThatHasIt) {
   constexpr int64_t kDayUs = int64_t{24} * 3600 * 1'000'000;
   const auto reader = Read(
