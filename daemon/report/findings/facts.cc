@@ -35,8 +35,10 @@ constexpr int64_t kMemoryPoints = 64;
 constexpr double kFewLaunchesWithoutWork = 0.01;
 constexpr double kFewPoints = 0.03;
 
-// The first calls of a program also load the driver's code, which takes seconds.
+// The first calls of a program also load the driver's code, which takes seconds. They come before
+// most launches.
 constexpr size_t kStartUpCalls = 3;
+constexpr double kStartUpShare = 0.25;
 
 TimeBreakdown SumOver(const FindingScope& scope, const TimeReport& time, const DeviceWork& work,
                       uint32_t device) {
@@ -270,7 +272,11 @@ CallFacts GatherCalls(const FactSources& sources) {
     is_allocation.push_back(IsAllocationCall(name));
     is_decompression.push_back(IsDecompressionCall(name));
   }
-  std::vector<int64_t> lengths;
+  struct Allocation {
+    int64_t length_ns;
+    int64_t start_ns;
+  };
+  std::vector<Allocation> allocations;
   uint32_t thread = 0;
   int64_t until_ns = std::numeric_limits<int64_t>::min();
   for (const GpuAttribution::Call& call : sources.attribution.calls()) {  // By thread, by start.
@@ -291,7 +297,7 @@ CallFacts GatherCalls(const FactSources& sources) {
     if (sources.Name(call.name).find("Free") != std::string_view::npos) {
       facts.free_ns += call.end_ns - call.start_ns;
     }
-    lengths.push_back(call.end_ns - call.start_ns);
+    allocations.push_back({call.end_ns - call.start_ns, call.start_ns});
     const uint32_t op = call.path == RangePaths::kNone
                             ? 0
                             : sources.first_ids[sources.attribution.paths()[call.path].name];
@@ -301,10 +307,13 @@ CallFacts GatherCalls(const FactSources& sources) {
               .start_ns = call.start_ns});
   }
   if (!sources.scope.has_steps) {
-    std::sort(lengths.begin(), lengths.end(), std::greater<>());
-    int64_t longest_ns = 0;
-    for (size_t i = 0; i < std::min(lengths.size(), kStartUpCalls); ++i) longest_ns += lengths[i];
-    facts.only_start_up = 2 * longest_ns > facts.allocation_ns;
+    std::ranges::stable_sort(allocations, std::greater<>(), &Allocation::length_ns);
+    int64_t early_ns = 0;
+    for (const Allocation& call :
+         std::span(allocations).first(std::min(allocations.size(), kStartUpCalls))) {
+      if (sources.launchers.ShareBefore(call.start_ns) < kStartUpShare) early_ns += call.length_ns;
+    }
+    facts.only_start_up = 2 * early_ns > facts.allocation_ns;
   }
   facts.allocations =
       sums.Take(EvidenceKind::kCall, [&](uint32_t name, uint32_t op, Evidence& row) {

@@ -172,7 +172,8 @@ struct CallFacts {
   int64_t allocation_count = 0;
   int64_t allocation_ns = 0;
   int64_t free_ns = 0;  // The part of it in calls that free.
-  // A few calls take most of the time, in a capture without steps: they load the driver's code.
+  // A few calls take most of the time, before most launches of a capture without steps: they load
+  // the driver's code.
   bool only_start_up = false;
   std::vector<Evidence> allocations;
 };

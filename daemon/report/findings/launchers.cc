@@ -28,4 +28,14 @@ bool Launchers::IsHeldUpBy(uint32_t thread, const GpuAttribution::Call& call) co
   return next == own->second.end() || *next >= call.end_ns;
 }
 
+double Launchers::ShareBefore(int64_t time_ns) const {
+  size_t before = 0;
+  size_t all = 0;
+  for (const auto& [thread, starts] : starts_) {
+    before += static_cast<size_t>(std::ranges::lower_bound(starts, time_ns) - starts.begin());
+    all += starts.size();
+  }
+  return all == 0 ? 0 : static_cast<double>(before) / static_cast<double>(all);
+}
+
 }  // namespace profd::report

@@ -36,6 +36,8 @@ class Launchers {
   bool IsProgramHeldUpBy(const GpuAttribution::Call& call) const {
     return threads_.empty() || IsHeldUpBy(threads_.front(), call);
   }
+  // Of all launches, the share that came before `time_ns`, 0..1; 0 without launches.
+  double ShareBefore(int64_t time_ns) const;
   // Whether any of them made the call. True where none is known.
   bool MayHoldUp(const GpuAttribution::Call& call) const {
     return starts_.empty() || Has(call.thread);

@@ -45,6 +45,12 @@ class IdleCausesTest : public FindingsFixture {
       reader_.ApiCall(main_, call, at + call_start_ns, at + 9'800 * kUs, 0);
     }
   }
+  void KernelsOfAMillisecond(int64_t start_ns, int64_t end_ns) {
+    for (int64_t at = start_ns; at < end_ns; at += kMs) {
+      Operator("aten::mm", at, at + 900 * kUs);
+      Kernel({at, at + 5 * kUs, at + 10 * kUs, at + 910 * kUs});
+    }
+  }
   std::string First() {
     const FindingsReport report = Report();
     return report.findings.empty() ? "" : std::string(report.findings.front().rule);
@@ -77,23 +83,19 @@ TEST_F(IdleCausesTest, PinningMemoryInEachStepIsNotForTheAllocatorOfTheGpu) {
 }
 
 TEST_F(IdleCausesTest, AFewAllocationsWithoutStepsAreNone) {
-  for (int64_t at = 0; at < 100 * kMs; at += kMs) {
-    Operator("aten::mm", at, at + 900 * kUs);
-    Kernel({at, at + 5 * kUs, at + 10 * kUs, at + 910 * kUs});
-  }
+  KernelsOfAMillisecond(0, 100 * kMs);
   reader_.ApiCall(main_, "cudaMalloc", 50'950 * kUs, 50'990 * kUs, 0);
   EXPECT_THAT(Fired(), Not(Contains("ALLOC_CHURN")));
+  EXPECT_THAT(Fired(), Not(Contains("START_UP")));
 }
 
 TEST_F(IdleCausesTest, TheFirstCallsOfAProgramLoadTheDriver) {
-  for (int64_t at = 0; at < 100 * kMs; at += kMs) {
-    Operator("aten::mm", at, at + 900 * kUs);
-    Kernel({at, at + 5 * kUs, at + 10 * kUs, at + 910 * kUs});
-  }
-  Operator("aten::conv2d", 100 * kMs, 1'100 * kMs);
-  reader_.ApiCall(main_, "cudaFree", 101 * kMs, 901 * kMs, 0);
-  reader_.ApiCall(main_, "cudaMalloc", 902 * kMs, 1'002 * kMs, 0);
-  Kernel({1'050 * kMs, 1'051 * kMs, 1'052 * kMs, 1'053 * kMs});
+  Operator("aten::mm", 0, kMs);
+  Kernel({0, 5 * kUs, 10 * kUs, 910 * kUs});
+  Operator("aten::conv2d", kMs, 1'000 * kMs);
+  reader_.ApiCall(main_, "cudaFree", kMs, 801 * kMs, 0);
+  reader_.ApiCall(main_, "cudaMalloc", 802 * kMs, 902 * kMs, 0);
+  KernelsOfAMillisecond(1'000 * kMs, 1'100 * kMs);
   EXPECT_EQ(Report().bound, BoundBy::kStartUp);
   EXPECT_EQ(First(), "START_UP");
   const Finding finding = Find("START_UP");
@@ -101,6 +103,19 @@ TEST_F(IdleCausesTest, TheFirstCallsOfAProgramLoadTheDriver) {
   EXPECT_EQ(finding.evidence.at(0).name, "cudaFree");
   EXPECT_THAT(finding.advice, HasSubstr("Capture later"));
   EXPECT_THAT(Report().verdict, HasSubstr("the program is starting up"));
+  EXPECT_THAT(Fired(), Not(Contains("ALLOC_CHURN")));
+}
+
+// As long calls, in a program that has long been running.
+TEST_F(IdleCausesTest, AFewLongAllocationsLaterOnAreNoStartUp) {
+  KernelsOfAMillisecond(0, 100 * kMs);
+  Operator("aten::conv2d", 100 * kMs, 1'100 * kMs);
+  reader_.ApiCall(main_, "cudaFree", 101 * kMs, 901 * kMs, 0);
+  reader_.ApiCall(main_, "cudaMalloc", 902 * kMs, 1'002 * kMs, 0);
+  KernelsOfAMillisecond(1'100 * kMs, 1'200 * kMs);
+  EXPECT_EQ(Report().bound, BoundBy::kAllocation);
+  EXPECT_EQ(First(), "ALLOC_CHURN");
+  EXPECT_THAT(Fired(), Not(Contains("START_UP")));
 }
 
 // Of work that the host launched before its wait, and before the capture.
