@@ -156,9 +156,9 @@ absl::Status GroupCapture::Resolve() {
   return WithReason(
       absl::NotFoundError(
           request_.job.empty()
-              ? "there is no process to capture on these nodes; start it as `profctl run -- CMD...`"
+              ? "no process on these nodes can be captured; start one as `profctl run -- CMD...`"
               : StrCat("no process of job ", ForDisplay(request_.job, 80),
-                       " on these nodes; start it as `profctl run -- CMD...`")),
+                       " can be captured on these nodes; start it as `profctl run -- CMD...`")),
       "NO_TARGETS");
 }
 

@@ -52,11 +52,11 @@ absl::StatusOr<int64_t> WriteToFile(
 absl::StatusOr<int64_t> ExportToFile(CaptureSource& source, exporter::TraceFormat format,
                                      const std::string& path, OnBytes on_bytes);
 
-// Copies the capture file to `path`, or where it leads to if it is a link (PathToWrite()). What
-// arrives first stands in "PATH.<id>.part"; it stays
-// when the copy is cut off, and the next call goes on from there. The whole is checked
-// against the sha256 that the daemon states before it takes its name; DATA_LOSS if it is
-// another. FAILED_PRECONDITION: another process writes the part, or there is no file.
+// Copies the capture file to `path`, or where it leads to if it is a link (PathToWrite()). Until it
+// is whole, what has arrived is in "PATH.<id>.part". That file is left when the copy is cut off,
+// and the next call goes on from there. The whole is checked against the sha256 that the daemon
+// states before it takes its name; DATA_LOSS if it is another. FAILED_PRECONDITION: another process
+// writes the part, or there is no file.
 absl::Status FetchToFile(DaemonClient& daemon, const CaptureView& view, const std::string& path,
                          OnBytes on_bytes);
 

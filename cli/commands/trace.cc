@@ -259,9 +259,9 @@ class TraceOnNode {
     }
     if (request_.all || !request_.job.empty()) LeaveOutWithoutSteps(targets);
     if (targets.empty()) {
-      return WithReason(absl::NotFoundError(
-                            "there is no process to capture; start it as `profctl run -- CMD...`"),
-                        "NO_TARGETS");
+      return WithReason(
+          absl::NotFoundError("no process can be captured; start one as `profctl run -- CMD...`"),
+          "NO_TARGETS");
     }
     if (targets.size() == 1) {
       ASSIGN_OR_RETURN(
