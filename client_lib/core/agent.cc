@@ -149,8 +149,9 @@ Next SendMetadataIfChanged() {
 // No thread records from here on; returns once no thread is inside a write. The daemon's memory
 // stays mapped.
 void StopRecording() {
-  g_hot.flag.store(kFlagOff, std::memory_order_seq_cst);
+  // In this order: see OpenCycle() in steps.cc.
   g_hot.session.store(nullptr, std::memory_order_seq_cst);
+  g_hot.flag.store(kFlagOff, std::memory_order_seq_cst);
   const uint64_t end_ticks = ReadTicks();
   g_hot.detour.fetch_and(~kDetourMarker, std::memory_order_relaxed);
   TellCaptureListener();

@@ -128,9 +128,9 @@ bool IsRecording() {
 Entry EnterEpoch(ThreadState* thread, Session** session) {
   uint32_t flag;
   do {  // Both of one capture, also for a thread that was stuck between the two.
-    flag = g_hot.flag.load(std::memory_order_acquire);
-    *session = g_hot.session.load(std::memory_order_acquire);
-  } while (flag != g_hot.flag.load(std::memory_order_acquire));
+    flag = g_hot.flag.load(std::memory_order_seq_cst);
+    *session = g_hot.session.load(std::memory_order_seq_cst);
+  } while (flag != g_hot.flag.load(std::memory_order_seq_cst));
   if (flag == kFlagOff || flag == kFlagForked || *session == nullptr) return Entry::kOff;
   if (thread == nullptr) return Entry::kNoThread;
   if (thread->epoch == flag) return Entry::kReady;

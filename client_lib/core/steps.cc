@@ -86,13 +86,22 @@ bool Records(const Session* session, Phase phase) {
          (phase == Phase::kWaiting && session->step_marker != wire::kNoNameId);
 }
 
-// A mark that was stuck until its capture was given up must not move the flag of the next.
+// The capture may be stopped at any moment (StopRecording()). The agent takes the session away
+// before it clears the flag: so a flag that was set too late finds no session here, and is taken
+// back before this write ends, which the agent waits for. Until then, writers find no session,
+// either. A mark that was stuck until its capture was given up does not replace the flag of the
+// next one.
 void OpenCycle(Session* session) {
   session->cycle_open = true;
   session->epoch = NextEpoch();
   session->cycle_ticks.store(ReadTicks(), std::memory_order_relaxed);
-  if (g_hot.session.load(std::memory_order_acquire) != session) return;
-  g_hot.flag.store(session->epoch, std::memory_order_release);
+  const auto is_current = [&] { return g_hot.session.load(std::memory_order_seq_cst) == session; };
+  uint32_t before = g_hot.flag.load(std::memory_order_seq_cst);
+  do {
+    if (!is_current()) return;
+  } while (!g_hot.flag.compare_exchange_strong(before, session->epoch, std::memory_order_seq_cst));
+  uint32_t epoch = session->epoch;
+  if (!is_current()) g_hot.flag.compare_exchange_strong(epoch, kFlagOff, std::memory_order_seq_cst);
   TellTorchOfFlag();
 }
 

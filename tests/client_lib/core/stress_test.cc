@@ -109,6 +109,41 @@ TEST(StressTest, CapturesBeginAndEndUnderThreadsThatNeverRest) {
   child.ExpectSuccess();
 }
 
+// STOP comes at any moment of a window's begin. The flag would stay on, and writers would go on in
+// memory that is unmapped.
+TEST(StressTest, AStopThatMeetsTheBeginOfAWindowTurnsRecordingOff) {
+  constexpr int kRounds = 600;
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent& parent) {
+    profd_init();
+    std::thread steps([] {
+      while (!g_stop.load(std::memory_order_relaxed)) {
+        profd_step();
+        EmptyRange(&g_names[0]);
+      }
+    });
+    std::thread annotates(AnnotateUntilStopped);
+    for (int i = 0; i < kRounds; ++i) {
+      parent.Await('s');
+      CHILD_EXPECT(__atomic_load_n(profd_recording_flag(), __ATOMIC_SEQ_CST) == 0);
+      parent.Tell('o');
+    }
+    g_stop.store(true);
+    steps.join();
+    annotates.join();
+  });
+  auto target = daemon.WaitTarget();
+  for (int i = 0; i < kRounds; ++i) {
+    auto capture = target->Arm(1u << 20);
+    capture->Fire(Steps(1, 0, 1, wire::kMaxWindows));
+    EXPECT_EQ(capture->Stop().stuck_writer_count, 0u);
+    child.Tell('s');
+    child.Await('o');
+    capture->Release();
+  }
+  child.ExpectSuccess();
+}
+
 TEST(StressTest, AfterDrainedNothingIsWritten) {
   FakeDaemon daemon;
   Child child(daemon.directory(), RunEverything);
