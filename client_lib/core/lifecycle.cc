@@ -11,6 +11,7 @@
 
 #include "client_lib/core/agent.h"
 #include "client_lib/core/capture_listener.h"
+#include "client_lib/core/foreign_calls.h"
 #include "client_lib/core/handover.h"
 #include "client_lib/core/helper.h"
 #include "client_lib/core/hot_state.h"
@@ -22,6 +23,7 @@
 #include "client_lib/core/status_page.h"
 #include "client_lib/core/steps.h"
 #include "client_lib/core/thread_state.h"
+#include "client_lib/core/torch_hooks.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -98,10 +100,19 @@ void ResetInChild() {
   TellCaptureListener();
 }
 
-void BeforeFork() { LockMetadata(); }
-void AfterForkInParent() { UnlockMetadata(); }
+void BeforeFork() {
+  HoldForeignCalls();
+  LockMetadata();
+}
+void AfterForkInParent() {
+  UnlockMetadata();
+  ReleaseForeignCalls();
+  const TorchHooks* hooks = g_torch_hooks.load(std::memory_order_acquire);
+  if (hooks != nullptr) hooks->after_fork_in_parent();
+}
 void AfterForkInChild() {
   UnlockMetadata();
+  ForgetForeignCalls();
   ResetInChild();
 }
 

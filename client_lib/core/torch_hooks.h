@@ -31,7 +31,8 @@ struct TorchHooks {
   void (*write_behind)(Session* session);
   // The capture is over, drained or not. Run by the helper, as on_arm().
   void (*on_leave)();
-  // A forked child's only thread, in its fork handler.
+  // In the fork handlers: of the thread that forked, and of the child's only thread.
+  void (*after_fork_in_parent)();
   void (*reset_in_child)();
 };
 

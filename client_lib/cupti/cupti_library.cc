@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client_lib/core/foreign_calls.h"
 #include "client_lib/core/log.h"
 
 namespace profd::client {
@@ -231,6 +232,12 @@ bool ResolveAll(void* handle, CuptiLibrary* library, ArmFailure* failure) {
   return Fail(failure, ArmFailedReason::kNoCupti, "the loaded libcupti has no %s", missing);
 }
 
+void* OpenAndResolve(const CudaDriver& driver, CuptiLibrary* library, ArmFailure* failure) {
+  const ForeignCall call;
+  void* handle = OpenCupti(driver, failure);
+  return handle != nullptr && ResolveAll(handle, library, failure) ? handle : nullptr;
+}
+
 // 13.2 is recognized by its functions, as none of them may be called to ask for its version.
 bool IsSafeToCall(void* handle, const CuptiLibrary& library, const CudaDriver& driver,
                   ArmFailure* failure) {
@@ -248,17 +255,8 @@ bool IsSafeToCall(void* handle, const CuptiLibrary& library, const CudaDriver& d
               driver.version / 1000, driver.version % 1000 / 10);
 }
 
-}  // namespace
-
-bool IsCudaDriverLoaded() {
-  const auto is_driver = [](dl_phdr_info* info, size_t, void*) -> int {
-    return info->dlpi_name != nullptr && IsLibrary(info->dlpi_name, "libcuda.so");
-  };
-  return dl_iterate_phdr(is_driver, nullptr) != 0;
-}
-
-bool FindCudaDriver(CudaDriver* driver) {
-  memset(driver, 0, sizeof(*driver));
+bool ResolveDriver(CudaDriver* driver) {
+  const ForeignCall call;
   Mapped mapped;
   LookThroughMaps(&mapped);
   if (mapped.cuda[0] == '\0') return false;
@@ -278,6 +276,22 @@ bool FindCudaDriver(CudaDriver* driver) {
   Resolve(handle, "cuCtxPushCurrent_v2", &driver->cuCtxPushCurrent);
   Resolve(handle, "cuCtxPopCurrent_v2", &driver->cuCtxPopCurrent);
   Resolve(handle, "cuMemGetInfo_v2", &driver->cuMemGetInfo);
+  return true;
+}
+
+}  // namespace
+
+bool IsCudaDriverLoaded() {
+  const ForeignCall call;
+  const auto is_driver = [](dl_phdr_info* info, size_t, void*) -> int {
+    return info->dlpi_name != nullptr && IsLibrary(info->dlpi_name, "libcuda.so");
+  };
+  return dl_iterate_phdr(is_driver, nullptr) != 0;
+}
+
+bool FindCudaDriver(CudaDriver* driver) {
+  memset(driver, 0, sizeof(*driver));
+  if (!ResolveDriver(driver)) return false;
   int version = 0;
   if (driver->cuDriverGetVersion(&version) != 0 || version <= 0) return false;
   driver->version = static_cast<uint32_t>(version);
@@ -291,8 +305,8 @@ bool FindCudaDriver(CudaDriver* driver) {
 bool FindCupti(const CudaDriver& driver, CuptiLibrary* library, ArmFailure* failure) {
   memset(library, 0, sizeof(*library));
   library->driver_version = driver.version;
-  void* handle = OpenCupti(driver, failure);
-  if (handle == nullptr || !ResolveAll(handle, library, failure)) return false;
+  void* handle = OpenAndResolve(driver, library, failure);
+  if (handle == nullptr) return false;
   if (IsTooNew(MajorOfHandle(handle), driver, failure)) return false;
   if (!IsSafeToCall(handle, *library, driver, failure)) return false;
   // Before all others: from 13.2 on, it alone changes nothing for tools that use the interface for

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client_lib/core/foreign_calls.h"
+
 namespace profd::client {
 namespace {
 
@@ -26,6 +28,7 @@ int NoteTorch(dl_phdr_info* object, size_t, void* data) {
   return 1;
 }
 
+// Inside of a ForeignCall.
 bool FindTorchLibrary(TorchPath* found) {
   found->path[0] = '\0';
   return dl_iterate_phdr(NoteTorch, found) != 0;
@@ -49,11 +52,13 @@ const char* GuessRival() {
 }
 
 bool HolderMayBeKineto() {
+  const ForeignCall call;
   TorchPath torch;
   return InjectedTool() == nullptr && FindTorchLibrary(&torch);
 }
 
 TorchProfilerRecords FindTorchProfiler() {
+  const ForeignCall call;
   TorchPath torch;
   if (!FindTorchLibrary(&torch)) return nullptr;
   // Kept mapped, as client_lib/torch keeps it.

@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client_lib/core/foreign_calls.h"
+
 namespace profd::client::torch {
 namespace {
 
@@ -157,6 +159,7 @@ int GotSlots::VisitObject(dl_phdr_info* object, size_t, void* argument) {
 }
 
 uint32_t GotSlots::Find(const char* object_prefix, const char* symbol_prefix) {
+  const ForeignCall call;
   *this = {};
   Search search{this, object_prefix, symbol_prefix, {}};
   dl_iterate_phdr(VisitObject, &search);
@@ -197,6 +200,7 @@ void GotSlots::Restore() {
 }
 
 bool IsObjectLoaded(const char* prefix) {
+  const ForeignCall call;
   return dl_iterate_phdr(VisitForName, const_cast<char*>(prefix)) != 0;
 }
 

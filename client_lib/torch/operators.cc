@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "client_lib/core/foreign_calls.h"
 #include "client_lib/core/hot_state.h"
 #include "client_lib/core/recorder.h"
 #include "client_lib/python_stack/stacks.h"
@@ -48,8 +49,11 @@ struct Callbacks {
 constinit Callbacks g_name_callbacks{};
 constinit Callbacks g_input_callbacks{};
 constinit bool g_are_registered = false;  // The agent's.
-constinit const Callbacks* g_enabled = nullptr;
-// A call of torch's that takes its lock: a child that is forked now must leave that alone.
+// What is to be enabled, and what is. The thread that switches makes them one.
+constinit std::atomic<const Callbacks*> g_should_be_enabled{nullptr};
+constinit std::atomic<const Callbacks*> g_enabled{nullptr};
+// A thread calls what takes torch's lock. If a fork could not wait for it, the child must leave
+// that alone.
 constinit std::atomic<bool> g_is_switching{false};
 // torch is not to be called any more, for good.
 constinit std::atomic<bool> g_is_over{false};
@@ -263,7 +267,8 @@ void Register() {
 
 void Unregister() {
   if (!g_are_registered || !AwaitSwitching()) return;
-  if (g_enabled != nullptr) return EndSwitching();  // Another thread is late; next time, then.
+  // Another thread is late; next time, then.
+  if (g_enabled.load(std::memory_order_seq_cst) != nullptr) return EndSwitching();
   for (const Callbacks& callbacks : {g_name_callbacks, g_input_callbacks}) {
     ForEach(callbacks, g_torch.remove_callback);
   }
@@ -290,11 +295,19 @@ void OnArm(const wire::ArmTorchField& wanted) {
   if ((features & wire::kTorchOperators) != 0) Register();
 }
 
-// While nobody else does.
-void Switch(const Callbacks* wanted) {
-  if (g_enabled != nullptr) ForEach(*g_enabled, g_torch.disable_callback);
+// While no other thread does.
+void Switch() {
+  const Callbacks* wanted = g_should_be_enabled.load(std::memory_order_seq_cst);
+  const Callbacks* enabled = g_enabled.load(std::memory_order_seq_cst);
+  if (enabled == wanted) return;
+  if (enabled != nullptr) ForEach(*enabled, g_torch.disable_callback);
   if (wanted != nullptr) ForEach(*wanted, g_torch.reenable_callback);
-  g_enabled = wanted;
+  g_enabled.store(wanted, std::memory_order_seq_cst);
+}
+
+void LeaveSwitching() {
+  g_is_switching.store(false, std::memory_order_seq_cst);
+  EndForeignCall();
 }
 
 void SetRecording(bool on) {
@@ -303,10 +316,8 @@ void SetRecording(bool on) {
   } else {
     EndSpans();
   }
-  const Callbacks* wanted = on ? CallbacksWanted() : nullptr;
-  if (wanted == g_enabled || !BeginSwitching()) return;
-  Switch(wanted);
-  EndSwitching();
+  g_should_be_enabled.store(on ? CallbacksWanted() : nullptr, std::memory_order_seq_cst);
+  FollowSwitching();
 }
 
 // As ranges that go on beyond the window, which is all that is known of their ends.
@@ -350,9 +361,9 @@ void OnLeave() {
   Unregister();
 }
 
-// A lock of torch's that another thread held when this one forked is held for ever here, so that
-// nothing can be switched any more. What is enabled then costs the child's operators a look at the
-// flag. What is registered stays for the child's own captures.
+// fork() waits for a thread that switches, but not for ever. A lock of torch's that such a thread
+// held is held for ever here, so that nothing can be switched any more. What is enabled then costs
+// the child's operators a look at the flag. What is registered stays for the child's own captures.
 void ResetInChild() {
   if (g_is_switching.exchange(false, std::memory_order_seq_cst)) {
     g_is_over.store(true, std::memory_order_seq_cst);
@@ -381,11 +392,13 @@ void AttachOperators(const TorchLibrary& library, const RecordFunctionLayout& la
   g_features.fetch_or(features, std::memory_order_release);
 }
 
-// See ResetInChild().
 bool BeginSwitching() {
-  if (g_is_switching.exchange(true, std::memory_order_seq_cst)) return false;
-  if (!g_is_over.load(std::memory_order_seq_cst)) return true;
-  g_is_switching.store(false, std::memory_order_seq_cst);
+  if (!TryBeginForeignCall()) return false;
+  if (!g_is_switching.exchange(true, std::memory_order_seq_cst)) {
+    if (!g_is_over.load(std::memory_order_seq_cst)) return true;
+    g_is_switching.store(false, std::memory_order_seq_cst);
+  }
+  EndForeignCall();
   return false;
 }
 
@@ -397,7 +410,21 @@ bool AwaitSwitching() {
   return true;
 }
 
-void EndSwitching() { g_is_switching.store(false, std::memory_order_seq_cst); }
+void EndSwitching() {
+  LeaveSwitching();
+  FollowSwitching();
+}
+
+// A thread that cannot switch, because another one does or forks, leaves it to that one, which
+// comes here afterwards.
+void FollowSwitching() {
+  while (g_should_be_enabled.load(std::memory_order_seq_cst) !=
+         g_enabled.load(std::memory_order_seq_cst)) {
+    if (!BeginSwitching()) return;
+    Switch();
+    LeaveSwitching();
+  }
+}
 
 // Bounded, because a handler of a signal may call exit() on the very thread that switches.
 void LeaveTorch() {

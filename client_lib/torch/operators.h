@@ -44,9 +44,11 @@ void RefuseOperators(const char* why);
 void LeaveTorch();
 
 // Surround calls of torch that take the lock of its observers. False: do not call torch (another
-// thread does, or the interpreter ends), nor EndSwitching().
+// thread does, one forks, or the interpreter ends), nor EndSwitching().
 [[nodiscard]] bool BeginSwitching();
 void EndSwitching();
+// Switches operators on or off if that was not possible when it was due. Any thread; does not wait.
+void FollowSwitching();
 // Also waits until no other thread does, which takes microseconds. Only on threads of the library.
 [[nodiscard]] bool AwaitSwitching();
 

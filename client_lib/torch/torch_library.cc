@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client_lib/core/foreign_calls.h"
+
 namespace profd::client::torch {
 namespace {
 
@@ -111,6 +113,7 @@ void* OpenTorch(TorchLibrary* library, char* why, size_t why_bytes) {
 }  // namespace
 
 bool FindTorch(TorchLibrary* library, char* why, size_t why_bytes) {
+  const ForeignCall call;
   memset(library, 0, sizeof(*library));
   why[0] = '\0';
   void* handle = OpenTorch(library, why, why_bytes);

@@ -229,8 +229,8 @@ void JoinCore(const char* version) {
 }
 
 const TorchHooks& Hooks() {
-  static constexpr TorchHooks kHooks = {OnArm,       OnFlag,  OnStop,      IsReady,
-                                        WriteBehind, OnLeave, ResetInChild};
+  static constexpr TorchHooks kHooks = {OnArm,       OnFlag,  OnStop,          IsReady,
+                                        WriteBehind, OnLeave, FollowSwitching, ResetInChild};
   return kHooks;
 }
 

@@ -652,21 +652,6 @@ TEST(OperatorsTest, CapturesComeAndGoUnderBusyThreads) {
   child.ExpectSuccess();
 }
 
-TEST(OperatorsTest, AForkInTheWindowLeavesTheChildAlone) {
-  const CaptureContents contents = Capture({}, [](const Program& program) {
-    const Operator outer(program.torch, {.name = "aten::outer"});
-    const pid_t pid = fork();
-    if (pid == 0) {
-      const bool is_off = !program.ObservesOperators();
-      program.Run({.name = "aten::of_the_child"});
-      _exit(is_off ? 0 : 1);
-    }
-    CHILD_EXPECT(WaitForExit(pid) == 0);
-    program.Run({.name = "aten::relu"});
-  });
-  EXPECT_THAT(NamesOf(contents.ranges), ElementsAre("aten::relu", "aten::outer"));
-}
-
 // ---- Steps by rounds.
 
 TEST(PeriodicityTest, ACaptureMayCountTheRoundsOfItsOperators) {

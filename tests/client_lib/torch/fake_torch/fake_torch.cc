@@ -2,6 +2,8 @@
 // names are what is looked up.
 #include "tests/client_lib/torch/fake_torch/fake_torch.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -105,9 +107,11 @@ std::vector<Registered>& All() {
   return *all;
 }
 std::atomic<uint64_t> g_version{1};
+std::atomic<std::atomic<bool>*> g_delayed{nullptr};
 std::atomic<uint64_t> g_next_handle{1};
 std::atomic<uint64_t> g_next_operator{1};
 std::atomic<uint64_t> g_next_thread{1};
+constexpr useconds_t kRegistrationDelayUs = 100'000;
 
 profd::testing::FakeLayout g_layout = profd::testing::LayoutOf113();
 
@@ -145,6 +149,10 @@ void Enable(uint64_t handle, bool enabled) {
 
 FAKE_TORCH_API uint64_t addGlobalCallback(RecordFunctionCallback callback) {
   const std::lock_guard<std::mutex> lock(g_lock);
+  if (std::atomic<bool>* has_begun = g_delayed.exchange(nullptr)) {
+    has_begun->store(true);
+    usleep(kRegistrationDelayUs);
+  }
   const uint64_t handle = g_next_handle.fetch_add(1);
   All().push_back({handle, callback, true});
   g_version.fetch_add(1, std::memory_order_relaxed);
@@ -349,8 +357,11 @@ size_t EnabledCount() {
                                            [](const auto& each) { return each.is_enabled; }));
 }
 
-constexpr FakeTorch kFakeTorch = {Use, MakeTensor, MakeList, MakeString,    UndefinedTensor, Begin,
-                                  End, BeginAt,    EndAt,    CallbackCount, EnabledCount};
+void DelayRegistration(std::atomic<bool>* has_begun) { at::g_delayed.store(has_begun); }
+
+constexpr FakeTorch kFakeTorch = {
+    Use, MakeTensor, MakeList, MakeString,    UndefinedTensor, Begin,
+    End, BeginAt,    EndAt,    CallbackCount, EnabledCount,    DelayRegistration};
 
 }  // namespace
 }  // namespace profd::testing

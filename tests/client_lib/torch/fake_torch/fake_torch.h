@@ -18,6 +18,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -181,6 +182,8 @@ struct FakeTorch {
   // Registered callbacks, and those of them that are enabled.
   size_t (*callback_count)();
   size_t (*enabled_count)();
+  // The next registration holds the lock for a while, and says when it does.
+  void (*delay_registration)(std::atomic<bool>* has_begun);
 };
 inline constexpr size_t kFakeOperatorBytes = 1024;
 
