@@ -17,6 +17,7 @@ Fork:    a child gets a thread of its own, but for workers of a DataLoader.
 import atexit
 import ctypes
 import os
+import signal
 import sys
 import time
 from _thread import start_new_thread
@@ -115,8 +116,22 @@ def attach(torch: Any) -> int:
     is_spawning = _is_spawning()
     if not is_spawning and not _is_launcher():
         _lib.profd_init()
-    start_new_thread(_serve, (is_spawning,))
+    _start_serving(is_spawning)
     return features
+
+
+def _start_serving(is_spawning: bool) -> None:
+    """Starts the package's thread, in which no signal of the program is handled.
+
+    A program may block a signal in all its threads, and look for it with sigpending() or signalfd:
+    the kernel would give the signal to a thread that does not block it, and end the program.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        start_new_thread(_serve, (is_spawning,))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _reason_against(torch: Any) -> Optional[str]:
@@ -270,7 +285,7 @@ def _after_fork_in_child() -> None:
     _answering.reset_in_child()
     try:
         if not _was_forked_for_dataloader():
-            start_new_thread(_serve, (False,))
+            _start_serving(False)
     except Exception:  # The child has no use for it.
         pass
 

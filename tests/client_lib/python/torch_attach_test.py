@@ -160,6 +160,24 @@ class TorchTest(DaemonTest):
         """, **self.daemon_env)
         self.assertEqual(program.finish(), [[1, 1, []]])
 
+    def test_a_signal_that_the_program_blocks_stays_pending(self):
+        # It waits for the program to look, and is given to no thread of ours; also in a child.
+        program = self.start("""
+            import signal, torch
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
+            torch.set_num_threads(1)
+            def look():
+                for number in (signal.SIGTERM, signal.SIGUSR1):
+                    os.kill(os.getpid(), number)
+                return sorted(signal.sigpending())
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if look() == [signal.SIGUSR1, signal.SIGTERM] else 1)
+            say([os.waitpid(child, 0)[1], look(), sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ()))])
+        """, **self.daemon_env)
+        blocked = [signal.SIGUSR1, signal.SIGTERM]
+        self.assertEqual(program.finish(), [[0, blocked, blocked]])
+
     def test_a_program_may_end_inside_a_window(self):
         # torch's CPU allocator warns of blocks that are older than the window, as it does of
         # torch.profiler.
