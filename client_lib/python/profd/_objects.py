@@ -3,16 +3,22 @@
 import ctypes
 import gc
 import sys
-from typing import Any, List, Tuple
+from typing import Any, List, Optional, Tuple
 
 from profd import _library
+
+
+# Of memory that Python has allocated, some three for each object that the garbage collector knows.
+# Looking at the objects of as many holds the GIL for about 0.1 s, and unshares the pages that hold
+# them from forked workers, because it counts references.
+MOST_BLOCKS = 4_000_000
 
 
 class NotLooked(Exception):
     """Nobody looks at the program's objects, for the reason that is its text."""
 
 
-def find_objects(*bases: type) -> Tuple[List[Any], ...]:
+def find_objects(*bases: type, most_blocks: Optional[int] = None) -> Tuple[List[Any], ...]:
     """All objects alive of each of `bases`, or of classes derived from them: a list for each base.
 
     The library goes through the objects without giving up the GIL. So no other thread notices that
@@ -22,9 +28,15 @@ def find_objects(*bases: type) -> Tuple[List[Any], ...]:
     longer. Objects behind gc.freeze() are not seen.
     Raises NotLooked in a free-threaded Python, also where its lock is on, which may be for a moment:
     there the program's threads change what we read, a tensor's gradient or storage, while we do.
+    And where the program has more than `most_blocks` (MOST_BLOCKS) of memory, such as for a data set
+    in lists and dicts: it would stand still for too long.
     """
     if "t" in sys.abiflags:
         raise NotLooked("this is a free-threaded Python, whose objects do not hold still")
+    blocks = sys.getallocatedblocks()
+    if blocks > (MOST_BLOCKS if most_blocks is None else most_blocks):
+        raise NotLooked("Python has allocated %.1f million blocks of memory, and going through so many "
+                        "objects would stop the program for too long" % (blocks / 1e6))
     look = getattr(_library.lib, "profd_torch_instances", None)
     if look is None:
         raise NotLooked("libprofd_client.so is off, or older than the Python package")

@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 from profd import _answering
-from profd._objects import find_objects
+from profd._objects import MOST_BLOCKS, find_objects
 
 # Trainers beyond this many are left out.
 _MAX_TRAINERS = 4
@@ -76,7 +76,8 @@ def readings(step_count: Callable[[], int]) -> Iterator[Reading]:
             present.append((framework, kind))
     if not present:
         return
-    found = find_objects(*(kind for _, kind in present))
+    # Every capture asks for labels, so they may cost less than what a user asked for.
+    found = find_objects(*(kind for _, kind in present), most_blocks=MOST_BLOCKS // 2)
     is_told = False
     for (framework, _), trainers in zip(present, found):
         if is_told and framework.is_below_others:

@@ -98,6 +98,15 @@ class FindObjectsTest(unittest.TestCase):
             with self.assertRaisesRegex(NotLooked, "off, or older"):
                 find_objects(dict)
 
+    def test_a_program_with_very_many_objects_is_not_stopped(self):
+        self.assertLess(sys.getallocatedblocks(), _objects.MOST_BLOCKS)
+        with unittest.mock.patch.object(gc, "get_objects", lambda: self.fail("looked")):
+            with unittest.mock.patch.object(sys, "getallocatedblocks", lambda: 4_100_000):
+                with self.assertRaisesRegex(NotLooked, "4.1 million blocks"):
+                    find_objects(dict)
+            with self.assertRaisesRegex(NotLooked, "stop the program"):
+                find_objects(dict, most_blocks=1)
+
     def test_an_error_of_pythons_is_not_swallowed(self):
         with unittest.mock.patch.object(gc, "get_objects", lambda: 1 // 0):
             with self.assertRaises(ZeroDivisionError):
