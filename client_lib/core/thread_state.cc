@@ -12,8 +12,11 @@
 namespace profd::client {
 namespace {
 
-constinit std::atomic<ThreadState*> g_states{nullptr};
-constinit std::atomic<uint32_t> g_capacity{0};
+// States come in slabs, because a program that has called mlockall(MCL_FUTURE) gets all memory that
+// it maps at once. A slab is 150 KiB.
+constexpr uint32_t kSlabStates = 64;
+constinit std::atomic<ThreadState*> g_slabs[kMaxThreads / kSlabStates] = {};
+static_assert(kMaxThreads % kSlabStates == 0);
 constinit std::atomic<uint32_t> g_high_water{0};
 // A stack of states given back: (tag << 32) | (index + 1); low half 0: empty.
 constinit std::atomic<uint64_t> g_free{0};
@@ -21,20 +24,17 @@ constinit std::atomic<uint32_t> g_last_serial{0};
 constinit pthread_key_t g_key{};
 constinit bool g_have_key = false;
 
-ThreadState* MapStates() {
-  for (uint32_t capacity = kMaxThreads; capacity >= 64; capacity /= 4) {
-    const size_t bytes = size_t{capacity} * sizeof(ThreadState);
-    void* memory = direct::Map(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
-    if (memory == MAP_FAILED) continue;
-    ThreadState* states = nullptr;
-    if (g_states.compare_exchange_strong(states, static_cast<ThreadState*>(memory))) {
-      g_capacity.store(capacity, std::memory_order_release);
-    } else {
-      direct::Unmap(memory, bytes);
-    }
-    break;
+constexpr size_t kSlabBytes = kSlabStates * sizeof(ThreadState);
+
+bool HasSlab(std::atomic<ThreadState*>& slab) {
+  if (slab.load(std::memory_order_acquire) != nullptr) return true;
+  void* memory = direct::Map(kSlabBytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  if (memory == MAP_FAILED) return false;
+  ThreadState* none = nullptr;
+  if (!slab.compare_exchange_strong(none, static_cast<ThreadState*>(memory))) {
+    direct::Unmap(memory, kSlabBytes);
   }
-  return g_states.load(std::memory_order_acquire);
+  return true;
 }
 
 ThreadState* TakeFree() {
@@ -51,14 +51,10 @@ ThreadState* TakeFree() {
 }
 
 ThreadState* Take() {
-  if (g_states.load(std::memory_order_acquire) == nullptr && MapStates() == nullptr) {
-    return nullptr;
-  }
   if (ThreadState* state = TakeFree()) return state;
-  const uint32_t capacity = g_capacity.load(std::memory_order_acquire);
   uint32_t index = g_high_water.load(std::memory_order_relaxed);
-  do {
-    if (index >= capacity) return nullptr;
+  do {  // The slab first: what is below the mark is there.
+    if (index >= kMaxThreads || !HasSlab(g_slabs[index / kSlabStates])) return nullptr;
   } while (!g_high_water.compare_exchange_weak(index, index + 1, std::memory_order_acq_rel));
   ThreadState* state = ThreadPool::At(index);
   state->pool_index = index;
@@ -136,12 +132,10 @@ void ThreadPool::PrepareThread() {
 uint32_t ThreadPool::high_water() { return g_high_water.load(std::memory_order_acquire); }
 
 ThreadState* ThreadPool::At(uint32_t index) {
-  return g_states.load(std::memory_order_acquire) + index;
+  return g_slabs[index / kSlabStates].load(std::memory_order_acquire) + index % kSlabStates;
 }
 
 void ThreadPool::ResetInChild() {
-  ThreadState* states = g_states.load(std::memory_order_relaxed);
-  if (states == nullptr) return;
   ThreadState* const mine = t_thread;
   char name[sizeof(mine->name)];
   uint32_t name_length = 0;
@@ -149,7 +143,11 @@ void ThreadPool::ResetInChild() {
     name_length = mine->name_length;
     memcpy(name, mine->name, sizeof(name));
   }
-  madvise(states, size_t{g_capacity.load()} * sizeof(ThreadState), MADV_DONTNEED);
+  for (const std::atomic<ThreadState*>& slab : g_slabs) {
+    ThreadState* const states = slab.load(std::memory_order_relaxed);
+    if (states == nullptr) break;
+    madvise(states, kSlabBytes, MADV_DONTNEED);
+  }
   g_free.store(0, std::memory_order_relaxed);
   g_high_water.store(0, std::memory_order_relaxed);
   g_last_serial.store(0, std::memory_order_relaxed);

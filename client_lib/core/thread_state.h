@@ -6,7 +6,7 @@
 //            by the agent.
 // Hot path:  CurrentThread() is one load from static TLS. Getting a state is a thread's
 //            first event: it may make system calls, once.
-// Ownership: the pool's address space is mapped once and kept; ended threads' states are
+// Ownership: the pool maps a slab of states at a time and keeps it; ended threads' states are
 //            used again.
 // Fork:      ThreadPool::ResetInChild() keeps only the forking thread's state.
 #ifndef PROFD_CLIENT_LIB_CORE_THREAD_STATE_H_

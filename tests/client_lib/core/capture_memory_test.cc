@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <fstream>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -309,7 +311,23 @@ TEST_F(CaptureMemoryTest, WhatIsLostInWarmupIsCountedApart) {
 TEST_F(CaptureMemoryTest, ThreadsBeyondTheLibrarysRoomAreCounted) {
   constexpr uint64_t kThreads = 400;
   Start([](Parent&) {
-    profd_intern("range", 5);  // The names have their room already.
+    EmptyRange(&g_range);
+    std::atomic<uint64_t> ready{0};
+    std::atomic<bool> go{false};
+    std::atomic<uint64_t> done{0};
+    std::vector<std::thread> threads;
+    threads.reserve(kThreads);
+    for (uint64_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        ready.fetch_add(1);
+        WaitUntil("the limit", [&] { return go.load(); });
+        EmptyRange(&g_range);
+        profd_instant(&g_range);
+        done.fetch_add(1);
+        WaitUntil("all threads", [&] { return done.load() == kThreads; });
+      });
+    }
+    WaitUntil("the threads", [&] { return ready.load() == kThreads; });
     // So little address space is left that the library gets room for few threads.
     rlimit limit{};
     getrlimit(RLIMIT_AS, &limit);
@@ -319,20 +337,9 @@ TEST_F(CaptureMemoryTest, ThreadsBeyondTheLibrarysRoomAreCounted) {
     const rlimit tight{pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + 500'000,
                        limit.rlim_max};
     setrlimit(RLIMIT_AS, &tight);
-    EmptyRange(&g_range);
+    go.store(true);
+    WaitUntil("all threads", [&] { return done.load() == kThreads; });
     setrlimit(RLIMIT_AS, &limit);
-
-    std::atomic<uint64_t> done{0};
-    std::vector<std::thread> threads;
-    threads.reserve(kThreads);
-    for (uint64_t i = 0; i < kThreads; ++i) {
-      threads.emplace_back([&] {
-        EmptyRange(&g_range);
-        profd_instant(&g_range);
-        done.fetch_add(1);
-        WaitUntil("all threads", [&] { return done.load() == kThreads; });
-      });
-    }
     for (std::thread& thread : threads) thread.join();
     std::thread([] { EmptyRange(&g_late); }).join();  // There is room again.
   });
@@ -518,6 +525,53 @@ TEST(StuckWriterTest, ThreadsThatAreCancelledInsideAWriteAreNotStuck) {
 
 TEST(StuckWriterTest, ThreadsThatEndWithoutTellingAreNotStuck) {
   ExpectEndedThreadsAreNotStuck([](pthread_t thread) { pthread_kill(thread, SIGUSR1); });
+}
+
+bool CanLockMemory() {
+  constexpr size_t kBytes = size_t{64} << 20;
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const bool can = memory != MAP_FAILED && mlock(memory, kBytes) == 0;
+  if (memory != MAP_FAILED) munmap(memory, kBytes);
+  return can;
+}
+
+// Such a program has all memory at once that is mapped in it.
+TEST(LockedMemoryTest, AProgramThatLocksItsMemoryIsNotGivenTheRoomOfEveryThread) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own memory is far too large to be locked";
+#endif
+  if (!CanLockMemory()) GTEST_SKIP() << "this process may not lock as much memory";
+  constexpr int64_t kMostKib = 40 << 10;  // The capture's memory and the names take 22 MiB.
+  FakeDaemon daemon;
+  Child child(daemon.directory(), [](Parent& parent) {
+    const auto locked_kib = [] {
+      std::ifstream status("/proc/self/status");
+      std::string word;
+      int64_t kib = 0;
+      while (status >> word && word != "VmLck:") {
+      }
+      status >> kib;
+      return kib;
+    };
+    profd_init();
+    WaitConnected();
+    CHILD_EXPECT(mlockall(MCL_CURRENT | MCL_FUTURE) == 0);
+    const int64_t before_kib = locked_kib();
+    parent.Tell('l');
+    WaitRecording();
+    EmptyRange(&g_range);
+    CHILD_EXPECT(before_kib > 0 && locked_kib() - before_kib < kMostKib);
+    parent.Tell('d');
+    parent.Await('x');
+  });
+  auto target = daemon.WaitTarget();
+  child.Await('l');
+  auto capture = target->Arm(4u << 20);
+  capture->Fire(ByTime());
+  child.Await('d');
+  EXPECT_EQ(capture->Finish().CountRanges("range"), 1u);
+  child.Tell('x');
+  child.ExpectSuccess();
 }
 
 }  // namespace
