@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
+#include "daemon/base/str_cat.h"
 #include "daemon/import/json/skip.h"
 
 namespace profd::importer {
@@ -60,6 +62,35 @@ size_t SizeOfNonFinite(std::string_view text, size_t at) {
   return 0;
 }
 
+// Keeps nothing of a text but where it stops being JSON.
+class DamageSearch : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  size_t byte() const { return byte_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::json::exception& error) override {
+    // Others are of a number that no double can hold.
+    const bool is_syntax = dynamic_cast<const nlohmann::json::parse_error*>(&error) != nullptr;
+    if (is_syntax) byte_ = position == 0 ? 0 : position - 1;
+    return false;
+  }
+
+ private:
+  size_t byte_ = 1;
+};
+
 }  // namespace
 
 bool HasNonFinite(std::string_view json) {
@@ -111,6 +142,37 @@ size_t EndOfDamagedEvent(std::string_view text) {
     // an event. Objects inside of an event end in braces, too.
     if (EndsArray(text, behind)) return at + 1;
     if (Take(text, behind, ',') && BeginsEvent(text, behind)) return at + 1;
+  }
+  return std::string_view::npos;
+}
+
+size_t ByteOfDamage(std::string_view event) {
+  const std::string array = StrCat("[", event, "]");
+  DamageSearch search;
+  nlohmann::json::sax_parse(array.begin(), array.end(), &search);
+  return search.byte() == 0 ? 0 : search.byte() - 1;
+}
+
+size_t FindDamagedEvent(std::string_view text) {
+  std::string open;  // Brackets.
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') {
+      for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
+    } else if (c == '{' || c == '[') {
+      if (open.empty()) begin = at;
+      open += c;
+    } else if (c == '}' || c == ']') {
+      if (open.empty()) return std::string_view::npos;  // Of the array.
+      if (open.back() != (c == '}' ? '{' : '[')) return begin;
+      open.pop_back();
+      if (!open.empty()) continue;
+      const size_t next = SkipSpace(text, at + 1);
+      if (next == text.size()) return std::string_view::npos;
+      const bool is_usual = text[next] == ',' || text[next] == ']' || text[next] == '{';
+      if (!is_usual) return begin;
+    }
   }
   return std::string_view::npos;
 }

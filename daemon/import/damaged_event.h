@@ -21,6 +21,14 @@ namespace profd::importer {
 // std::string_view::npos: no end is in `text`.
 size_t EndOfDamagedEvent(std::string_view text);
 
+// Where in an event JSON ends; 0 if it is JSON, with a number that no double can hold.
+size_t ByteOfDamage(std::string_view event);
+
+// Where in `text`, which begins with an event and may go on beyond the array, the first event
+// begins whose brackets do not match, or that is followed by what no event is followed by;
+// std::string_view::npos: none is.
+size_t FindDamagedEvent(std::string_view text);
+
 struct RepairedEvent {
   std::string json;
   int64_t non_finite_numbers = 0;  // null is in the place of each.

@@ -145,42 +145,6 @@ std::string_view WithoutQuotes(std::string_view token) {
   return {};
 }
 
-// Keeps nothing of a text but where it stops being JSON.
-class DamageSearch : public nlohmann::json_sax<nlohmann::json> {
- public:
-  size_t byte() const { return byte_; }
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(size_t) override { return true; }
-  bool key(string_t&) override { return true; }
-  bool end_object() override { return true; }
-  bool start_array(size_t) override { return true; }
-  bool end_array() override { return true; }
-  bool parse_error(size_t position, const std::string&,
-                   const nlohmann::json::exception& error) override {
-    // Others are of a number that no double can hold.
-    const bool is_syntax = dynamic_cast<const nlohmann::json::parse_error*>(&error) != nullptr;
-    if (is_syntax) byte_ = position == 0 ? 0 : position - 1;
-    return false;
-  }
-
- private:
-  size_t byte_ = 1;
-};
-
-// Where a text is no JSON; its begin if it is.
-size_t ByteOfDamage(std::string_view text) {
-  DamageSearch search;
-  nlohmann::json::sax_parse(text.begin(), text.end(), &search);
-  return search.byte();
-}
-
 }  // namespace
 
 struct EventParser::Impl {
@@ -403,8 +367,7 @@ absl::Status EventParser::Parse(std::string_view array, int64_t offset, OnEvent 
       }
     }
     size = std::min(EndOfDamagedEvent(rest), rest.size());
-    const std::string damaged = StrCat("[", rest.substr(0, size), "]");
-    on_damage(offset + static_cast<int64_t>(done + ByteOfDamage(damaged)) - 2);
+    on_damage(offset + static_cast<int64_t>(done + ByteOfDamage(rest.substr(0, size))) - 1);
     done += size;
   }
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 #include "daemon/import/trace_splitter.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -17,6 +18,8 @@ namespace {
 constexpr size_t kFront = 1;
 // After it, for the other bracket, and for what may be read there.
 constexpr size_t kBack = 1 + TraceSplitter::kPaddingBytes;
+constexpr size_t kSearchBytesAfterDamage = size_t{16} << 10;
+constexpr size_t kSearchGrowth = 4;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
@@ -179,15 +182,15 @@ absl::Status TraceSplitter::ReadEvents() {
       return absl::InvalidArgumentError(
           StrCat("no trace: what stands at byte ", Offset(), " is not an event"));
     }
-    const size_t end = EndOfEvents();
-    if (end > begin_) {
+    if (const size_t whole = SizeOfEvents(); whole > 0) {
+      ASSIGN_OR_RETURN(const size_t size, SoundSize(whole));
       has_events_ = true;
-      const bool may_be_last = window_[end - 1] == ']';
-      RETURN_IF_ERROR(GiveEvents(end));
-      ASSIGN_OR_RETURN(const bool took_end, may_be_last ? IsBehindArray() : false);
-      if (took_end) return absl::OkStatus();
+      if (size == 0 && SkipDamagedEvent()) continue;
+      RETURN_IF_ERROR(GiveEvents(size));
       ASSIGN_OR_RETURN(const char behind, Peek());
       if (behind == ',') ++begin_;
+    } else if (search_bytes_ < end_ - begin_) {
+      search_bytes_ *= kSearchGrowth;
     } else {
       // No event is so long: its quotes or brackets do not match.
       if (end_ - begin_ >= kMaxValueBytes && SkipDamagedEvent()) continue;
@@ -201,35 +204,58 @@ absl::Status TraceSplitter::ReadEvents() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> TraceSplitter::IsBehindArray() {
-  ASSIGN_OR_RETURN(const char c, Peek());
-  if (c != ',') return c == '}' || (c == '\0' && begin_ == end_);
-  while (true) {
-    size_t next = begin_ + 1;
-    while (next < end_ && IsJsonSpace(window_[next])) ++next;
-    if (next < end_) return window_[next] == '"';
-    ASSIGN_OR_RETURN(const bool more, Fill());
-    if (!more) return false;
-  }
+size_t TraceSplitter::SizeOfEvents() const {
+  const char* const begin = window_.data() + begin_;
+  const char* const end = EndOfWholeElements(begin, begin + std::min(search_bytes_, end_ - begin_));
+  return end == nullptr ? 0 : static_cast<size_t>(end - begin);
 }
 
-size_t TraceSplitter::EndOfEvents() const {
-  const char* const end = EndOfWholeElements(window_.data() + begin_, window_.data() + end_);
-  return end == nullptr ? begin_ : static_cast<size_t>(end - window_.data());
+absl::StatusOr<size_t> TraceSplitter::SoundSize(size_t size) {
+  // Where quotes do not match, texts count as brackets, and an end in the middle of an event as
+  // that of an event. What follows an event shows it.
+  size_t next = begin_ + size;
+  while (true) {
+    while (next < end_ && IsJsonSpace(window_[next])) ++next;
+    if (next < end_) break;
+    const size_t ahead = next - begin_;
+    ASSIGN_OR_RETURN(const bool more, Fill());
+    if (!more) return size;
+    next = begin_ + ahead;
+  }
+  if (window_[begin_ + size - 1] == '}' && (window_[next] == ',' || window_[next] == ']')) {
+    search_bytes_ = std::min(search_bytes_ * kSearchGrowth, kMaxValueBytes);
+    return size;
+  }
+  while (true) {
+    const std::string_view text(window_.data() + begin_, end_ - begin_);
+    const size_t damaged = FindDamagedEvent(text);
+    if (damaged == std::string_view::npos) return size;
+    const size_t damaged_size = EndOfDamagedEvent(text.substr(damaged));
+    if (damaged_size != std::string_view::npos) {
+      search_bytes_ = kSearchBytesAfterDamage;
+      return damaged;
+    }
+    if (text.size() >= kMaxValueBytes) return size;
+    ASSIGN_OR_RETURN(const bool more, Fill());
+    if (!more) return size;
+  }
 }
 
 bool TraceSplitter::SkipDamagedEvent() {
   const size_t size = EndOfDamagedEvent(std::string_view(window_.data() + begin_, end_ - begin_));
   if (size == std::string_view::npos) return false;
-  handler_.OnDamagedEvent(Offset());
+  const std::string_view event(window_.data() + begin_, size);
+  handler_.OnDamagedEvent(Offset() + static_cast<int64_t>(ByteOfDamage(event)));
+  search_bytes_ = kSearchBytesAfterDamage;
   has_events_ = true;
   begin_ += size;
   while (begin_ < end_ && (IsJsonSpace(window_[begin_]) || window_[begin_] == ',')) ++begin_;
   return true;
 }
 
-absl::Status TraceSplitter::GiveEvents(size_t end) {
+absl::Status TraceSplitter::GiveEvents(size_t size) {
   char* const text = window_.data();
+  const size_t end = begin_ + size;
   const int64_t offset = Offset();
   text[begin_ - 1] = '[';
   // The run is made an array in place, by a bracket before and one after it. The byte after it

@@ -51,7 +51,8 @@ class TraceSplitter {
     // `array` is "[{...},{...}]"; its first event begins at `offset` of the text, one byte after
     // its own begin.
     virtual absl::Status OnEvents(std::string_view array, int64_t offset) = 0;
-    // An event whose end is not where its brackets say was skipped; it began at `offset`.
+    // An event whose end is not where its brackets say was skipped; it stops being JSON at
+    // `offset`.
     virtual void OnDamagedEvent(int64_t /*offset*/) {}
     // The file ends too early, and nothing more comes. What it returns, Run() returns: the default
     // is DATA_LOSS.
@@ -82,11 +83,12 @@ class TraceSplitter {
 
   absl::Status ReadMembers();
   absl::Status ReadEvents();
-  // Whether the array ended before begin_: an event with a bracket too many took its bracket.
-  absl::StatusOr<bool> IsBehindArray();
-  // How far whole events reach from begin_ on; begin_: there is none.
-  size_t EndOfEvents() const;
-  absl::Status GiveEvents(size_t end);
+  // The size of the whole events from begin_ on, as far as they are searched for; 0: there is none.
+  size_t SizeOfEvents() const;
+  // The size of as many of these events as are what they seem to be, with what is between them and
+  // the next; 0: the first one is not, and its end is known.
+  absl::StatusOr<size_t> SoundSize(size_t size);
+  absl::Status GiveEvents(size_t size);
   // Skips to the next event, or to the end of the array; false: there is none in the window.
   bool SkipDamagedEvent();
 
@@ -96,6 +98,9 @@ class TraceSplitter {
   size_t begin_;  // Where the part begins that is not used yet.
   size_t end_;
   int64_t window_offset_ = 0;  // Of window_[0] in the text.
+  // How far whole events are searched for. All that was read, but close to damage less, because
+  // what is found there may have to be found again.
+  size_t search_bytes_ = kMaxValueBytes;
   bool at_end_ = false;
   bool has_events_ = false;
   bool is_bare_array_ = false;
