@@ -102,27 +102,6 @@ RestoredArguments RestoredOfRange(const TraceEvent& event, uint8_t category) {
                                               : RestoredArguments::kOperator;
 }
 
-// Joins windows over the shortest holes until there are at most `most`.
-void JoinNearest(size_t most, std::vector<std::pair<int64_t, int64_t>>& windows) {
-  if (windows.size() <= most) return;
-  std::vector<size_t> holes;  // The window that each is before.
-  for (size_t i = 1; i < windows.size(); ++i) holes.push_back(i);
-  std::ranges::sort(holes, std::greater(), [&windows](size_t i) {
-    return std::pair(windows[i].first - windows[i - 1].second, i);
-  });
-  holes.resize(most - 1);  // Those that stay.
-  const std::set<size_t> begins(holes.begin(), holes.end());
-  std::vector<std::pair<int64_t, int64_t>> joined = {windows.front()};
-  for (size_t i = 1; i < windows.size(); ++i) {
-    if (begins.contains(i)) {
-      joined.push_back(windows[i]);
-    } else {
-      joined.back().second = windows[i].second;
-    }
-  }
-  windows = std::move(joined);
-}
-
 }  // namespace
 
 CaptureBuilder::CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood,
@@ -229,6 +208,12 @@ std::optional<CaptureBuilder::Span> CaptureBuilder::Place(int64_t start_ns, int6
 }
 
 void CaptureBuilder::Cover(const Span& span, bool by_gpu) {
+  SequenceEnd alone;
+  Cover(span, alone, by_gpu);
+  last_ns_ = std::max(last_ns_, alone.end_ns);
+}
+
+void CaptureBuilder::Cover(const Span& span, SequenceEnd& sequence, bool by_gpu) {
   ++contents_.event_count;
   int64_t end_ns = span.end_ns();
   if (kept_part_ != nullptr) {
@@ -237,7 +222,7 @@ void CaptureBuilder::Cover(const Span& span, bool by_gpu) {
     end_ns = std::min(end_ns, EndOfKeptPart());
   }
   first_ns_ = std::min(first_ns_, span.start_ns);
-  last_ns_ = std::max(last_ns_, end_ns);
+  sequence.Add(span.start_ns, end_ns);
   coverage_.Add(span.start_ns, end_ns);
   if (!by_gpu) host_coverage_.Add(span.start_ns, end_ns);
 }
@@ -689,13 +674,17 @@ absl::Status CaptureBuilder::FinishSteps() {
 // true (daemon/report/index/impossible_times.h). Without it, the capture begins and ends elsewhere.
 void CaptureBuilder::FinishWindows() {
   std::vector<std::pair<int64_t, int64_t>>& windows = contents_.windows;
-  windows = coverage_.Windows(contents_.steps, contents_.start_ns, is_continuous_);
+  windows = coverage_.Windows(contents_.steps, contents_.start_ns, last_ns_, is_continuous_);
   if (windows.size() < 2 || host_coverage_.empty()) {
     return JoinNearest(store::kMaxImportedWindows, windows);
   }
   std::erase_if(windows, [this](const std::pair<int64_t, int64_t>& window) {
     return !host_coverage_.Touches(window.first, window.second);
   });
+  if (const int64_t count = LeaveOutStrayMoments(contents_.steps, contents_.start_ns, windows);
+      count > 0) {
+    not_understood_.Count("a moment hours from all others, which is not in the capture", count);
+  }
   for (StepRecord& step : contents_.steps) {
     step.start_ns -= windows.front().first - contents_.start_ns;
   }
@@ -715,6 +704,10 @@ std::set<std::string> CaptureBuilder::RecordedPids() const {
 
 absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   RETURN_IF_ERROR(FinishPaired());
+  for (const auto& [stream, work] : streams_) last_ns_ = std::max(last_ns_, work.end_ns);
+  for (const ThreadRows& rows : rows_) {
+    last_ns_ = std::max({last_ns_, rows.calls.end_ns, rows.driver_calls.end_ns});
+  }
   // Events without a time, such as those of cudaEventRecord(), are no capture alone.
   if (!epoch_ns_.has_value() || last_ns_ < first_ns_) contents_.event_count = 0;
   if (contents_.event_count == 0) return std::move(contents_);
@@ -737,7 +730,8 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   }
   contents_.stack_count = stacks_.stack_count();
   contents_.cut_stack_count = stacks_.cut_count();
-  for (const auto& [device, context, stream] : streams_) {
+  for (const auto& [key, work] : streams_) {
+    const auto& [device, context, stream] = key;
     if (contents_.streams.size() == store::kMaxImportedStreams) {
       not_understood_.Count("GPU stream beyond the first 4,096, which is not in the list",
                             static_cast<int64_t>(streams_.size() - contents_.streams.size()));

@@ -165,6 +165,8 @@ class CaptureBuilder {
     std::vector<InstantRow> instants;
     std::vector<CounterRow> counters;
     uint32_t call_count = 0;
+    SequenceEnd calls;         // Of the runtime.
+    SequenceEnd driver_calls;  // Also inside of those.
     // By the order in which the trace has them: where the file has them; kLeftOut: nowhere. Only
     // for traces that have arguments to keep.
     std::vector<uint32_t> range_places;
@@ -192,6 +194,8 @@ class CaptureBuilder {
   template <typename Row>
   absl::StatusOr<bool> PlaceAndKeep(Row row);
   void Cover(const Span& span, bool by_gpu = false);
+  // The same for one of things that follow one another.
+  void Cover(const Span& span, SequenceEnd& sequence, bool by_gpu = false);
   void CountNotUnderstood(const TraceEvent& event, std::string_view why);
   // Of Python's functions a thread has rows of their own. Nothing: there are too many threads.
   std::optional<uint32_t> ThreadOf(const TraceEvent& event, bool is_python = false) {
@@ -296,10 +300,11 @@ class CaptureBuilder {
   uint32_t gpu_row_count_ = 0;
   uint32_t sync_count_ = 0;
   std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>> cuda_events_;
-  std::set<std::tuple<int64_t, int64_t, int64_t>> streams_;  // Device, context, stream.
-  absl::flat_hash_map<int64_t, uint32_t> wide_streams_;      // Which they are, by what they are.
-  absl::flat_hash_set<uint32_t> calls_;                      // Their correlations.
-  absl::flat_hash_set<uint32_t> launches_;                   // Those of launches.
+  // By device, context, and stream.
+  std::map<std::tuple<int64_t, int64_t, int64_t>, SequenceEnd> streams_;
+  absl::flat_hash_map<int64_t, uint32_t> wide_streams_;  // Which they are, by what they are.
+  absl::flat_hash_set<uint32_t> calls_;                  // Their correlations.
+  absl::flat_hash_set<uint32_t> launches_;               // Those of launches.
   absl::flat_hash_map<int64_t, Step> steps_;
   // Of operators and annotations; the second for events that lack the first.
   std::vector<int64_t> external_ids_;

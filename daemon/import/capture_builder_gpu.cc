@@ -71,9 +71,11 @@ absl::Status CaptureBuilder::AddApiCall(const TraceEvent& event, bool is_driver)
 }
 
 absl::Status CaptureBuilder::Keep(uint32_t thread, const ApiRow& row) {
-  Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
+  ThreadRows& rows = rows_[thread];
+  Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns},
+        row.is_driver ? rows.driver_calls : rows.calls);
   ++contents_.gpu_count;
-  ++rows_[thread].call_count;
+  ++rows.call_count;
   if (row.correlation != 0 && calls_.insert(row.correlation).second && calls_.size() > kMaxCalls) {
     return absl::ResourceExhaustedError(StrCat(
         "it has more than ", kMaxCalls, " CUDA calls with a correlation; record fewer steps"));
@@ -167,14 +169,20 @@ uint32_t CaptureBuilder::StreamOr(const TraceEvent& event, Number number, uint32
 }
 
 absl::Status CaptureBuilder::Keep(const GpuRow& row) {
-  Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns}, /*by_gpu=*/true);
-  ++contents_.gpu_count;
-  ++gpu_row_count_;
-  if (streams_.emplace(row.device, row.context, row.stream).second &&
-      streams_.size() > kMaxStreams) {
+  SequenceEnd& stream = streams_[{row.device, row.context, row.stream}];
+  if (streams_.size() > kMaxStreams) {
     return absl::ResourceExhaustedError(
         StrCat("it has GPU work on more than ", kMaxStreams, " streams"));
   }
+  const Span span = {.start_ns = row.start_ns, .duration_ns = row.duration_ns};
+  // Nodes of a graph run side by side.
+  if (row.graph_id != 0 || row.graph_node_id != 0) {
+    Cover(span, /*by_gpu=*/true);
+  } else {
+    Cover(span, stream, /*by_gpu=*/true);
+  }
+  ++contents_.gpu_count;
+  ++gpu_row_count_;
   return gpu_.Add(row);
 }
 

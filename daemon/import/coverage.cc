@@ -1,13 +1,17 @@
 #include "daemon/import/coverage.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <set>
 
 namespace profd::importer {
 namespace {
 
 // A program may do nothing for a while, also between steps.
 constexpr int64_t kLongHoleNs = 1'000'000'000;
+constexpr int64_t kMomentNs = 1'000'000;
+constexpr int64_t kFarNs = int64_t{3'600} * 1'000'000'000;
 
 }  // namespace
 
@@ -53,28 +57,73 @@ bool Coverage::Touches(int64_t start_ns, int64_t end_ns) const {
 }
 
 std::vector<std::pair<int64_t, int64_t>> Coverage::Windows(std::span<const StepRecord> steps,
-                                                           int64_t origin_ns,
+                                                           int64_t origin_ns, int64_t end_ns,
                                                            bool is_continuous) const {
   std::vector<StepRecord> by_time(steps.begin(), steps.end());
   std::ranges::sort(by_time, {}, &StepRecord::start_ns);
-  const auto is_hole = [&](int64_t start_ns, int64_t end_ns) {
+  const auto is_hole = [&](int64_t from_ns, int64_t to_ns) {
     const auto next =
-        std::ranges::lower_bound(by_time, end_ns - origin_ns, {}, &StepRecord::start_ns);
+        std::ranges::lower_bound(by_time, to_ns - origin_ns, {}, &StepRecord::start_ns);
     // A hole between steps whose numbers do not follow each other was not recorded (the profiler's
     // schedule skips steps), however short it is.
     const bool between_steps = next != by_time.begin() && next != by_time.end();
     if (between_steps && std::prev(next)->index + 1 != next->index) return true;
-    return !is_continuous && end_ns - start_ns >= kLongHoleNs;
+    return !is_continuous && to_ns - from_ns >= kLongHoleNs;
   };
   std::vector<std::pair<int64_t, int64_t>> windows;
-  for (const auto& [start_ns, end_ns] : stretches_) {
-    if (windows.empty() || is_hole(windows.back().second, start_ns)) {
-      windows.emplace_back(start_ns, end_ns);
+  for (const auto& [from_ns, recorded_to_ns] : stretches_) {
+    if (from_ns > end_ns) break;
+    const int64_t to_ns = std::min(recorded_to_ns, end_ns);
+    if (windows.empty() || is_hole(windows.back().second, from_ns)) {
+      windows.emplace_back(from_ns, to_ns);
     } else {
-      windows.back().second = end_ns;
+      windows.back().second = to_ns;
     }
   }
   return windows;
+}
+
+void JoinNearest(size_t most, Windows& windows) {
+  if (windows.size() <= most) return;
+  std::vector<size_t> holes;  // The window that each is before.
+  for (size_t i = 1; i < windows.size(); ++i) holes.push_back(i);
+  std::ranges::sort(holes, std::greater(), [&windows](size_t i) {
+    return std::pair(windows[i].first - windows[i - 1].second, i);
+  });
+  holes.resize(most - 1);  // Those that stay.
+  const std::set<size_t> begins(holes.begin(), holes.end());
+  Windows joined = {windows.front()};
+  for (size_t i = 1; i < windows.size(); ++i) {
+    if (begins.contains(i)) {
+      joined.push_back(windows[i]);
+    } else {
+      joined.back().second = windows[i].second;
+    }
+  }
+  windows = std::move(joined);
+}
+
+int64_t LeaveOutStrayMoments(std::span<const StepRecord> steps, int64_t origin_ns,
+                             Windows& windows) {
+  const auto is_stray = [&](const std::pair<int64_t, int64_t>& window, int64_t away_ns) {
+    return away_ns >= kFarNs && window.second - window.first <= kMomentNs &&
+           std::ranges::none_of(steps, [&](const StepRecord& step) {
+             const int64_t start_ns = step.start_ns + origin_ns;
+             return start_ns >= window.first && start_ns <= window.second;
+           });
+  };
+  const size_t count = windows.size();
+  while (windows.size() > 1 &&
+         is_stray(windows.back(), windows.back().first - windows[windows.size() - 2].second)) {
+    windows.pop_back();
+  }
+  size_t begin = 0;
+  while (begin + 1 < windows.size() &&
+         is_stray(windows[begin], windows[begin + 1].first - windows[begin].second)) {
+    ++begin;
+  }
+  windows.erase(windows.begin(), windows.begin() + static_cast<ptrdiff_t>(begin));
+  return static_cast<int64_t>(count - windows.size());
 }
 
 }  // namespace profd::importer

@@ -205,7 +205,8 @@ TEST_F(ImportTest, WhatIsNotUnderstoodIsCountedByKind) {
   ASSERT_NE(reader, nullptr);
   EXPECT_THAT(
       reader->record().imported.not_understood,
-      ElementsAre(Pair("arg:kernel.Tea", 1), Pair("cat:tea", 1), Pair("cpu_op without dur", 1),
+      ElementsAre(Pair("a moment hours from all others, which is not in the capture", 1),
+                  Pair("arg:kernel.Tea", 1), Pair("cat:tea", 1), Pair("cpu_op without dur", 1),
                   Pair("cpu_op without ts", 1), Pair("no ph", 1), Pair("ph:B without ph:E", 2),
                   Pair("ph:X without cat", 1)));
 }

@@ -223,6 +223,57 @@ TEST_F(OddTracesTest, WorkAtImpossibleTimesMakesNoWindow) {
   }
 }
 
+TEST_F(OddTracesTest, AnImpossibleLengthMakesTheWindowNoLonger) {
+  for (const std::string_view category : {"kernel", "cuda_runtime"}) {
+    SCOPED_TRACE(category);
+    events_.clear();
+    for (int step = 0; step < 3; ++step) {
+      Step(3 + step, 1000 * (1 + step));
+      Launch(1000 * (1 + step) + 50, 800);
+    }
+    // Its stream or its thread does other things long before it ends.
+    Add(StrCat(R"({"ph":"X","cat":")", category, R"(","name":"k","pid":)",
+               category == "kernel" ? "0" : "7", R"(,"tid":)", category == "kernel" ? "7" : "9",
+               R"(,"ts":1020,"dur":5000000,"args":{"device":0,"stream":7,"correlation":99}})"));
+    const auto reader = ReadAll();
+    ASSERT_NE(reader, nullptr);
+    ASSERT_THAT(reader->record().windows, SizeIs(1));
+    EXPECT_EQ(reader->record().windows[0].end_ns, 3'000'000);
+    EXPECT_EQ(reader->record().covered_ns, 3'000'000);
+  }
+}
+
+TEST_F(OddTracesTest, WorkThatIsLastOnItsStreamMayBeLong) {
+  for (int step = 0; step < 3; ++step) {
+    Step(3 + step, 1000 * (1 + step));
+    Launch(1000 * (1 + step) + 50, step < 2 ? 800 : 5'000'000);
+  }
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(reader->record().covered_ns, 5'002'110'000);
+}
+
+TEST_F(OddTracesTest, AMomentHoursFromAllElseIsNoWindow) {
+  constexpr int64_t kDayUs = 86'400'000'000;
+  for (const int64_t at_us : {-17'000 * kDayUs / 100, 3 * kDayUs}) {
+    SCOPED_TRACE(at_us);
+    events_.clear();
+    for (int step = 0; step < 3; ++step) {
+      Step(3 + step, 1000 * (1 + step));
+      Launch(1000 * (1 + step) + 50, 800);
+    }
+    Add(StrCat(R"({"ph":"X","cat":"python_function","name":"f","pid":7,"tid":9,"ts":)", at_us,
+               R"(,"dur":3,"args":{"Python id":1}})"));
+    const auto reader = ReadAll();
+    ASSERT_NE(reader, nullptr);
+    ASSERT_THAT(reader->record().windows, SizeIs(1));
+    EXPECT_EQ(reader->record().covered_ns, 3'000'000);
+    ASSERT_THAT(reader->steps(), SizeIs(3));
+    EXPECT_EQ(reader->steps()[0].start_ns, 0);
+    EXPECT_EQ(reader->record().windows[0].end_step, 6);
+  }
+}
+
 TEST_F(OddTracesTest, WindowsOfATraceOfTheGpuAloneStay) {
   for (const int at : {0, 9'000'000}) {
     Add(StrCat(R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":)", at,
@@ -348,6 +399,55 @@ TEST_F(OddTracesTest, AnEventWithABracketTooManyIsLostAlone) {
       }
     }
   }
+}
+
+// Wherever the next piece of the file begins, and whatever the next names look like with their
+// quotes the wrong way round.
+TEST_F(OddTracesTest, ABracketInAnOddTextLosesItsEventAlone) {
+  constexpr size_t kEvents = 12'000;  // 1.3 MiB; the file is read in pieces of 1 MiB.
+  const auto event = [](size_t index, std::string_view name) {
+    return StrCat(R"({"ph":"X","cat":"cpu_op","name":")", name, R"(","pid":7,"tid":9,"ts":)",
+                  100 * index, R"(,"dur":40,"args":{"External id":)", index + 1, "}}");
+  };
+  for (const std::string_view name : {R"([mem"ory])", R"(mem"ory])", R"(mem"ory})", R"({mem"ory})",
+                                      R"([mem"o"ry])", R"(mem"]o"ry})", R"([[mem"ory)"}) {
+    for (const size_t at : {size_t{0}, size_t{9'000}, kEvents - 2}) {
+      for (const std::string_view end : {R"(],"traceName":"a.json"})", "]}"}) {
+        SCOPED_TRACE(StrCat(name, " at ", at, ", ", end));
+        std::string text = R"({"traceEvents":[)";
+        size_t damaged_at = 0;
+        for (size_t i = 0; i < kEvents; ++i) {
+          if (i > 0) text += ',';
+          if (i == at) damaged_at = text.size();
+          text += event(i, i == at ? name : i % 7 == 0 ? "[memory]" : "void f<{lambda()#1}>(int)");
+        }
+        const auto reader = Read(StrCat(text, end));
+        ASSERT_NE(reader, nullptr);
+        EXPECT_EQ(reader->record().torch.operator_count, kEvents - 1);
+        const std::map<std::string, int64_t>& counts = reader->record().imported.not_understood;
+        ASSERT_THAT(counts, SizeIs(1));
+        EXPECT_EQ(counts.begin()->second, 1);
+        constexpr std::string_view kText = "event damaged at byte ";
+        ASSERT_THAT(counts.begin()->first, testing::StartsWith(kText));
+        const size_t byte = std::stoul(counts.begin()->first.substr(kText.size()));
+        EXPECT_GE(byte, damaged_at);
+        EXPECT_LT(byte, damaged_at + event(at, name).size());
+      }
+    }
+  }
+}
+
+TEST_F(OddTracesTest, ManyDamagedEventsAreReadInTime) {
+  std::string text = R"({"traceEvents":[)";
+  constexpr int kEvents = 40'000;
+  for (int i = 0; i < kEvents; ++i) {
+    StrAppend(&text, i == 0 ? "" : ",", R"({"ph":"X","cat":"cpu_op","name":")",
+              i % 2 == 0 ? "a" : R"([b"c])", R"(","pid":7,"tid":9,"ts":)", 100 * i,
+              R"(,"dur":40})");
+  }
+  const auto reader = Read(StrCat(text, "]}"));
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(reader->record().torch.operator_count, kEvents / 2);
 }
 
 TEST_F(OddTracesTest, TheByteOfTheDamageIsNamed) {
