@@ -32,6 +32,9 @@ constexpr int kSystemTicksField = 12;
 constexpr int kThreadCountField = 17;
 // No thread has this number: the sum of those that have none of their own.
 constexpr int64_t kOtherThreads = 0;
+// Of client_lib, as the kernel shows their names.
+constexpr auto kLibraryThreads =
+    std::to_array<std::string_view>({"profd\n", "profd-helper\n", "profd-gpu\n"});
 
 // More than a status with as many groups as the kernel allows (65,536), or 100,000 children.
 constexpr size_t kMostListBytes = 1 << 20;
@@ -133,7 +136,9 @@ void CpuWatch::CountUnwatched(const Reading& reading) {
   unread_children_ =
       std::max({unread_children_, reading_.unread_children, reading.unread_children});
   if (reading_.process_ran_ns >= 0 && reading.process_ran_ns >= reading_.process_ran_ns) {
-    process_ran_ns_ += reading.process_ran_ns - reading_.process_ran_ns;
+    const int64_t ran_ns = reading.process_ran_ns - reading_.process_ran_ns;
+    const int64_t library_ns = reading.library_ran_ns - reading_.library_ran_ns;
+    process_ran_ns_ += std::max<int64_t>(0, ran_ns - std::max<int64_t>(0, library_ns));
     knows_process_ran_ = true;
   }
   const auto count_ended = [this](const ByThread& before, const ByThread& after) {
@@ -321,12 +326,31 @@ CpuWatch::ReadThreads CpuWatch::ReadProcess(int64_t pid, size_t most, ByThread& 
   return {.count = count};
 }
 
+void CpuWatch::LeaveOutLibrary(Reading& reading) {
+  if (!library_threads_.has_value()) {
+    library_threads_.emplace();
+    for (const auto& [thread, times] : reading.threads) {
+      const std::string name = ReadShortFile(StrCat(proc_, "/", pid_, "/task/", thread, "/comm"));
+      if (std::ranges::find(kLibraryThreads, name) != kLibraryThreads.end()) {
+        library_threads_->push_back(thread);
+      }
+    }
+  }
+  for (const int64_t thread : *library_threads_) {
+    const auto found = reading.threads.find(thread);
+    if (found == reading.threads.end()) continue;
+    reading.library_ran_ns += found->second.ran_ns;
+    reading.threads.erase(found);
+  }
+}
+
 CpuWatch::Reading CpuWatch::Read() {
   Reading reading;
   reading.begin = Clock::Real().Monotonic();
   std::vector<int64_t> processes;
   const ReadThreads own =
       ReadProcess(pid_, kMostThreads, reading.threads, processes, reading.unread_children);
+  LeaveOutLibrary(reading);
   const std::optional<ProcessStat> stat = ReadStat();
   if (stat.has_value()) reading.process_ran_ns = stat->ran_ns;
   if (!own.is_all) {

@@ -8,8 +8,9 @@
 //          /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN), up to 4 KiB of each. /proc/PID/stat:
 //          how many threads there are, and how long they and those that ended ran.
 //          The kernel counts a wait when it ends.
-// Counts:  threads and processes that start in a window from their start, and those that end in it
-//          up to the last sample before their end. Threads that are left out are counted.
+// Counts:  no threads of the client library: they are not the program's, and wait because they are
+//          nice. Threads and processes that start in a window from their start, and those that end
+//          in it up to the last sample before their end. Threads that are left out are counted.
 // Cost:    a sample reads the threads of the target, its children, theirs, and theirs, within the
 //          limits below; nothing in the target. Samples take about 2 % of the time of the calling
 //          thread at most, not counting those with which a window begins and ends.
@@ -73,8 +74,11 @@ class CpuWatch {
     int64_t unread_threads = 0;
     int64_t unread_children = 0;
     int64_t process_ran_ns = -1;  // All threads of the target, and those that ended. -1: not known.
+    int64_t library_ran_ns = 0;   // Of that: threads of the client library.
   };
   Reading Read();
+  // Takes the threads of the client library out of it.
+  void LeaveOutLibrary(Reading& reading);
   struct ReadThreads {
     size_t count = 0;
     bool is_all = true;
@@ -100,6 +104,9 @@ class CpuWatch {
 
   const int64_t pid_;
   const std::string proc_;
+  // Of the target; not known before the first reading. Names are the program's choice: one that
+  // names a thread as the library does hides its waits, and no others.
+  std::optional<std::vector<int64_t>> library_threads_;
   bool is_open_ = false;
   bool is_expected_ = false;
   absl::Duration begin_time_;

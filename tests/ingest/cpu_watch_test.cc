@@ -326,6 +326,9 @@ class FakeProcTest : public ::testing::Test {
   }
   static constexpr int64_t kTickNs = 10'000'000;
   void Remove(int64_t process) { std::filesystem::remove_all(root_ / StrCat(process)); }
+  void Name(int64_t thread, std::string_view name) {
+    std::ofstream(Task(kTarget, thread) / "comm") << name << "\n";
+  }
   CpuWatch Watch() const { return CpuWatch(kTarget, root_.string()); }
 
  private:
@@ -334,6 +337,29 @@ class FakeProcTest : public ::testing::Test {
       StrCat("cpu_watch_", getpid(), "_",
              ::testing::UnitTest::GetInstance()->current_test_info()->name());
 };
+
+TEST_F(FakeProcTest, ThreadsOfTheClientLibraryAreNotTheProgramsOwn) {
+  for (int64_t i = 0; i < 4; ++i) Thread(kTarget, kTarget + i, 0, 0);
+  Name(kTarget, "profd-like");
+  Name(kTarget + 1, "profd");
+  Name(kTarget + 2, "profd-helper");
+  Name(kTarget + 3, "profd-gpu");
+  Stat(0, 0, 4);
+  CpuWatch watch = Watch();
+  watch.Begin(absl::Seconds(1));
+  Thread(kTarget, kTarget, 600 * kTickNs, 4);
+  for (int64_t i = 1; i < 4; ++i) Thread(kTarget, kTarget + i, 200 * kTickNs, 50);
+  Stat(1200, 0, 4);
+  watch.End(absl::Seconds(2));
+  const CpuRecord record = watch.Take();
+  EXPECT_EQ(record.thread_count, 1);
+  EXPECT_EQ(record.ran_ns, 600 * kTickNs);
+  EXPECT_EQ(record.waited_ns, 4);
+  EXPECT_EQ(record.samples.back().waited_ns, 4);
+  EXPECT_EQ(record.unwatched_ran_ns, 0);
+  ASSERT_THAT(record.threads, ::testing::SizeIs(1));
+  EXPECT_EQ(record.threads[0].os_thread, kTarget);
+}
 
 TEST_F(FakeProcTest, ASampleReadsNoMoreThreadsThanItsLimit) {
   constexpr int64_t kThreads = 4096;
