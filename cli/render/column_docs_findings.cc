@@ -33,7 +33,7 @@ constexpr ColumnDoc kDocs[] = {
      "How much longer a step took while it was recorded than before the capture, and after it if "
      "CUPTI "
      "left; the interval holds the true value in 95 of 100 captures",
-     "(median step recorded - median step unrecorded) / median step unrecorded"},
+     "median, over all pairs of a recorded and an unrecorded step, of recorded / unrecorded - 1"},
     {kReport, "unrecorded step",
      "A step as it takes without the recording, where the slow-down is certain: the host is "
      "faster, "

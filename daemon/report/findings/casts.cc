@@ -151,6 +151,7 @@ absl::Status FindConverted(store::CaptureReader& reader, CastFacts& facts) {
   std::set<std::string> inputs;
   std::set<std::string> weights;
   int64_t total_ns = 0;
+  int64_t scalars_ns = 0;
   std::map<std::string, int64_t> ns_by_size;
   for (const OpProfileRow& row : profile.rows) {
     const bool is_layer = IsLayer(row.name);
@@ -158,7 +159,11 @@ absl::Status FindConverted(store::CaptureReader& reader, CastFacts& facts) {
     if (row.name == kCast) total_ns += ns;
     if (!is_layer && row.name != kCast) continue;
     const std::optional<std::vector<InputShape>> shapes = ParseInputShapes(row.dims);
-    if (!shapes.has_value() || shapes->empty() || shapes->front().sizes.empty()) continue;
+    if (!shapes.has_value() || shapes->empty()) continue;
+    if (shapes->front().sizes.empty()) {
+      if (!is_layer) scalars_ns += ns;
+      continue;
+    }
     if (!is_layer) {
       ns_by_size[SizeText(shapes->front())] += ns;
       continue;
@@ -168,7 +173,9 @@ absl::Status FindConverted(store::CaptureReader& reader, CastFacts& facts) {
       if (!(*shapes)[i].sizes.empty()) weights.insert(SizeText((*shapes)[i]));
     }
   }
-  if (total_ns <= 0 || ns_by_size.empty()) return absl::OkStatus();
+  if (total_ns <= 0) return absl::OkStatus();
+  facts.scalar_share = static_cast<double>(scalars_ns) / static_cast<double>(total_ns);
+  if (ns_by_size.empty()) return absl::OkStatus();
   facts.knows_sizes = true;
   facts.knows_layers = !inputs.empty();
   for (const auto& [size, ns] : ns_by_size) {
@@ -262,7 +269,8 @@ std::string WhereCastsAre(const CastFacts& casts) {
               " is in the backward pass");
   }
   if (text.empty()) return text;
-  return StrCat(" Of that time, ", text, ".", WhatIsConverted(casts));
+  return StrCat(casts.scalar_share > 0 ? " Of the time of all, " : " Of that time, ", text, ".",
+                WhatIsConverted(casts));
 }
 
 }  // namespace
@@ -288,7 +296,9 @@ absl::Status GatherCasts(const FactSources& sources, bool has_gpu, CastFacts& fa
 RuleResult Casts(const Facts& facts, const FindingThresholds& thresholds) {
   const CastFacts& casts = facts.casts;
   if (!casts.is_known) return Needs("kernels, or a program without a GPU");
-  const int64_t ns = casts.of_gpu ? facts.kernels.OfAll(casts.total_ns) : casts.total_ns;
+  const auto counted_ns =
+      static_cast<int64_t>((1 - casts.scalar_share) * static_cast<double>(casts.total_ns));
+  const int64_t ns = casts.of_gpu ? facts.kernels.OfAll(counted_ns) : counted_ns;
   const int64_t count = casts.of_gpu ? facts.kernels.OfAll(casts.count) : casts.count;
   const int64_t of_ns = casts.of_gpu ? facts.kernels.total_ns : facts.scope.total_ns;
   RuleResult result;
@@ -296,12 +306,15 @@ RuleResult Casts(const Facts& facts, const FindingThresholds& thresholds) {
   finding.value = of_ns <= 0 ? 0 : static_cast<double>(ns) / static_cast<double>(of_ns);
   finding.threshold = thresholds.cast_share;
   result.fired = finding.value > finding.threshold && facts.PerStep(count) >= kFewestCasts;
-  finding.measured =
-      StrCat(facts.scope.has_steps ? "A step converts tensors " : "The program converts tensors ",
-             CountText(facts.PerStep(count), "time"),
-             " to another type or memory format, which takes ", TimeText(facts.PerStep(ns)), " (",
-             PercentText(finding.value), casts.of_gpu ? " of kernel time)." : " of the step).",
-             casts.total_ns > 0 ? WhereCastsAre(casts) : std::string());
+  finding.measured = StrCat(
+      facts.scope.has_steps ? "A step converts tensors " : "The program converts tensors ",
+      CountText(facts.PerStep(count), "time"), " to another type or memory format, which takes ",
+      TimeText(facts.PerStep(ns)), " (", PercentText(finding.value),
+      casts.of_gpu ? " of kernel time)." : " of the step).",
+      casts.scalar_share > 0 ? StrCat(" Those of single numbers (", PercentText(casts.scalar_share),
+                                      " of all conversions) are not in this time.")
+                             : "",
+      casts.total_ns > 0 ? WhereCastsAre(casts) : std::string());
   finding.advice = CastAdvice(facts);
   finding.evidence = casts.around;
   finding.confidence = Confidence::kMedium;

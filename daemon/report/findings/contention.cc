@@ -195,7 +195,8 @@ absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresho
     result.waited_ns += more_ns;
   }
   if (result.count > 0 && std::ranges::count(remaining, true) > 0) {
-    ASSIGN_OR_RETURN(facts.slowest, ExplainSlowestStep(reader, facts.scope, facts.time, remaining));
+    ASSIGN_OR_RETURN(facts.slowest, ExplainSlowestStep(reader, facts.scope, facts.time,
+                                                       facts.host.outliers, remaining));
   }
   return absl::OkStatus();
 }

@@ -34,6 +34,7 @@ constexpr int64_t kMemoryPoints = 64;
 
 constexpr double kFewLaunchesWithoutWork = 0.01;
 constexpr double kFewPoints = 0.03;
+constexpr double kClearlyLonger = 0.1;  // Of a recorded step.
 
 // The first calls of a program also load the driver's code, which takes seconds. They come before
 // most launches.
@@ -188,6 +189,31 @@ void RecognizeTorch(const store::CaptureReader& reader, ProgramFacts& program) {
 }
 
 }  // namespace
+
+int64_t Facts::LongerThanAroundNs() const {
+  if (!scope.has_steps || scope.by_device || scope.mean_ns <= 0) return 0;
+  const SlowdownRecord& slowdown = record->slowdown;
+  if (slowdown.known && slowdown.low > 0) {
+    return static_cast<int64_t>(slowdown.estimate / (1 + slowdown.estimate) *
+                                static_cast<double>(scope.mean_ns));
+  }
+  // Means, because waits are in few steps where others use the CPU, but then are long.
+  const int64_t around_ns = record->around_step_mean_ns;
+  return around_ns <= 0 ? 0 : std::max<int64_t>(scope.mean_ns - around_ns, 0);
+}
+
+double Facts::UnrecordedPart() const {
+  const bool is_noise = record->slowdown.known && record->slowdown.low <= 0;
+  const int64_t longer_ns = has_gpu() || is_noise ? 0 : LongerThanAroundNs();
+  if (longer_ns == 0) return 1;
+  const double longer = static_cast<double>(longer_ns) / static_cast<double>(scope.mean_ns);
+  return longer > kClearlyLonger ? 1 - longer : 1;
+}
+
+int64_t Facts::StepNs() const {
+  if (unrecorded.known) return unrecorded.step_ns;
+  return static_cast<int64_t>(UnrecordedPart() * static_cast<double>(scope.mean_ns));
+}
 
 bool Facts::LooksIdlerThanItIs() const {
   return unrecorded.known && ShareOfSteps(sum.idle_ns) - unrecorded.IdleShare() > kFewPoints;
@@ -370,6 +396,7 @@ CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope) {
     found = std::ranges::max_element(threads, {}, &ThreadCpuRecord::ran_ns);
   }
   facts.watched_ns = cpu.watched_ns;
+  facts.ran_ns = found->ran_ns;
   // The kernel counts a wait when it ends, also what of it was before the window. In the window, a
   // thread cannot have waited while it ran.
   facts.waited_ns = std::clamp<int64_t>(found->waited_ns, 0,
@@ -460,8 +487,8 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
   ASSIGN_OR_RETURN(facts.host,
                    GatherHost(reader, facts.scope, facts.time,
                               facts.has_gpu() ? &facts.gaps.explained : nullptr, thresholds));
-  ASSIGN_OR_RETURN(facts.slowest,
-                   ExplainSlowestStep(reader, facts.scope, facts.time, facts.host.outliers));
+  ASSIGN_OR_RETURN(facts.slowest, ExplainSlowestStep(reader, facts.scope, facts.time,
+                                                     facts.host.outliers, facts.host.outliers));
   // Without a GPU nothing hides a wait for data.
   if (!facts.has_gpu()) AddLoaderWaits(sources, IntervalSet(), facts.gaps);
   RETURN_IF_ERROR(FindWaitingSteps(reader, thresholds, facts));

@@ -133,6 +133,7 @@ struct CastFacts {
   // layers (linear, convolutions), of their inputs, and of sizes that both have; each with
   // the gradients, which have the same sizes. The rest is of other tensors, or unknown. 0..1.
   bool knows_sizes = false;   // Some conversion has one.
+  double scalar_share = 0;    // Of tensors without dimensions, such as wrapped Python numbers.
   bool knows_layers = false;  // And some layer.
   double weight_share = 0;
   double input_share = 0;
@@ -182,6 +183,7 @@ struct CallFacts {
 // that ran longest.
 struct CpuFacts {
   int64_t watched_ns = 0;  // 0: not measured, or nothing of that thread.
+  int64_t ran_ns = 0;
   int64_t waited_ns = 0;
   bool of_step_thread = false;
   // It is so little that one burst of another process, or the start of the recording, may explain
@@ -285,7 +287,14 @@ struct Facts {
   }
   int64_t PerStep(int64_t ns) const { return scope.count <= 0 ? ns : ns / scope.count; }
   // Unrecorded, where that is known.
-  int64_t StepNs() const { return unrecorded.known ? unrecorded.step_ns : scope.mean_ns; }
+  // A step as it would be without the recording: by `unrecorded`, or of a program without a GPU, if
+  // steps of the windows are clearly longer than those before and after, by that. Else as recorded.
+  int64_t StepNs() const;
+  // The same as a part of a recorded step, 0..1.
+  double UnrecordedPart() const;
+  // By how much they are longer: by the slow-down where it is certain, else by the means, for which
+  // there may be other reasons; 0: they are not, or it is not known.
+  int64_t LongerThanAroundNs() const;
   double IdleShare() const {
     return unrecorded.known ? unrecorded.IdleShare() : ShareOfSteps(sum.idle_ns);
   }

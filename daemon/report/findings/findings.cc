@@ -28,7 +28,10 @@ Severity SeverityOfSaving(const Facts& facts, int64_t saving_ns) {
 void AddFinding(const Rule& rule, const Facts& facts, Finding finding, FindingsReport& report) {
   finding.rule = rule.id;
   if (finding.title.empty()) finding.title = rule.title;
-  // No saving exceeds the step, ...
+  // Savings are those of the unrecorded program.
+  finding.saving_ns_per_step = static_cast<int64_t>(
+      facts.UnrecordedPart() * static_cast<double>(finding.saving_ns_per_step));
+  // None exceeds the step, ...
   finding.saving_ns_per_step =
       std::clamp<int64_t>(finding.saving_ns_per_step, 0, std::max<int64_t>(facts.StepNs(), 0));
   // ... nor the idle time that is not the recording's.
@@ -363,6 +366,8 @@ absl::StatusOr<FindingsReport> SummarizeFindings(store::CaptureReader& reader,
   report.bound = BoundOf(facts);
   if (report.bound == BoundBy::kCompute) {
     RETURN_IF_ERROR(DescribeHottest(reader, facts.kernels));
+  } else if (report.bound == BoundBy::kCpuOnly) {
+    RETURN_IF_ERROR(DescribeHottestOnHost(reader, facts.host));
   }
   report.verdict = WriteVerdict(facts, thresholds, report);
   return report;

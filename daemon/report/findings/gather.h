@@ -73,6 +73,8 @@ absl::Status GatherCasts(const FactSources& sources, bool has_gpu, CastFacts& fa
 void FindHottestOperator(const FactSources& sources, KernelFacts& kernels);
 // Call after it, where the operator matters.
 absl::Status DescribeHottest(store::CaptureReader& reader, KernelFacts& kernels);
+// The same of a program without a GPU.
+absl::Status DescribeHottestOnHost(store::CaptureReader& reader, HostFacts& host);
 CallFacts GatherCalls(const FactSources& sources);
 
 // Returns the GB/s between host and device that a GPU's generation allows; 0: unknown.

@@ -36,6 +36,11 @@ struct HostFacts {
   // system can take half of that gap; else 0.
   int64_t freed_bytes = 0;
   int64_t freed_count = 0;
+  // Without a GPU: the operator or range that itself takes most of the host's time, if that is much
+  // of it; its share of the time in all, 0..1; and the line that most of its calls come from.
+  std::string hottest;
+  double hottest_share = 0;
+  std::string hottest_source;
 
   // What the host is in or outside of: "operators" of a framework, else "ranges" of the program.
   std::string_view Parts() const { return of_ranges ? "ranges" : "operators"; }

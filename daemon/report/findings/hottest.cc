@@ -1,5 +1,6 @@
 // Says more of the operator that takes the most GPU time: its inputs, how fast it computes, and the
-// modules that call it. Only of captures with inputs or modules, because it reads all ranges again.
+// modules that call it; only of captures with inputs or modules, because it reads all ranges again.
+// Of programs without a GPU, which operator or range takes most of the host's.
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
@@ -14,6 +15,10 @@
 
 namespace profd::report {
 namespace {
+
+// An operator of the host is named if it takes so much of the time, and of that in all ranges.
+constexpr double kLeastOfTime = 0.25;
+constexpr double kLeastOfRanges = 0.4;
 
 // "layers.3.mlp" -> "layers.*.mlp", "Linear_12" -> "Linear_*": the layers of a model are alike.
 std::string WithoutNumbers(std::string_view module) {
@@ -81,6 +86,22 @@ absl::Status DescribeHottest(store::CaptureReader& reader, KernelFacts& kernels)
   if (kernels.hottest_op.empty()) return absl::OkStatus();
   if (reader.RowsOf(RowKind::kOperator) > 0) RETURN_IF_ERROR(FindInputs(reader, kernels));
   if (HasModules(reader)) RETURN_IF_ERROR(FindModule(reader, kernels));
+  return absl::OkStatus();
+}
+
+absl::Status DescribeHottestOnHost(store::CaptureReader& reader, HostFacts& host) {
+  const int64_t covered_ns = reader.record().covered_ns;
+  ASSIGN_OR_RETURN(const OpProfile profile, SummarizeOpProfile(reader, {.sums_only = true}));
+  for (const OpProfileRow& row : profile.rows) {
+    const double of_time =
+        covered_ns <= 0 ? 0
+                        : static_cast<double>(row.self_cpu_ns) / static_cast<double>(covered_ns);
+    if (row.self_cpu_share <= host.hottest_share || of_time < kLeastOfTime) continue;
+    host.hottest = row.name;
+    host.hottest_share = row.self_cpu_share;
+    host.hottest_source = row.top_source;
+  }
+  if (host.hottest_share < kLeastOfRanges) host.hottest.clear();
   return absl::OkStatus();
 }
 

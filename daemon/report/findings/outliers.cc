@@ -318,10 +318,11 @@ std::vector<bool> OutliersOf(const FindingScope& scope, const FindingThresholds&
 
 absl::StatusOr<SlowStep> ExplainSlowestStep(store::CaptureReader& reader, const FindingScope& scope,
                                             const TimeReport& time,
-                                            const std::vector<bool>& outliers) {
+                                            const std::vector<bool>& outliers,
+                                            const std::vector<bool>& of_these) {
   std::optional<size_t> slowest;
-  for (size_t i = 0; i < outliers.size(); ++i) {
-    if (!outliers[i]) continue;
+  for (size_t i = 0; i < of_these.size(); ++i) {
+    if (!of_these[i]) continue;
     if (slowest.has_value() &&
         LengthOf(scope.stretches[i]) <= LengthOf(scope.stretches[*slowest])) {
       continue;

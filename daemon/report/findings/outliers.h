@@ -60,10 +60,12 @@ struct SlowStep {
   // longest place. Or empty.
   std::string longest_gap;
 };
-// Of the slowest of `outliers`, which OutliersOf() returned. `time` is of the same reader.
+// Of the slowest of `of_these`, some of the `outliers` that OutliersOf() returned. `time` is of the
+// same reader.
 absl::StatusOr<SlowStep> ExplainSlowestStep(store::CaptureReader& reader, const FindingScope& scope,
                                             const TimeReport& time,
-                                            const std::vector<bool>& outliers);
+                                            const std::vector<bool>& outliers,
+                                            const std::vector<bool>& of_these);
 // Of the outlier at position `slow` of the scope.
 absl::StatusOr<SlowStep> ExplainStep(store::CaptureReader& reader, const FindingScope& scope,
                                      const TimeReport& time, const std::vector<bool>& outliers,

@@ -228,9 +228,9 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   // How much fills the memory soon, or is much in an hour where its size is not known.
   const double per_hour = device->capacity_bytes > 0 ? static_cast<double>(free_bytes) / kSoonHours
                                                      : thresholds.leak_bytes_per_hour;
-  const double steps_per_hour = kHourNs / static_cast<double>(facts.scope.mean_ns);
+  const double steps_per_hour = kHourNs / static_cast<double>(facts.StepNs());
   finding.threshold = thresholds.leak_bytes_per_step;
-  if (facts.scope.has_steps && facts.scope.mean_ns > 0) {
+  if (facts.scope.has_steps && facts.StepNs() > 0) {
     finding.threshold = std::min(finding.threshold, std::max(per_hour / steps_per_hour, 0.0));
   }
   const bool rises_in_most = static_cast<double>(growth.rising_count) >=
@@ -245,7 +245,7 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
              " a step; ", growth.rising_count, " of ", growth.step_count - 1,
              " steps ended with more than the step before",
              growth.never_falls && !rises_in_most ? ", and none with less." : ".");
-  if (result.fired && facts.scope.has_steps && facts.scope.mean_ns > 0) {
+  if (result.fired && facts.scope.has_steps && facts.StepNs() > 0) {
     const double bytes_per_hour = finding.value * steps_per_hour;
     StrAppend(&finding.measured, " If it goes on, that is ",
               SizeText(static_cast<int64_t>(std::min(bytes_per_hour, 9e18))), " an hour");
@@ -262,8 +262,8 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   }
   finding.advice =
       "Look for tensors that outlive their step: losses summed with their graphs (use .item() or "
-      ".detach()), lists of outputs, caches, hooks. `profctl trace --with memory,stacks` names the "
-      "lines that allocate. A buffer that fills up to a limit grows so, too, until it is full.";
+      ".detach()), lists of outputs, caches, hooks. A buffer that fills up to a limit grows so, "
+      "too, until it is full.";
   finding.evidence =
       MemoryRows(growth.suspects_by_op, "allocated in a step, still alive steps later");
   const bool rises_often = growth.rising_count >= kRisesForHigh;

@@ -24,6 +24,8 @@ constexpr size_t kMostCausesInText = 3;
 constexpr int64_t kTellingCollectiveBytes = 1 << 20;
 // Four lanes of PCIe 4; NVLink has 50 times as much.
 constexpr double kSlowBusGbPerS = 8;
+// Of the time a thread ran or was ready to: one that waits for requests sleeps for more than that.
+constexpr double kNeverSleeps = 0.9;
 constexpr double kMuchCpuWait = 0.20;
 // A single slow step that costs less than this share of all steps may be chance.
 constexpr double kChanceShare = 0.05;
@@ -436,9 +438,14 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
             "keep freed memory (MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ of glibc, or "
             "jemalloc)."
       : has_places
-          ? "Look at the code that runs in the gaps below: logging, checkpoints, evaluation, "
-            "garbage collection, freeing large tensors, locks, files, sleeping. Move it out of the "
-            "step, to another thread, or to every N-th step."
+          ? StrCat(
+                "Look at the code that runs in the gaps below: logging, checkpoints, evaluation, "
+                "garbage collection, freeing large tensors, locks, files, sleeping. Move it out "
+                "of the step, to another ",
+                KindOf(facts) == ProgramKind::kWithoutTorch
+                    ? "thread"
+                    : "process (threads of Python share one lock)",
+                ", or to every N-th step.")
           : OverheadAdvice(facts);
   for (const HostGapRow& row : gaps.rows) {
     if (finding.evidence.size() == kMostEvidence) break;
@@ -471,7 +478,9 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
     finding.confidence_reason =
         "most steps are below the threshold; another process may have used the CPU";
   }
-  if (!facts.scope.has_steps) {
+  const bool never_sleeps =
+      facts.cpu.ShareOfWatched(facts.cpu.ran_ns + facts.cpu.waited_ns) > kNeverSleeps;
+  if (!facts.scope.has_steps && !never_sleeps) {
     // A server without requests looks the same.
     finding.confidence = Confidence::kLow;
     finding.confidence_reason = "no steps: the program may have had nothing to do";
@@ -491,9 +500,16 @@ RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds
   RuleResult result;
   Finding& finding = result.finding;
   finding.unit = FindingUnit::kShare;
-  finding.value = cpu.Share();
+  // By as much as steps are longer than those around the capture, the recording may have made
+  // threads wait: it needs CPU time itself. If others do, steps around it are as long.
+  const int64_t waited_ns = facts.CpuWaitPerStep();
+  const int64_t of_recording_ns = std::min(waited_ns, facts.LongerThanAroundNs());
+  const int64_t of_others_ns = waited_ns - of_recording_ns;
+  finding.value = waited_ns <= 0 ? 0
+                                 : cpu.Share() * static_cast<double>(of_others_ns) /
+                                       static_cast<double>(waited_ns);
   finding.threshold = thresholds.cpu_wait_share;
-  finding.saving_ns_per_step = facts.CpuWaitPerStep();
+  finding.saving_ns_per_step = waited_ns;
   // What the GPU hides costs nothing.
   const double idle_share = facts.has_gpu() ? facts.ShareOfSteps(facts.sum.idle_ns) : 1;
   if (facts.has_gpu()) {
@@ -506,9 +522,14 @@ RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds
   }
   finding.measured =
       StrCat(cpu.of_step_thread ? "The thread that marks the steps" : "The thread that runs most",
-             " is ready to run, but waits for a CPU for ", TimeText(facts.CpuWaitPerStep()), " of ",
-             StepWord(facts), " (", PercentText(finding.value), " of the time). All ",
-             CountText(cpu.thread_count, "thread"), " of the process together ran for ",
+             " is ready to run, but waits for a CPU for ", TimeText(waited_ns), " of ",
+             StepWord(facts), " (", PercentText(cpu.Share()), " of the time). ",
+             of_recording_ns > 0
+                 ? StrCat("Of that, ", TimeText(of_recording_ns),
+                          " may be the recording's, which needs CPU time itself: by so much steps "
+                          "are longer than those around the capture. ")
+                 : "",
+             "All ", CountText(cpu.thread_count, "thread"), " of the process together ran for ",
              TimeText(cpu.all_ran_ns), " and waited for ", TimeText(cpu.all_waited_ns), " in ",
              TimeText(cpu.watched_ns), ".");
   finding.advice =

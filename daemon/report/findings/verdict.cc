@@ -118,6 +118,18 @@ std::string WhatCollectivesDo(const Facts& facts, const FindingThresholds& thres
                 " shows whether it waits for another rank, and for which one.");
 }
 
+// " Of the time in operators and ranges, aten::sort itself takes 63% (train.py(12): step)." Or
+// nothing.
+std::string HottestOnHost(const HostFacts& host) {
+  if (host.hottest.empty()) return "";
+  return StrCat(" Of the time in operators and ranges, ", ForDisplay(host.hottest, kLongestInputs),
+                " itself takes ", PercentText(host.hottest_share),
+                host.hottest_source.empty()
+                    ? ""
+                    : StrCat(" (", ForDisplay(host.hottest_source, kLongestInputs), ")"),
+                ".");
+}
+
 std::string WhatLimits(const Facts& facts, const FindingThresholds& thresholds, BoundBy bound) {
   if (facts.gpu_withheld) return StrCat(facts.gpu_doubt, ": what the GPU did is unknown.");
   if (facts.RecordsGraphs()) {
@@ -125,7 +137,8 @@ std::string WhatLimits(const Facts& facts, const FindingThresholds& thresholds, 
            "unknown.";
   }
   if (bound == BoundBy::kCpuOnly) {
-    return StrCat("No GPU work was recorded.", WhatCollectivesDo(facts, thresholds));
+    return StrCat("No GPU work was recorded.", HottestOnHost(facts.host),
+                  WhatCollectivesDo(facts, thresholds));
   }
   const std::string_view words = bound == BoundBy::kCopies && facts.ExposedCopiesAreDecompression()
                                      ? "bound by exposed decompression on the GPU"
@@ -249,6 +262,19 @@ std::string WhereTheTimeGoes(const Facts& facts) {
   return text;
 }
 
+// " The 83 steps around the capture took 4.05 ms on average." Or what recording certainly does. Or
+// nothing.
+std::string WhatStepsTakeUnrecorded(const Facts& facts) {
+  if (facts.UnrecordedPart() >= 1) return "";
+  const SlowdownRecord& slowdown = facts.record->slowdown;
+  if (slowdown.known) {
+    return StrCat(" Recording made steps ", PercentText(slowdown.estimate),
+                  " longer: without it a step takes about ", TimeText(facts.StepNs()), ".");
+  }
+  return StrCat(" The ", facts.record->around_step_count, " steps around the capture took ",
+                TimeText(facts.record->around_step_mean_ns), " on average.");
+}
+
 // " The 83 steps around the capture took 25.1 ms on average: the capture lacks slow steps (...)."
 // Or nothing.
 std::string WhatTheWindowLacks(const Facts& facts, const FindingsReport& report) {
@@ -313,12 +339,13 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
   StrAppend(&text, "First change (", first->rule, "): ", first->title, ". ",
             FirstSentence(first->advice));
   if (IsWorthATry(*first)) {
-    StrAppend(&text, " Worth up to ", TimeText(first->saving_ns_per_step),
-              facts.scope.has_steps ? " a step (" : " (",
-              PercentText(static_cast<double>(first->saving_ns_per_step) /
-                          static_cast<double>(std::max<int64_t>(facts.StepNs(), 1))),
-              facts.LooksIdlerThanItIs() ? " of an unrecorded step" : "", "), with ",
-              ToString(first->confidence), " confidence.");
+    StrAppend(
+        &text, " Worth up to ", TimeText(first->saving_ns_per_step),
+        facts.scope.has_steps ? " a step (" : " (",
+        PercentText(static_cast<double>(first->saving_ns_per_step) /
+                    static_cast<double>(std::max<int64_t>(facts.StepNs(), 1))),
+        facts.LooksIdlerThanItIs() || facts.UnrecordedPart() < 1 ? " of an unrecorded step" : "",
+        "), with ", ToString(first->confidence), " confidence.");
   }
   return StrCat(text, WhatElse(report, first));
 }
@@ -407,9 +434,9 @@ std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& fin
 std::string WriteVerdict(const Facts& facts, const FindingThresholds& thresholds,
                          const FindingsReport& report) {
   if (report.quality.grade == "-") return "Nothing was recorded.";
-  return StrCat(WhereTheTimeGoes(facts), WhatTheWindowLacks(facts, report), " ",
-                WhatLimits(facts, thresholds, report.bound), " ", WhatToChange(facts, report), " ",
-                WhetherToTrust(report.quality));
+  return StrCat(WhereTheTimeGoes(facts), WhatStepsTakeUnrecorded(facts),
+                WhatTheWindowLacks(facts, report), " ", WhatLimits(facts, thresholds, report.bound),
+                " ", WhatToChange(facts, report), " ", WhetherToTrust(report.quality));
 }
 
 }  // namespace profd::report

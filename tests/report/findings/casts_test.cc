@@ -250,5 +250,11 @@ TEST_F(CastsTest, OtherCopiesAreNone) {
   EXPECT_THAT(Fired(), Not(Contains("CASTS")));
 }
 
+// Operators with Python numbers make them; autocast does not.
+TEST_F(CastsTest, ConversionsOfSingleNumbersAreNotCounted) {
+  CastsInALayer("[[]]");
+  EXPECT_THAT(Fired(), Not(Contains("CASTS")));
+}
+
 }  // namespace
 }  // namespace profd::report

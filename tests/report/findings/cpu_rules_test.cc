@@ -392,6 +392,82 @@ TEST_F(CpuRulesTest, RecordingIsNotBlamedForTimeWithoutACpu) {
   EXPECT_EQ(Find("QUALITY_PERTURBATION").confidence, Confidence::kLow);
 }
 
+// The recording needs CPU time, too: what steps are longer for in the window may be its doing.
+TEST_F(CpuRulesTest, WaitsThatTheRecordingMayCauseAreNotOfOthers) {
+  StepsWith(kStepNs);
+  WaitedFor(0.4);
+  CaptureRecord& record = reader_.mutable_record();
+  record.slowdown = {};
+  record.around_step_count = 40;
+  record.around_step_mean_ns = 6 * kMs;
+  EXPECT_THAT(Fired(), Not(Contains("CPU_CONTENTION")));
+  // As busy around it: 1 ms of the 4 is the recording's at most.
+  record.around_step_mean_ns = 9 * kMs;
+  const Finding finding = Find("CPU_CONTENTION");
+  EXPECT_NEAR(finding.value, 0.3, 1e-9);
+  EXPECT_EQ(finding.saving_ns_per_step, 4 * kMs);
+  EXPECT_THAT(finding.measured, HasSubstr("waits for a CPU for 4 ms of each step (40%"));
+  EXPECT_THAT(finding.measured, HasSubstr("Of that, 1 ms may be the recording's"));
+}
+
+// A saving is one of the unrecorded step.
+TEST_F(CpuRulesTest, SavingsOfAProgramWithoutAGpuAreThoseOfAnUnrecordedStep) {
+  StepsWith(6 * kMs);
+  WaitedFor(0);
+  CaptureRecord& record = reader_.mutable_record();
+  record.slowdown = {};
+  const int64_t recorded_ns = Find("HOST_BOUND").saving_ns_per_step;
+  ASSERT_GT(recorded_ns, 0);
+  const auto expect_part = [&](double part) {
+    EXPECT_NEAR(static_cast<double>(Find("HOST_BOUND").saving_ns_per_step),
+                part * static_cast<double>(recorded_ns), 1);
+  };
+  record.around_step_count = 83;
+  record.around_step_mean_ns = 5 * kMs;
+  expect_part(0.5);
+  EXPECT_THAT(Report().verdict, HasSubstr("The 83 steps around the capture took 5 ms on average."));
+  EXPECT_THAT(Report().verdict, HasSubstr("of an unrecorded step"));
+  // The slow-down that is certain counts, whatever else made steps longer.
+  record.slowdown = {.known = true, .estimate = 0.25, .low = 0.1, .high = 0.4};
+  expect_part(0.8);
+  EXPECT_THAT(Report().verdict,
+              HasSubstr("Recording made steps 25% longer: without it a step takes about 8 ms."));
+  record.slowdown.low = -0.1;  // Noise may explain it.
+  expect_part(1);
+  record.slowdown = {};
+  record.around_step_mean_ns = static_cast<int64_t>(9.5 * kMs);  // So may it this.
+  expect_part(1);
+}
+
+// It ran or wanted to all the time, so that it did not wait for requests.
+TEST_F(CpuRulesTest, WithoutStepsAThreadThatNeverSleepsHasSomethingToDo) {
+  reader_.mutable_record().windows = {{.start_ns = 0, .end_ns = 10 * kStepNs}};
+  for (int i = 0; i < 10; ++i) {
+    const int64_t begin = i * kStepNs;
+    reader_.Range(main_, "aten::linear", begin, begin + 3 * kMs,
+                  {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+  }
+  EXPECT_THAT(Find("HOST_BOUND").confidence_reason, HasSubstr("nothing to do"));
+  reader_.mutable_record().cpu = {
+      .watched_ns = 10 * kStepNs,
+      .thread_count = 1,
+      .ran_ns = 10 * kStepNs,
+      .threads = {{.os_thread = reader_.threads()[main_].os_thread, .ran_ns = 10 * kStepNs}}};
+  EXPECT_THAT(Find("HOST_BOUND").confidence_reason, Not(HasSubstr("nothing to do")));
+}
+
+TEST_F(CpuRulesTest, TheOperatorThatTakesMostOfTheHostIsNamed) {
+  StepsWith(kStepNs);
+  reader_.Range(main_, "aten::sort", 10 * kStepNs, 30 * kStepNs,
+                {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+  reader_.mutable_record().covered_ns = 30 * kStepNs;
+  EXPECT_THAT(Report().verdict,
+              HasSubstr("Of the time in operators and ranges, aten::sort itself takes 66.7%."));
+  // Where little of the time is in ranges, that says little.
+  reader_.mutable_record().covered_ns = 100 * kStepNs;
+  EXPECT_THAT(Report().verdict, Not(HasSubstr("itself takes")));
+}
+
 TEST_F(CpuRulesTest, ThreadsThatAreNotWatchedMakeContentionUnknown) {
   StepsWith(kStepNs);
   WaitedFor(0);
