@@ -120,7 +120,7 @@ absl::StatusOr<OutputKind> OutputKindOf(std::string_view path) {
       StrCat("the suffix of '", ForDisplay(path, 200),
              "' is not a known output format; use .json or .json.gz (Chrome), .pftrace "
              "(Perfetto), .folded, .device.folded or .speedscope.json (stacks), .csv (events), "
-             ".html (a report) or .profd (the capture itself)"));
+             ".html (a report), or with trace and fetch .profd (the capture itself)"));
 }
 
 absl::Status CheckWritable(const std::string& path) {
