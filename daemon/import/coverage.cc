@@ -105,12 +105,14 @@ void JoinNearest(size_t most, Windows& windows) {
 
 int64_t LeaveOutStrayMoments(std::span<const StepRecord> steps, int64_t origin_ns,
                              Windows& windows) {
+  std::vector<int64_t> starts_ns;
+  starts_ns.reserve(steps.size());
+  for (const StepRecord& step : steps) starts_ns.push_back(step.start_ns + origin_ns);
+  std::ranges::sort(starts_ns);
   const auto is_stray = [&](const std::pair<int64_t, int64_t>& window, int64_t away_ns) {
-    return away_ns >= kFarNs && window.second - window.first <= kMomentNs &&
-           std::ranges::none_of(steps, [&](const StepRecord& step) {
-             const int64_t start_ns = step.start_ns + origin_ns;
-             return start_ns >= window.first && start_ns <= window.second;
-           });
+    const auto step = std::ranges::lower_bound(starts_ns, window.first);
+    const bool has_step = step != starts_ns.end() && *step <= window.second;
+    return away_ns >= kFarNs && window.second - window.first <= kMomentNs && !has_step;
   };
   const size_t count = windows.size();
   while (windows.size() > 1 &&
