@@ -6,6 +6,7 @@ Python. Runs with the torch of this Python; without one it skips.
 
 import importlib.util
 import pathlib
+import signal
 import sys
 import textwrap
 import unittest
