@@ -386,7 +386,7 @@ struct TorchRecord {
 };
 
 // How long the threads of the target ran, and were ready to run but waited for a CPU, while its
-// windows were recorded, as the kernel counts it.
+// windows were recorded, as the kernel counts it; without those of the client library.
 struct ThreadCpuRecord {
   int64_t os_thread = 0;  // In the target's namespace.
   int64_t ran_ns = 0;

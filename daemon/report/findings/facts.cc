@@ -190,23 +190,36 @@ void RecognizeTorch(const store::CaptureReader& reader, ProgramFacts& program) {
 
 }  // namespace
 
+int64_t Facts::ComparableStepNs() const {
+  if (record->around_slow_step_count > 0) return scope.mean_ns;
+  int64_t total_ns = 0;
+  int64_t count = 0;
+  for (size_t i = 0; i < scope.stretches.size(); ++i) {
+    if (i < host.outliers.size() && host.outliers[i]) continue;
+    total_ns = Sum(total_ns, Difference(scope.stretches[i].end_ns, scope.stretches[i].start_ns));
+    ++count;
+  }
+  return count == 0 ? scope.mean_ns : total_ns / count;
+}
+
 int64_t Facts::LongerThanAroundNs() const {
-  if (!scope.has_steps || scope.by_device || scope.mean_ns <= 0) return 0;
+  if (!scope.has_steps || scope.by_device) return 0;
   const SlowdownRecord& slowdown = record->slowdown;
+  const int64_t step_ns = ComparableStepNs();
   if (slowdown.known && slowdown.low > 0) {
     return static_cast<int64_t>(slowdown.estimate / (1 + slowdown.estimate) *
-                                static_cast<double>(scope.mean_ns));
+                                static_cast<double>(step_ns));
   }
   // Means, because waits are in few steps where others use the CPU, but then are long.
   const int64_t around_ns = record->around_step_mean_ns;
-  return around_ns <= 0 ? 0 : std::max<int64_t>(scope.mean_ns - around_ns, 0);
+  return around_ns <= 0 ? 0 : std::max<int64_t>(step_ns - around_ns, 0);
 }
 
 double Facts::UnrecordedPart() const {
   const bool is_noise = record->slowdown.known && record->slowdown.low <= 0;
   const int64_t longer_ns = has_gpu() || is_noise ? 0 : LongerThanAroundNs();
-  if (longer_ns == 0) return 1;
-  const double longer = static_cast<double>(longer_ns) / static_cast<double>(scope.mean_ns);
+  if (longer_ns <= 0) return 1;
+  const double longer = static_cast<double>(longer_ns) / static_cast<double>(ComparableStepNs());
   return longer > kClearlyLonger ? 1 - longer : 1;
 }
 

@@ -286,7 +286,6 @@ struct Facts {
     return scope.total_ns <= 0 ? 0 : static_cast<double>(ns) / static_cast<double>(scope.total_ns);
   }
   int64_t PerStep(int64_t ns) const { return scope.count <= 0 ? ns : ns / scope.count; }
-  // Unrecorded, where that is known.
   // A step as it would be without the recording: by `unrecorded`, or of a program without a GPU, if
   // steps of the windows are clearly longer than those before and after, by that. Else as recorded.
   int64_t StepNs() const;
@@ -295,6 +294,10 @@ struct Facts {
   // By how much they are longer: by the slow-down where it is certain, else by the means, for which
   // there may be other reasons; 0: they are not, or it is not known.
   int64_t LongerThanAroundNs() const;
+  // The mean of the steps that count; without outliers, such as a checkpoint, if there were none
+  // among the steps around the capture.
+  int64_t ComparableStepNs() const;
+  // Of an unrecorded step, where that is known.
   double IdleShare() const {
     return unrecorded.known ? unrecorded.IdleShare() : ShareOfSteps(sum.idle_ns);
   }

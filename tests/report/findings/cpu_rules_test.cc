@@ -410,6 +410,22 @@ TEST_F(CpuRulesTest, WaitsThatTheRecordingMayCauseAreNotOfOthers) {
   EXPECT_THAT(finding.measured, HasSubstr("Of that, 1 ms may be the recording's"));
 }
 
+// A checkpoint in the window alone is not the recording's.
+TEST_F(CpuRulesTest, AnOutlierInTheWindowMakesNoStepLongerThanThoseAround) {
+  StepsAndASlowOne();
+  CaptureRecord& record = reader_.mutable_record();
+  record.slowdown = {};
+  const int64_t recorded_ns = Find("STEP_OUTLIER").saving_ns_per_step;
+  ASSERT_GT(recorded_ns, 0);
+  record.around_step_count = 40;
+  record.around_step_mean_ns = kStepNs;
+  EXPECT_EQ(Find("STEP_OUTLIER").saving_ns_per_step, recorded_ns);
+  EXPECT_THAT(Report().verdict, Not(HasSubstr("of an unrecorded step")));
+  // Of those around it, some were as slow, and even so they took less.
+  record.around_slow_step_count = 4;
+  EXPECT_LT(Find("STEP_OUTLIER").saving_ns_per_step, recorded_ns);
+}
+
 // A saving is one of the unrecorded step.
 TEST_F(CpuRulesTest, SavingsOfAProgramWithoutAGpuAreThoseOfAnUnrecordedStep) {
   StepsWith(6 * kMs);
