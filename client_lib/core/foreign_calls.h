@@ -7,8 +7,8 @@
 //   agent     ──[ dl_iterate_phdr() ]──                 ·········[ dlopen() ]──
 //   program          fork() ·········[ the fork itself ]──
 //
-// A call may not wait for what a thread that forks may hold, such as Python's GIL, and is in no other
-// one: it would wait for a fork that waits for that one.
+// A call may not wait for what a thread that forks may hold, such as Python's GIL, and is in no
+// other one: it would wait for a fork that waits for that one.
 //
 // Threads: any. ForeignCall waits for forks: on threads of the library, and where the program loads
 //          it. TryBeginForeignCall() does not.

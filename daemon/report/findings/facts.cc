@@ -35,6 +35,7 @@ constexpr int64_t kMemoryPoints = 64;
 constexpr double kFewLaunchesWithoutWork = 0.01;
 constexpr double kFewPoints = 0.03;
 constexpr double kClearlyLonger = 0.1;  // Of a recorded step.
+constexpr double kVaryingMean = 1.2;    // Of the median.
 
 // The first calls of a program also load the driver's code, which takes seconds. They come before
 // most launches.
@@ -202,6 +203,12 @@ int64_t Facts::ComparableStepNs() const {
   return count == 0 ? scope.mean_ns : total_ns / count;
 }
 
+bool Facts::AroundStepsVary() const {
+  const int64_t median_ns = std::max(record->step_before_ns, record->step_after_ns);
+  return median_ns > 0 && static_cast<double>(record->around_step_mean_ns) >
+                              kVaryingMean * static_cast<double>(median_ns);
+}
+
 int64_t Facts::LongerThanAroundNs() const {
   if (!scope.has_steps || scope.by_device) return 0;
   const SlowdownRecord& slowdown = record->slowdown;
@@ -226,6 +233,10 @@ double Facts::UnrecordedPart() const {
 int64_t Facts::StepNs() const {
   if (unrecorded.known) return unrecorded.step_ns;
   return static_cast<int64_t>(UnrecordedPart() * static_cast<double>(scope.mean_ns));
+}
+
+int64_t Facts::StepOfSavings(std::string_view rule) const {
+  return rule == "CPU_CONTENTION" && !unrecorded.known ? scope.mean_ns : StepNs();
 }
 
 bool Facts::LooksIdlerThanItIs() const {

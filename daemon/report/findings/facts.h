@@ -289,11 +289,16 @@ struct Facts {
   // A step as it would be without the recording: by `unrecorded`, or of a program without a GPU, if
   // steps of the windows are clearly longer than those before and after, by that. Else as recorded.
   int64_t StepNs() const;
+  // What savings of a rule are of. Those of CPU_CONTENTION are of a step as recorded, as the waits
+  // are that it measures.
+  int64_t StepOfSavings(std::string_view rule) const;
   // The same as a part of a recorded step, 0..1.
   double UnrecordedPart() const;
   // By how much they are longer: by the slow-down where it is certain, else by the means, for which
   // there may be other reasons; 0: they are not, or it is not known.
   int64_t LongerThanAroundNs() const;
+  // Steps around the capture are much longer on average than at the median: some of them wait, too.
+  bool AroundStepsVary() const;
   // The mean of the steps that count; without outliers, such as a checkpoint, if there were none
   // among the steps around the capture.
   int64_t ComparableStepNs() const;

@@ -29,11 +29,14 @@ void AddFinding(const Rule& rule, const Facts& facts, Finding finding, FindingsR
   finding.rule = rule.id;
   if (finding.title.empty()) finding.title = rule.title;
   // Savings are those of the unrecorded program.
-  finding.saving_ns_per_step = static_cast<int64_t>(
-      facts.UnrecordedPart() * static_cast<double>(finding.saving_ns_per_step));
+  const int64_t step_ns = facts.StepOfSavings(rule.id);
+  if (step_ns == facts.StepNs()) {
+    finding.saving_ns_per_step = static_cast<int64_t>(
+        facts.UnrecordedPart() * static_cast<double>(finding.saving_ns_per_step));
+  }
   // None exceeds the step, ...
   finding.saving_ns_per_step =
-      std::clamp<int64_t>(finding.saving_ns_per_step, 0, std::max<int64_t>(facts.StepNs(), 0));
+      std::clamp<int64_t>(finding.saving_ns_per_step, 0, std::max<int64_t>(step_ns, 0));
   // ... nor the idle time that is not the recording's.
   if (rule.of_idle_time && facts.unrecorded.known &&
       finding.saving_ns_per_step > facts.unrecorded.idle_ns) {

@@ -501,13 +501,12 @@ RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds
   Finding& finding = result.finding;
   finding.unit = FindingUnit::kShare;
   // By as much as steps are longer than those around the capture, the recording may have made
-  // threads wait: it needs CPU time itself. If others do, steps around it are as long.
+  // threads wait: it needs CPU time itself. But where steps around it wait, too, others use the
+  // CPU.
   const int64_t waited_ns = facts.CpuWaitPerStep();
-  const int64_t of_recording_ns = std::min(waited_ns, facts.LongerThanAroundNs());
-  const int64_t of_others_ns = waited_ns - of_recording_ns;
-  finding.value = waited_ns <= 0 ? 0
-                                 : cpu.Share() * static_cast<double>(of_others_ns) /
-                                       static_cast<double>(waited_ns);
+  const int64_t of_recording_ns =
+      facts.AroundStepsVary() ? 0 : std::min(waited_ns, facts.LongerThanAroundNs());
+  finding.value = cpu.Share();
   finding.threshold = thresholds.cpu_wait_share;
   finding.saving_ns_per_step = waited_ns;
   // What the GPU hides costs nothing.
@@ -539,6 +538,10 @@ RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds
       "torch.set_num_threads, num_workers).";
   SetConfidence(facts, finding.value > kMuchCpuWait ? Confidence::kHigh : Confidence::kMedium,
                 finding);
+  if (2 * of_recording_ns > waited_ns) {
+    finding.confidence = std::min(finding.confidence, Confidence::kMedium);
+    finding.confidence_reason = "most of it may be the recording's";
+  }
   if (cpu.may_be_one_burst) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason =

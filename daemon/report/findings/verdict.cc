@@ -339,13 +339,15 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
   StrAppend(&text, "First change (", first->rule, "): ", first->title, ". ",
             FirstSentence(first->advice));
   if (IsWorthATry(*first)) {
-    StrAppend(
-        &text, " Worth up to ", TimeText(first->saving_ns_per_step),
-        facts.scope.has_steps ? " a step (" : " (",
-        PercentText(static_cast<double>(first->saving_ns_per_step) /
-                    static_cast<double>(std::max<int64_t>(facts.StepNs(), 1))),
-        facts.LooksIdlerThanItIs() || facts.UnrecordedPart() < 1 ? " of an unrecorded step" : "",
-        "), with ", ToString(first->confidence), " confidence.");
+    const int64_t step_ns = facts.StepOfSavings(first->rule);
+    const bool is_unrecorded =
+        facts.LooksIdlerThanItIs() || (facts.UnrecordedPart() < 1 && step_ns == facts.StepNs());
+    StrAppend(&text, " Worth up to ", TimeText(first->saving_ns_per_step),
+              facts.scope.has_steps ? " a step (" : " (",
+              PercentText(static_cast<double>(first->saving_ns_per_step) /
+                          static_cast<double>(std::max<int64_t>(step_ns, 1))),
+              is_unrecorded ? " of an unrecorded step" : "", "), with ",
+              ToString(first->confidence), " confidence.");
   }
   return StrCat(text, WhatElse(report, first));
 }

@@ -393,21 +393,28 @@ TEST_F(CpuRulesTest, RecordingIsNotBlamedForTimeWithoutACpu) {
 }
 
 // The recording needs CPU time, too: what steps are longer for in the window may be its doing.
-TEST_F(CpuRulesTest, WaitsThatTheRecordingMayCauseAreNotOfOthers) {
+TEST_F(CpuRulesTest, WaitsThatTheRecordingMayCauseAreNamed) {
   StepsWith(kStepNs);
   WaitedFor(0.4);
   CaptureRecord& record = reader_.mutable_record();
   record.slowdown = {};
   record.around_step_count = 40;
   record.around_step_mean_ns = 6 * kMs;
-  EXPECT_THAT(Fired(), Not(Contains("CPU_CONTENTION")));
+  EXPECT_EQ(Find("CPU_CONTENTION").confidence, Confidence::kMedium);
+  EXPECT_THAT(Find("CPU_CONTENTION").confidence_reason, HasSubstr("the recording's"));
+  EXPECT_THAT(Find("CPU_CONTENTION").measured, HasSubstr("Of that, 4 ms may be the recording's"));
   // As busy around it: 1 ms of the 4 is the recording's at most.
   record.around_step_mean_ns = 9 * kMs;
   const Finding finding = Find("CPU_CONTENTION");
-  EXPECT_NEAR(finding.value, 0.3, 1e-9);
+  EXPECT_EQ(finding.confidence, Confidence::kHigh);
   EXPECT_EQ(finding.saving_ns_per_step, 4 * kMs);
   EXPECT_THAT(finding.measured, HasSubstr("waits for a CPU for 4 ms of each step (40%"));
   EXPECT_THAT(finding.measured, HasSubstr("Of that, 1 ms may be the recording's"));
+  // Some steps around it took far longer than the median: they waited, too.
+  record.around_step_mean_ns = 6 * kMs;
+  record.step_before_ns = 3 * kMs;
+  EXPECT_EQ(Find("CPU_CONTENTION").confidence, Confidence::kHigh);
+  EXPECT_THAT(Find("CPU_CONTENTION").measured, Not(HasSubstr("the recording's")));
 }
 
 // A checkpoint in the window alone is not the recording's.
