@@ -76,7 +76,9 @@ constexpr ColumnDoc kDocs[] = {
      "idle; without a GPU, of the step. The program's own ranges count as operators only if there "
      "are none",
      ""},
-    {kReport, "CPU_CONTENTION", "Time in which the step's thread was ready to run and had no CPU",
+    {kReport, "CPU_CONTENTION",
+     "Time in which the step's thread was ready to run and had no CPU; where that is known, as it "
+     "was after the capture, because recording needs CPU time itself",
      ""},
     {kReport, "SYNC_API", "Idle time of the GPU after calls that waited for it", ""},
     {kReport, "COPY_EXPOSED", "Time of copies that no kernel overlaps", ""},

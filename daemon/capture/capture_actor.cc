@@ -22,6 +22,8 @@ constexpr absl::Duration kShortestAwaitInterval = absl::Milliseconds(5);
 constexpr absl::Duration kLongestAwaitInterval = absl::Milliseconds(100);
 // Fewer steps than this are not worth waiting for.
 constexpr int64_t kFewestAwaitedSteps = 5;
+// Nothing is concluded from threads that waited for a CPU for a smaller part of the windows.
+constexpr double kWaitsThatMatter = 0.02;
 constexpr absl::Duration kSaveInterval = absl::Seconds(1);
 // For the end of everything at shutdown; storing a large capture to a slow disk takes long.
 constexpr absl::Duration kShutdownTimeout = absl::Seconds(60);
@@ -326,18 +328,28 @@ void CaptureManager::Actor::Drained(const std::string& id, const DrainResult& re
   }
   SetState(*live, CaptureState::kStoring);
   Freed(live->target);  // First: one that is armed now disturbs the steps that are to come.
-  if (result.target_gone || !AwaitSteps(*live, start_ns)) Store(*live, start_ns);
+  if (result.target_gone || !AwaitAfter(*live, result.read_cpu_times, start_ns)) {
+    Store(*live, start_ns);
+  }
 }
 
-bool CaptureManager::Actor::AwaitSteps(LiveCapture& live, int64_t start_ns) {
+bool CaptureManager::Actor::AwaitAfter(LiveCapture& live, const CpuTimesReader& read_cpu_times,
+                                       int64_t start_ns) {
   const RecentSteps recent = targets_.GetRecentSteps(live.target);
   live.steps.SetDrained(recent);
   const absl::Duration step = absl::Nanoseconds(live.steps.during_ns());
-  if (stopping_ || step <= absl::ZeroDuration() || step * kFewestAwaitedSteps > kAwaitSteps) {
-    return false;
-  }
+  const bool awaits_steps =
+      step > absl::ZeroDuration() && step * kFewestAwaitedSteps <= kAwaitSteps;
+  const bool watches_cpu =
+      read_cpu_times != nullptr && DelayShare(live.record.cpu) > kWaitsThatMatter;
+  if (stopping_ || (!awaits_steps && !watches_cpu)) return false;
   const absl::Duration now = clock_.Monotonic();
-  live.awaited = {.next = now, .deadline = now + kAwaitSteps, .start_ns = start_ns};
+  live.awaited = {.next = now,
+                  .deadline = now + (awaits_steps ? kAwaitSteps : CpuAfter::kEnough),
+                  .steps = awaits_steps,
+                  .cpu = std::nullopt,
+                  .start_ns = start_ns};
+  if (watches_cpu) live.awaited->cpu.emplace(read_cpu_times, now);
   CheckAwaited(live);
   Rearm();
   return true;
@@ -352,19 +364,26 @@ void CaptureManager::Actor::CheckAwaited(LiveCapture& live) {
     return entry.second->target == live.target && entry.second.get() != &live &&
            !entry.second->drained && entry.second->record.state != CaptureState::kPending;
   });
-  const auto missing = static_cast<int64_t>(live.steps.missing_steps());
+  LiveCapture::Awaited& awaited = *live.awaited;
   const absl::Duration now = clock_.Monotonic();
-  if (missing == 0 || disturbed || recent.current_step < 0 || now >= live.awaited->deadline) {
+  const bool steps_go_on = awaited.steps && recent.current_step >= 0;
+  const int64_t missing = steps_go_on ? static_cast<int64_t>(live.steps.missing_steps()) : 0;
+  const absl::Duration expected =
+      std::max(missing * absl::Nanoseconds(live.steps.during_ns()),
+               awaited.cpu.has_value() ? awaited.cpu->end_of_enough() - now : absl::ZeroDuration());
+  if (disturbed) awaited.cpu.reset();
+  if (expected <= absl::ZeroDuration() || disturbed || now >= awaited.deadline) {
     return StoreAwaited(live);
   }
-  const absl::Duration expected = missing * absl::Nanoseconds(live.steps.during_ns());
-  live.awaited->next =
-      std::min(live.awaited->deadline,
-               now + std::clamp(expected, kShortestAwaitInterval, kLongestAwaitInterval));
+  awaited.next = std::min(
+      awaited.deadline, now + std::clamp(expected, kShortestAwaitInterval, kLongestAwaitInterval));
 }
 
 void CaptureManager::Actor::StoreAwaited(LiveCapture& live) {
   const int64_t start_ns = live.awaited->start_ns;
+  if (live.awaited->cpu.has_value()) {
+    live.awaited->cpu->AddTo(clock_.Monotonic(), live.record.cpu);
+  }
   live.awaited.reset();
   Store(live, start_ns);
 }

@@ -21,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/capture/capture_manager.h"
+#include "daemon/capture/cpu_after.h"
 #include "daemon/capture/step_watch.h"
 #include "daemon/capture/task_queue.h"
 
@@ -65,13 +66,15 @@ struct LiveCapture {
   absl::Duration window_deadline = absl::InfiniteDuration();  // By duration only.
   int64_t base_step = -1;                                     // First step of the plan, once known.
   StepWatch steps;
-  // Drained; the steps after the window are awaited before the file is sealed.
-  struct AwaitedSteps {
-    absl::Duration next;      // Monotonic. When to look again.
-    absl::Duration deadline;  // Monotonic.
-    int64_t start_ns = 0;     // Of Store().
+  // Drained; before the file is sealed, what the program does without the recording is awaited.
+  struct Awaited {
+    absl::Duration next;          // Monotonic. When to look again.
+    absl::Duration deadline;      // Monotonic.
+    bool steps = false;           // Its steps.
+    std::optional<CpuAfter> cpu;  // How long it waits for a CPU.
+    int64_t start_ns = 0;         // Of Store().
   };
-  std::optional<AwaitedSteps> awaited;
+  std::optional<Awaited> awaited;
 };
 
 // A group that was prepared, until its last member has ended.
@@ -242,9 +245,10 @@ class CaptureManager::Actor {
   void Terminate(const std::string& id);
   // Of one that has drained, or could not be armed.
   void KeepDisturbed(const LiveCapture& live);
-  // Whether it is worth while to wait for steps after the window; sets `awaited`.
-  bool AwaitSteps(LiveCapture& live, int64_t start_ns);
-  // Stores it once enough steps ran, or no more will in time.
+  // Whether it is worth while to look at steps, and waits for a CPU, after the window; sets
+  // `awaited`.
+  bool AwaitAfter(LiveCapture& live, const CpuTimesReader& read_cpu_times, int64_t start_ns);
+  // Stores it once there was enough to see, or there will be no more in time.
   void CheckAwaited(LiveCapture& live);
   void StoreAwaited(LiveCapture& live);
   void Rearm();  // Sets the timer to the earliest deadline.

@@ -262,6 +262,8 @@ void Visit(Archive& archive, T& thread) {
   archive("os_thread", thread.os_thread);
   archive("ran_ns", thread.ran_ns);
   archive("waited_ns", thread.waited_ns);
+  archive("after_ran_ns", thread.after_ran_ns);
+  archive("after_waited_ns", thread.after_waited_ns);
 }
 
 template <typename Archive, SameStruct<CpuSample> T>
@@ -274,6 +276,7 @@ void Visit(Archive& archive, T& sample) {
 template <typename Archive, SameStruct<CpuRecord> T>
 void Visit(Archive& archive, T& cpu) {
   archive("watched_ns", cpu.watched_ns);
+  archive("after_watched_ns", cpu.after_watched_ns);
   archive("thread_count", cpu.thread_count);
   archive("ran_ns", cpu.ran_ns);
   archive("waited_ns", cpu.waited_ns);

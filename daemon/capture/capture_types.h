@@ -391,6 +391,10 @@ struct ThreadCpuRecord {
   int64_t os_thread = 0;  // In the target's namespace.
   int64_t ran_ns = 0;
   int64_t waited_ns = 0;
+  // The same after the windows, while nothing was recorded (`after_watched_ns`). Both 0: it did
+  // neither, or that is not known.
+  int64_t after_ran_ns = 0;
+  int64_t after_waited_ns = 0;
 };
 inline constexpr size_t kMostCpuThreads = 16;
 // How long was waited until a moment, since the first of these.
@@ -402,6 +406,9 @@ struct CpuSample {
 inline constexpr size_t kMostCpuSamples = 256;
 struct CpuRecord {
   int64_t watched_ns = 0;  // How long they were watched; 0: it was not measured.
+  // How long `threads` were watched once the target had nothing left to do for the capture; 0: they
+  // were not, such as where they hardly waited in the windows.
+  int64_t after_watched_ns = 0;
   int64_t thread_count = 0;
   int64_t ran_ns = 0;  // Summed over all threads, as is:
   int64_t waited_ns = 0;

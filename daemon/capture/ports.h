@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <ranges>
@@ -202,6 +203,15 @@ struct Progress {
   absl::Status sink_status;  // The first error the sink gave; the rest was dropped.
 };
 
+// How long a thread has run, and waited for a CPU, since it began; -1: it cannot be read.
+struct CpuTimes {
+  int64_t ran_ns = -1;
+  int64_t waited_ns = -1;
+};
+// Returns the present times of each of the threads of a CpuRecord, in their order. Any thread may
+// call it, also when the target has ended. It takes about 10 us for each of them.
+using CpuTimesReader = std::function<std::vector<CpuTimes>()>;
+
 // All that ingest knows when it has nothing more to give.
 struct DrainResult {
   std::vector<RecordedWindow> windows;
@@ -217,7 +227,8 @@ struct DrainResult {
   GpuRecord gpu;
   TorchRecord torch;
   CpuRecord cpu;
-  bool target_gone = false;  // It ended before it could say it was drained.
+  CpuTimesReader read_cpu_times;  // Of `cpu`. Empty: there are none.
+  bool target_gone = false;       // It ended before it could say it was drained.
   // With target_gone: the connection ended while the process lives (exec, protocol error).
   bool library_gone = false;
   bool target_is_stopped = false;  // By a signal, so that it did not answer.

@@ -298,13 +298,28 @@ SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays) {
   return result;
 }
 
+std::optional<int64_t> WaitsAsAfter(const CpuRecord& cpu, const ThreadCpuRecord& thread) {
+  const auto ran_ns = static_cast<double>(thread.after_ran_ns);
+  const auto waited_ns = static_cast<double>(thread.after_waited_ns);
+  if (cpu.after_watched_ns <= 0 ||
+      ran_ns + waited_ns < kLeastUse * static_cast<double>(cpu.after_watched_ns)) {
+    return std::nullopt;
+  }
+  const auto most_ns = static_cast<double>(thread.waited_ns);
+  // One that got no CPU at all then may have waited for all that it waited before.
+  const double usual_ns =
+      ran_ns <= 0 ? most_ns : static_cast<double>(thread.ran_ns) * waited_ns / ran_ns;
+  return static_cast<int64_t>(std::min(usual_ns, most_ns));
+}
+
 double DelayShare(const CpuRecord& cpu) {
   if (cpu.watched_ns <= 0) return 0;
   double delay_ns = 0;
   for (const ThreadCpuRecord& thread : cpu.threads) {
     const auto waited_ns = static_cast<double>(thread.waited_ns);
     const double used_ns = static_cast<double>(thread.ran_ns) + waited_ns;
-    if (used_ns >= kLeastUse * static_cast<double>(cpu.watched_ns)) delay_ns += waited_ns;
+    if (used_ns < kLeastUse * static_cast<double>(cpu.watched_ns)) continue;
+    delay_ns += waited_ns - static_cast<double>(WaitsAsAfter(cpu, thread).value_or(0));
   }
   return std::min(1.0, delay_ns / static_cast<double>(cpu.watched_ns));
 }
@@ -322,8 +337,8 @@ void DiscountWaits(double waited_share, SlowdownRecord& slowdown) {
              IntervalText(slowdown.estimate, slowdown.low, slowdown.high), ", compared with ",
              slowdown.before_step_count, " before",
              slowdown.cupti_stays ? "" : StrCat(" and ", slowdown.after_step_count, " after"),
-             "), but threads of the process waited for a CPU for up to ", PercentText(waited_share),
-             " of the window, which can explain it");
+             "), but threads of the process waited for a CPU, which can explain up to ",
+             PercentText(waited_share), " of the window");
   slowdown.known = false;
   slowdown.estimate = slowdown.low = slowdown.high = 0;
 }

@@ -432,6 +432,7 @@ void CaptureSession::PumpFinalChunks() {
     connection_->Send(frame.Finish());
   }
   end_.cpu = cpu_watch_.Take();
+  end_.read_cpu_times = cpu_watch_.TimesReader();
   worker_.Finish(end_);
 }
 

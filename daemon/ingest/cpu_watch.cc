@@ -209,12 +209,10 @@ CpuRecord CpuWatch::Take() const {
   if (threads_.empty() || watched_ns <= 0) return record;
   record.watched_ns = watched_ns;
   record.thread_count = static_cast<int64_t>(threads_.size());
-  std::vector<std::pair<int64_t, Times>> threads(threads_.begin(), threads_.end());
-  for (const auto& [thread, times] : threads) {
+  for (const auto& [thread, times] : threads_) {
     record.ran_ns += times.ran_ns;
     record.waited_ns += times.waited_ns;
   }
-  std::erase_if(threads, [](const auto& thread) { return thread.first == kOtherThreads; });
   ByThread children;  // By process.
   for (const auto& [thread, times] : children_) {
     Times& sum = children[times.process];
@@ -231,17 +229,42 @@ CpuRecord CpuWatch::Take() const {
   record.unread_child_count = unread_children_;
   record.ended_thread_count = ended_threads_;
   record.unwatched_ran_ns = UnwatchedRan(record.ran_ns);
-  std::ranges::stable_sort(threads, [](const auto& a, const auto& b) {
-    return a.second.ran_ns + a.second.waited_ns > b.second.ran_ns + b.second.waited_ns;
-  });
-  if (threads.size() > kMostCpuThreads) threads.resize(kMostCpuThreads);
   const std::string task = StrCat(proc_, "/", pid_, "/task");
-  for (const auto& [thread, times] : threads) {
+  for (const auto& [thread, times] : LongestThreads()) {
     record.threads.push_back({.os_thread = OwnNumber(task, thread),
                               .ran_ns = times.ran_ns,
                               .waited_ns = times.waited_ns});
   }
   return record;
+}
+
+std::vector<CpuWatch::ThreadTimes> CpuWatch::LongestThreads() const {
+  std::vector<ThreadTimes> threads(threads_.begin(), threads_.end());
+  std::erase_if(threads, [](const ThreadTimes& thread) { return thread.first == kOtherThreads; });
+  std::ranges::stable_sort(threads, [](const ThreadTimes& a, const ThreadTimes& b) {
+    return a.second.ran_ns + a.second.waited_ns > b.second.ran_ns + b.second.waited_ns;
+  });
+  if (threads.size() > kMostCpuThreads) threads.resize(kMostCpuThreads);
+  return threads;
+}
+
+CpuTimesReader CpuWatch::TimesReader() const {
+  std::vector<std::string> folders;
+  for (const ThreadTimes& thread : LongestThreads()) {
+    folders.push_back(StrCat(proc_, "/", pid_, "/task/", thread.first));
+  }
+  if (folders.empty()) return nullptr;
+  return [folders = std::move(folders)] {
+    std::vector<CpuTimes> read;
+    read.reserve(folders.size());
+    for (const std::string& folder : folders) {
+      const std::optional<Times> times = ReadTimes(folder);
+      read.push_back(times.has_value()
+                         ? CpuTimes{.ran_ns = times->ran_ns, .waited_ns = times->waited_ns}
+                         : CpuTimes());
+    }
+    return read;
+  };
 }
 
 int64_t CpuWatch::ReadResidentBytes() const {

@@ -30,6 +30,7 @@
 
 #include "absl/time/time.h"
 #include "daemon/capture/capture_types.h"
+#include "daemon/capture/ports.h"
 
 namespace profd {
 
@@ -58,6 +59,8 @@ class CpuWatch {
   // The sums over all windows; one that has not ended counts up to its last sample. Times of
   // samples are of the caller's clock.
   CpuRecord Take() const;
+  // Reads the threads of what Take() returns, also once this object is gone. Empty: there are none.
+  CpuTimesReader TimesReader() const;
 
  private:
   struct Times {
@@ -66,6 +69,7 @@ class CpuWatch {
     int64_t waited_ns = 0;
   };
   using ByThread = std::map<int64_t, Times>;
+  using ThreadTimes = std::pair<int64_t, Times>;
   struct Reading {
     absl::Duration begin;  // By the clock of the kernel, as are the times of threads.
     absl::Duration end;
@@ -97,6 +101,8 @@ class CpuWatch {
   // Adds what was run and waited between the two, which are `apart`, to `sums`; returns the waits.
   static int64_t AddDifferences(const ByThread& before, const ByThread& after, absl::Duration apart,
                                 ByThread& sums);
+  // At most kMostCpuThreads, by how long they ran or waited, longest first.
+  std::vector<ThreadTimes> LongestThreads() const;
   void Advance(absl::Duration now);
   void CountUnwatched(const Reading& reading);
   void AddSample(absl::Duration now);

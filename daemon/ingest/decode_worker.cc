@@ -206,6 +206,7 @@ DrainResult DecodeWorker::Conclude(const End& end) {
   }
   result.clock_error_ns = line_->ErrorAt(now);
   result.cpu = end.cpu;
+  result.read_cpu_times = end.read_cpu_times;
   for (CpuSample& sample : result.cpu.samples) sample.time_ns -= epoch_.mono_ns;
   result.target_gone = end.target_gone;
   result.library_gone = end.library_gone;

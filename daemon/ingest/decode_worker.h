@@ -46,6 +46,7 @@ class DecodeWorker {
     bool target_holds_memory = false;  // It did not answer.
     bool target_is_stopped = false;    // As DrainResult has it.
     CpuRecord cpu;
+    CpuTimesReader read_cpu_times;  // As DrainResult has it.
   };
   using Wake = absl::AnyInvocable<void() &&>;
   using Done = absl::AnyInvocable<void(DrainResult, const End&) &&>;

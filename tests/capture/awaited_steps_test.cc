@@ -2,9 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "daemon/capture/cpu_after.h"
 #include "daemon/capture/quality.h"
+#include "daemon/capture/slowdown.h"
 #include "tests/capture/manager_fixture.h"
 
 namespace profd {
@@ -56,6 +60,101 @@ TEST_F(StepsAroundAWindowTest, TheSealWaitsForTheStepsAfterTheWindow) {
   EXPECT_EQ(done.slowdown.during_step_count, 5);
   EXPECT_EQ(done.slowdown.after_step_count, 20);
   EXPECT_EQ(QualityGrade(done), "B");
+}
+
+// A capture by time, of a program without steps, whose one thread waited for half of the window.
+class CpuAfterAWindowTest : public CaptureManagerTest {
+ protected:
+  CpuAfterAWindowTest() : target_(targets_.Add(Training(10))) {}
+  // Returns its id when it has drained.
+  std::string Record(int64_t waited_ns) {
+    CaptureSpec spec;
+    spec.duration = absl::Seconds(1);
+    const std::string id = CreateOrDie(target_, spec).id;
+    targets_.Armed(id);
+    Reach(id, RecordingPhase::kRecording);
+    manager_.DrainForTesting();
+    Advance(absl::Seconds(1));
+    DrainResult result;
+    result.epoch_unix_ns = 5'000'000'000;
+    result.windows.push_back({.start_ns = 1'000, .end_ns = 1'000'001'000});
+    result.cpu = {.watched_ns = 1'000'000'000,
+                  .threads = {{.os_thread = 10, .ran_ns = 400'000'000, .waited_ns = waited_ns}}};
+    result.read_cpu_times = [this] {
+      ++read_count_;
+      return std::vector<CpuTimes>{times_};
+    };
+    targets_.Drained(id, result);
+    manager_.DrainForTesting();
+    return id;
+  }
+
+  const TargetNumber target_;
+  CpuTimes times_ = {.ran_ns = 7'000'000'000, .waited_ns = 600'000'000};
+  int read_count_ = 0;
+};
+
+TEST_F(CpuAfterAWindowTest, TheSealWaitsForHowThreadsWaitWithoutTheRecording) {
+  const std::string id = Record(500'000'000);
+  Advance(absl::Milliseconds(199));
+  EXPECT_EQ(GetOrDie(id).state, CaptureState::kStoring);
+  times_ = {.ran_ns = 7'160'000'000, .waited_ns = 640'000'000};
+  Advance(absl::Milliseconds(1));
+  const CaptureRecord done = GetOrDie(id);
+  EXPECT_EQ(done.state, CaptureState::kComplete);
+  EXPECT_EQ(done.cpu.after_watched_ns, 200'000'000);
+  EXPECT_EQ(done.cpu.threads[0].after_ran_ns, 160'000'000);
+  EXPECT_EQ(done.cpu.threads[0].after_waited_ns, 40'000'000);
+  EXPECT_EQ(WaitsAsAfter(done.cpu, done.cpu.threads[0]), 100'000'000);
+  EXPECT_DOUBLE_EQ(DelayShare(done.cpu), 0.4);
+}
+
+TEST_F(CpuAfterAWindowTest, OneWithoutWaitsIsSealedAtOnce) {
+  const CaptureRecord done = GetOrDie(Record(10'000'000));
+  EXPECT_EQ(done.state, CaptureState::kComplete);
+  EXPECT_EQ(done.cpu.after_watched_ns, 0);
+  EXPECT_EQ(read_count_, 0);
+}
+
+TEST_F(CpuAfterAWindowTest, ATargetThatEndsMeanwhileIsSealedWithWhatWasSeen) {
+  const std::string id = Record(500'000'000);
+  Advance(absl::Milliseconds(50));
+  times_.ran_ns += 20'000'000;
+  targets_.Remove(target_);
+  const CaptureRecord done = GetOrDie(id);
+  EXPECT_EQ(done.state, CaptureState::kComplete);
+  EXPECT_EQ(done.cpu.after_watched_ns, 50'000'000);
+  EXPECT_EQ(done.cpu.threads[0].after_ran_ns, 20'000'000);
+}
+
+TEST_F(CpuAfterAWindowTest, AShortLookSaysNothing) {
+  const std::string id = Record(500'000'000);
+  Advance(absl::Milliseconds(49));
+  times_.ran_ns += 20'000'000;
+  targets_.Remove(target_);
+  EXPECT_EQ(GetOrDie(id).cpu.after_watched_ns, 0);
+}
+
+TEST_F(CpuAfterAWindowTest, AnotherThreadWithItsNumberSaysNothing) {
+  const std::string id = Record(500'000'000);
+  times_ = {.ran_ns = 5, .waited_ns = 5};
+  Advance(absl::Milliseconds(200));
+  const CaptureRecord done = GetOrDie(id);
+  EXPECT_EQ(done.cpu.threads[0].after_ran_ns, 0);
+  EXPECT_EQ(WaitsAsAfter(done.cpu, done.cpu.threads[0]), std::nullopt);
+  EXPECT_DOUBLE_EQ(DelayShare(done.cpu), 0.5);
+}
+
+// Arming it disturbs the target.
+TEST_F(CpuAfterAWindowTest, AnotherCaptureOfTheTargetEndsTheLook) {
+  const std::string id = Record(500'000'000);
+  Advance(absl::Milliseconds(60));
+  times_.ran_ns += 60'000'000;
+  CreateOrDie(target_, Steps(5));
+  Advance(absl::Milliseconds(40));
+  const CaptureRecord done = GetOrDie(id);
+  EXPECT_EQ(done.state, CaptureState::kComplete);
+  EXPECT_EQ(done.cpu.after_watched_ns, 0);
 }
 
 TEST_F(CaptureManagerTest, ADeadlineOfAStoppedTargetSaysSo) {

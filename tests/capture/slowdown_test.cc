@@ -84,6 +84,22 @@ TEST(SlowdownTest, WhatWaitsForACpuExplainIsNotCertain) {
   EXPECT_EQ(slowdown.low, 0) << "waits of many threads make nothing faster";
 }
 
+TEST(SlowdownTest, WaitsThatGoOnAfterTheCaptureExplainNothing) {
+  CpuRecord cpu = {
+      .watched_ns = 1000,
+      .threads = {{.ran_ns = 500, .waited_ns = 400}, {.ran_ns = 300, .waited_ns = 200}}};
+  EXPECT_DOUBLE_EQ(DelayShare(cpu), 0.6);
+  cpu.after_watched_ns = 1000;
+  // As it waited in the window; for the other one, that is not known.
+  cpu.threads[0].after_ran_ns = 500;
+  cpu.threads[0].after_waited_ns = 400;
+  EXPECT_DOUBLE_EQ(DelayShare(cpu), 0.2);
+  cpu.threads[0].after_waited_ns = 100;
+  EXPECT_DOUBLE_EQ(DelayShare(cpu), 0.5);
+  cpu.threads[0].after_waited_ns = 450;
+  EXPECT_DOUBLE_EQ(DelayShare(cpu), 0.2) << "it did not wait longer than it waited";
+}
+
 TEST(SlowdownTest, AWaitThatLeavesNothingCertainAndExcludesNothingMakesItUnknown) {
   SlowdownRecord slowdown = {.known = true,
                              .estimate = 0.2,
@@ -96,7 +112,7 @@ TEST(SlowdownTest, AWaitThatLeavesNothingCertainAndExcludesNothingMakesItUnknown
   EXPECT_FALSE(slowdown.known);
   EXPECT_EQ(slowdown.high, 0);
   EXPECT_THAT(SlowdownClause(slowdown),
-              HasSubstr("waited for a CPU for up to 10% of the window, which can explain it"));
+              HasSubstr("waited for a CPU, which can explain up to 10% of the window"));
   EXPECT_THAT(SlowdownClause(slowdown), HasSubstr("+20.0 % (+6.0 … +50.0 %)"));
 }
 

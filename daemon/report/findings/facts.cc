@@ -11,6 +11,7 @@
 #include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/capture/slowdown.h"
 #include "daemon/report/findings/contention.h"
 #include "daemon/report/findings/evidence_sums.h"
 #include "daemon/report/findings/gather.h"
@@ -236,7 +237,8 @@ int64_t Facts::StepNs() const {
 }
 
 int64_t Facts::StepOfSavings(std::string_view rule) const {
-  return rule == "CPU_CONTENTION" && !unrecorded.known ? scope.mean_ns : StepNs();
+  const bool as_recorded = !unrecorded.known && !cpu.waits_as_after_ns.has_value();
+  return rule == "CPU_CONTENTION" && as_recorded ? scope.mean_ns : StepNs();
 }
 
 bool Facts::LooksIdlerThanItIs() const {
@@ -425,6 +427,10 @@ CpuFacts CpuFactsOf(store::CaptureReader& reader, const FindingScope& scope) {
   // thread cannot have waited while it ran.
   facts.waited_ns = std::clamp<int64_t>(found->waited_ns, 0,
                                         std::max<int64_t>(0, cpu.watched_ns - found->ran_ns));
+  const std::optional<int64_t> as_after_ns = WaitsAsAfter(cpu, *found);
+  if (as_after_ns.has_value()) {
+    facts.waits_as_after_ns = std::clamp<int64_t>(*as_after_ns, 0, facts.waited_ns);
+  }
   facts.may_be_one_burst = MayBeOneBurst(facts.waited_ns, scope.stretches);
   return facts;
 }

@@ -185,6 +185,9 @@ struct CpuFacts {
   int64_t watched_ns = 0;  // 0: not measured, or nothing of that thread.
   int64_t ran_ns = 0;
   int64_t waited_ns = 0;
+  // At most that: how long it would have waited there if it had waited as after the capture.
+  // nullopt: not known.
+  std::optional<int64_t> waits_as_after_ns;
   bool of_step_thread = false;
   // It is so little that one burst of another process, or the start of the recording, may explain
   // it: less than 50 ms, and one of the steps that count is longer than the median by half of it or
@@ -201,6 +204,12 @@ struct CpuFacts {
   std::span<const CpuSample> samples;  // Of the reader's record.
 
   double Share() const { return ShareOfWatched(waited_ns); }
+  // How much of the time it would wait if nothing was recorded; as recorded, if that is not known.
+  double UnrecordedShare() const {
+    const int64_t waits_ns = waits_as_after_ns.value_or(waited_ns);
+    const int64_t rest_ns = watched_ns - (waited_ns - waits_ns);
+    return rest_ns <= 0 ? 0 : static_cast<double>(waits_ns) / static_cast<double>(rest_ns);
+  }
   double AllShare() const { return ShareOfWatched(all_waited_ns); }
   double ShareOfWatched(int64_t ns) const {
     return watched_ns <= 0 ? 0 : static_cast<double>(ns) / static_cast<double>(watched_ns);
@@ -286,11 +295,15 @@ struct Facts {
     return scope.total_ns <= 0 ? 0 : static_cast<double>(ns) / static_cast<double>(scope.total_ns);
   }
   int64_t PerStep(int64_t ns) const { return scope.count <= 0 ? ns : ns / scope.count; }
+  // `share`: of the steps that count.
+  int64_t PerStepOfShare(double share) const {
+    return PerStep(static_cast<int64_t>(share * static_cast<double>(scope.total_ns)));
+  }
   // A step as it would be without the recording: by `unrecorded`, or of a program without a GPU, if
   // steps of the windows are clearly longer than those before and after, by that. Else as recorded.
   int64_t StepNs() const;
   // What savings of a rule are of. Those of CPU_CONTENTION are of a step as recorded, as the waits
-  // are that it measures.
+  // are that it measures, unless those of an unrecorded one are known.
   int64_t StepOfSavings(std::string_view rule) const;
   // The same as a part of a recorded step, 0..1.
   double UnrecordedPart() const;
@@ -318,9 +331,7 @@ struct Facts {
   // The recording made the GPU look more idle than it is, by more than a few points.
   bool LooksIdlerThanItIs() const;
   // Of a step, on average.
-  int64_t CpuWaitPerStep() const {
-    return PerStep(static_cast<int64_t>(cpu.Share() * static_cast<double>(scope.total_ns)));
-  }
+  int64_t CpuWaitPerStep() const { return PerStepOfShare(cpu.Share()); }
   // By how much a step can be late because its batch is: workers that take turns, each with every
   // child_count-th batch, wait for a CPU. An upper bound.
   int64_t WorkerWaitPerStep() const;

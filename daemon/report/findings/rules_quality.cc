@@ -192,11 +192,11 @@ RuleResult QualityWindow(const Facts& facts, const FindingThresholds& thresholds
       record.around_slow_step_count >= kSlowStepsThatTell ? Confidence::kMedium : Confidence::kLow;
   finding.confidence_reason = StrCat(record.around_slow_step_count,
                                      " slow steps around the capture, which did not record them");
-  if (facts.cpu.Share() > thresholds.cpu_wait_share / 2) {
+  if (facts.cpu.UnrecordedShare() > thresholds.cpu_wait_share / 2) {
     finding.confidence = Confidence::kLow;
-    finding.confidence_reason =
-        StrCat("the thread of the steps waits for a CPU for ", PercentText(facts.cpu.Share()),
-               " of the time: other load on the machine can explain slow steps");
+    finding.confidence_reason = StrCat(
+        "the thread of the steps waits for a CPU for ", PercentText(facts.cpu.UnrecordedShare()),
+        " of the time: other load on the machine can explain slow steps");
   }
   Evidence evidence;
   evidence.kind = EvidenceKind::kCheck;

@@ -138,6 +138,19 @@ std::string RhythmOf(std::vector<int64_t> steps) {
                            : StrCat(" They come every ", distance, " steps.");
 }
 
+// What of the waits may be the recording's; empty: nothing.
+std::string WaitsOfRecordingText(const Facts& facts, int64_t of_recording_ns) {
+  if (of_recording_ns <= 0) return "";
+  if (!facts.cpu.waits_as_after_ns.has_value()) {
+    return StrCat("Of that, ", TimeText(of_recording_ns),
+                  " may be the recording's, which needs CPU time itself: by so much steps are "
+                  "longer than those around the capture. ");
+  }
+  return StrCat("Of that, ", TimeText(of_recording_ns),
+                " may be the recording's, which needs CPU time itself: after it the thread waited "
+                "for less. ");
+}
+
 }  // namespace
 
 RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
@@ -500,15 +513,21 @@ RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds
   RuleResult result;
   Finding& finding = result.finding;
   finding.unit = FindingUnit::kShare;
-  // By as much as steps are longer than those around the capture, the recording may have made
-  // threads wait: it needs CPU time itself. But where steps around it wait, too, others use the
-  // CPU.
+  // The recording needs CPU time itself. Where it is not known how long the thread waits without
+  // it, that may be why steps are longer than those around the capture; but where these wait, too,
+  // others use the CPU.
   const int64_t waited_ns = facts.CpuWaitPerStep();
-  const int64_t of_recording_ns =
-      facts.AroundStepsVary() ? 0 : std::min(waited_ns, facts.LongerThanAroundNs());
-  finding.value = cpu.Share();
+  const bool knows_after = cpu.waits_as_after_ns.has_value();
+  int64_t of_recording_ns = 0;
+  if (knows_after) {
+    of_recording_ns =
+        facts.PerStepOfShare(cpu.ShareOfWatched(cpu.waited_ns - *cpu.waits_as_after_ns));
+  } else if (!facts.AroundStepsVary()) {
+    of_recording_ns = std::min(waited_ns, facts.LongerThanAroundNs());
+  }
+  finding.value = cpu.UnrecordedShare();
   finding.threshold = thresholds.cpu_wait_share;
-  finding.saving_ns_per_step = waited_ns;
+  finding.saving_ns_per_step = facts.PerStepOfShare(finding.value);
   // What the GPU hides costs nothing.
   const double idle_share = facts.has_gpu() ? facts.ShareOfSteps(facts.sum.idle_ns) : 1;
   if (facts.has_gpu()) {
@@ -519,18 +538,13 @@ RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds
   if (!result.fired && facts.record->cpu.misses_waits()) {
     return Needs(StrCat("waits for a CPU of all threads: ", UnwatchedClause(facts.record->cpu)));
   }
-  finding.measured =
-      StrCat(cpu.of_step_thread ? "The thread that marks the steps" : "The thread that runs most",
-             " is ready to run, but waits for a CPU for ", TimeText(waited_ns), " of ",
-             StepWord(facts), " (", PercentText(cpu.Share()), " of the time). ",
-             of_recording_ns > 0
-                 ? StrCat("Of that, ", TimeText(of_recording_ns),
-                          " may be the recording's, which needs CPU time itself: by so much steps "
-                          "are longer than those around the capture. ")
-                 : "",
-             "All ", CountText(cpu.thread_count, "thread"), " of the process together ran for ",
-             TimeText(cpu.all_ran_ns), " and waited for ", TimeText(cpu.all_waited_ns), " in ",
-             TimeText(cpu.watched_ns), ".");
+  finding.measured = StrCat(
+      cpu.of_step_thread ? "The thread that marks the steps" : "The thread that runs most",
+      " is ready to run, but waits for a CPU for ", TimeText(waited_ns), " of ", StepWord(facts),
+      " (", PercentText(cpu.Share()), " of the time). ",
+      WaitsOfRecordingText(facts, of_recording_ns), "All ", CountText(cpu.thread_count, "thread"),
+      " of the process together ran for ", TimeText(cpu.all_ran_ns), " and waited for ",
+      TimeText(cpu.all_waited_ns), " in ", TimeText(cpu.watched_ns), ".");
   finding.advice =
       "Other processes, or too many threads of this one, use the CPUs. Give the process CPUs of "
       "its "
@@ -538,7 +552,7 @@ RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds
       "torch.set_num_threads, num_workers).";
   SetConfidence(facts, finding.value > kMuchCpuWait ? Confidence::kHigh : Confidence::kMedium,
                 finding);
-  if (2 * of_recording_ns > waited_ns) {
+  if (!knows_after && 2 * of_recording_ns > waited_ns) {
     finding.confidence = std::min(finding.confidence, Confidence::kMedium);
     finding.confidence_reason = "most of it may be the recording's";
   }

@@ -278,14 +278,16 @@ void CheckGrade(GradeRecord& graded) {
 // Times that cannot be are none.
 void CheckCpu(CpuRecord& cpu) {
   const auto is_time = [](int64_t ns) { return ns >= 0 && ns <= kMaxCpuNs; };
-  bool possible = is_time(cpu.watched_ns) && is_time(cpu.ran_ns) && is_time(cpu.waited_ns) &&
-                  is_time(cpu.children_ran_ns) && is_time(cpu.children_waited_ns) &&
-                  cpu.thread_count >= 0 && cpu.child_count >= 0 && cpu.unread_thread_count >= 0 &&
+  bool possible = is_time(cpu.watched_ns) && is_time(cpu.after_watched_ns) && is_time(cpu.ran_ns) &&
+                  is_time(cpu.waited_ns) && is_time(cpu.children_ran_ns) &&
+                  is_time(cpu.children_waited_ns) && cpu.thread_count >= 0 &&
+                  cpu.child_count >= 0 && cpu.unread_thread_count >= 0 &&
                   cpu.unread_child_count >= 0 && cpu.ended_thread_count >= 0 &&
                   cpu.unwatched_ran_ns >= -1 && cpu.unwatched_ran_ns <= kMaxCpuNs &&
                   cpu.threads.size() <= kMostCpuThreads && cpu.samples.size() <= kMostCpuSamples;
   for (const ThreadCpuRecord& thread : cpu.threads) {
-    possible = possible && is_time(thread.ran_ns) && is_time(thread.waited_ns);
+    possible = possible && is_time(thread.ran_ns) && is_time(thread.waited_ns) &&
+               is_time(thread.after_ran_ns) && is_time(thread.after_waited_ns);
   }
   const CpuSample* before = nullptr;
   for (const CpuSample& sample : cpu.samples) {

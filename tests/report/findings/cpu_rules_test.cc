@@ -71,6 +71,57 @@ TEST_F(CpuRulesTest, WaitingForACpuIsFoundWithItsSize) {
   EXPECT_THAT(Report().verdict, HasSubstr("First change (CPU_CONTENTION)"));
 }
 
+// In 200 ms each: what the thread that marks the steps ran and waited after the windows.
+class CpuAfterRulesTest : public CpuRulesTest {
+ protected:
+  void WaitedAfter(int64_t ran_ns, int64_t waited_ns) {
+    CpuRecord& cpu = reader_.mutable_record().cpu;
+    cpu.after_watched_ns = 200 * kMs;
+    cpu.threads[1].after_ran_ns = ran_ns;
+    cpu.threads[1].after_waited_ns = waited_ns;
+  }
+};
+
+TEST_F(CpuAfterRulesTest, WaitsOfTheWindowAloneAreNoContention) {
+  StepsWith(kStepNs);
+  WaitedFor(0.4);
+  WaitedAfter(180 * kMs, 4 * kMs);
+  EXPECT_THAT(Fired(), Not(Contains("CPU_CONTENTION")));
+}
+
+TEST_F(CpuAfterRulesTest, WaitsThatGoOnAreContention) {
+  StepsWith(kStepNs);
+  WaitedFor(0.4);
+  WaitedAfter(60 * kMs, 120 * kMs);
+  const Finding finding = Find("CPU_CONTENTION");
+  EXPECT_DOUBLE_EQ(finding.value, 0.4);
+  EXPECT_EQ(finding.saving_ns_per_step, 4 * kMs);
+  EXPECT_THAT(finding.measured, Not(HasSubstr("the recording's")));
+  EXPECT_EQ(finding.confidence, Confidence::kHigh);
+}
+
+// It ran for 50 ms of 200, and waited for 80. At the rate of afterwards it would have waited
+// for 25.
+TEST_F(CpuAfterRulesTest, WhatItWaitsOnlyInTheWindowIsNotSaved) {
+  StepsWith(kStepNs);
+  WaitedFor(0.4);
+  WaitedAfter(100 * kMs, 50 * kMs);
+  const Finding finding = Find("CPU_CONTENTION");
+  EXPECT_DOUBLE_EQ(finding.value, 25.0 / 145);
+  EXPECT_EQ(finding.saving_ns_per_step, 10 * kMs * 25 / 145);
+  EXPECT_THAT(finding.measured, HasSubstr("waits for a CPU for 4 ms of each step (40%"));
+  EXPECT_THAT(finding.measured,
+              HasSubstr("Of that, 2.75 ms may be the recording's, which needs CPU time itself: "
+                        "after it the thread waited for less."));
+}
+
+TEST_F(CpuAfterRulesTest, AProgramThatSleepsAfterwardsShowsNothing) {
+  StepsWith(kStepNs);
+  WaitedFor(0.4);
+  WaitedAfter(10 * kMs, 0);
+  EXPECT_DOUBLE_EQ(Find("CPU_CONTENTION").value, 0.4);
+}
+
 // Gloo reduces on the CPU, and takes longer where it has none.
 class CollectivesWithoutCpuTest : public CpuRulesTest {
  protected:

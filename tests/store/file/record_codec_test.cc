@@ -157,10 +157,15 @@ CaptureRecord FullRecord() {
              .stack_count = 146,
              .missing_stack_count = 147};
   r.cpu = {.watched_ns = 156,
+           .after_watched_ns = 180,
            .thread_count = 157,
            .ran_ns = 158,
            .waited_ns = 159,
-           .threads = {{.os_thread = 160, .ran_ns = 161, .waited_ns = 162}},
+           .threads = {{.os_thread = 160,
+                        .ran_ns = 161,
+                        .waited_ns = 162,
+                        .after_ran_ns = 178,
+                        .after_waited_ns = 179}},
            .child_count = 165,
            .children_ran_ns = 166,
            .children_waited_ns = 167,
@@ -251,8 +256,8 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full["graded"], empty["graded"]);
   expect_all_differ(full["cpu"], empty["cpu"]);
   EXPECT_THAT(full, SizeIs(48));
-  EXPECT_THAT(full["cpu"], SizeIs(15));
-  EXPECT_THAT(full["cpu"]["threads"][0], SizeIs(3));
+  EXPECT_THAT(full["cpu"], SizeIs(16));
+  EXPECT_THAT(full["cpu"]["threads"][0], SizeIs(5));
   EXPECT_THAT(full["cpu"]["samples"][0], SizeIs(3));
   EXPECT_THAT(full["slowdown"], SizeIs(13));
   EXPECT_THAT(full["graded"]["checks"][0], SizeIs(7));
