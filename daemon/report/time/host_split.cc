@@ -15,6 +15,7 @@
 #include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/index/autograd_names.h"
 #include "daemon/report/index/collective_names.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
@@ -37,6 +38,7 @@ constexpr std::string_view kStepRangePrefix = "ProfilerStep#";
 // A thread takes turns with the step's if its operators overlap that one's a quarter as much as
 // those of an independent thread would, or less.
 constexpr double kTakesTurns = 0.25;
+constexpr auto kShortGap = static_cast<uint64_t>(kShortHostGapNs);
 // A range is around a gap if it covers this much of it.
 constexpr double kAround = 0.8;
 
@@ -61,6 +63,23 @@ struct HostPiece {
 void AddOutermost(HostPiece piece, std::vector<HostPiece>& pieces) {
   while (!pieces.empty() && pieces.back().start_ns >= piece.start_ns) pieces.pop_back();
   pieces.push_back(piece);
+}
+
+// Likewise a range in which code of the program runs between operators: what is in it stays, and so
+// does what lies between, if that is as long as a gap that counts.
+void AddAround(const HostPiece& piece, std::vector<HostPiece>& pieces) {
+  auto inner = pieces.end();
+  while (inner != pieces.begin() && std::prev(inner)->start_ns >= piece.start_ns) --inner;
+  if (inner == pieces.end()) {
+    if (Distance(piece.start_ns, piece.end_ns) < kShortGap) pieces.push_back(piece);
+    return;
+  }
+  if (Distance(piece.start_ns, inner->start_ns) < kShortGap) inner->start_ns = piece.start_ns;
+  for (; std::next(inner) != pieces.end(); ++inner) {
+    const int64_t next_ns = std::next(inner)->start_ns;
+    if (Distance(inner->end_ns, next_ns) < kShortGap) inner->end_ns = next_ns;
+  }
+  if (Distance(inner->end_ns, piece.end_ns) < kShortGap) inner->end_ns = piece.end_ns;
 }
 
 void SortPieces(std::vector<HostPiece>& pieces) {
@@ -158,6 +177,7 @@ class HostSplitter {
   absl::Status ReadRanges() {
     std::vector<Kind> kinds;
     for (const std::string& name : reader_.names()) kinds.push_back(KindOf(name));
+    const std::vector<bool> runs_program_code = RunsProgramCode(reader_.names());
     return reader_.ForEach<RangeRow>(
         kRangeStart | kRangeDuration | kRangeName | kRangeCategory, {},
         [&](const RangeBatch& batch) {
@@ -176,6 +196,8 @@ class HostSplitter {
             if (kind == Kind::kLoader) {
               piece.part = HostPart::kDataLoader;
               AddOutermost(piece, thread.loaders);
+            } else if (batch.category[i] == kOperatorRange && runs_program_code[batch.name[i]]) {
+              AddAround(piece, thread.operators);
             } else if (batch.category[i] == kOperatorRange) {
               AddOutermost(piece, thread.operators);
             } else {
@@ -435,11 +457,12 @@ absl::Status FindPlaces(store::CaptureReader& reader, const std::vector<HostGap>
                         std::vector<HostGapRow>& rows) {
   std::vector<int64_t> shortest_ns(rows.size(), std::numeric_limits<int64_t>::max());
   std::vector<uint32_t> names(rows.size());
+  const std::vector<bool> runs_program_code = RunsProgramCode(reader.names());
   RETURN_IF_ERROR(reader.ForEach<RangeRow>(
       kRangeStart | kRangeDuration | kRangeName | kRangeCategory, {}, [&](const RangeBatch& batch) {
         if (!IsOfStepThread(reader, batch.thread)) return absl::OkStatus();
         for (size_t i = 0; i < batch.size; ++i) {
-          if (batch.category[i] == kOperatorRange) continue;
+          if (batch.category[i] == kOperatorRange && !runs_program_code[batch.name[i]]) continue;
           const int64_t start_ns = batch.start_ns[i];
           const int64_t end_ns = EndOf(start_ns, batch.duration_ns[i]);
           for (size_t row = 0; row < rows.size(); ++row) {

@@ -17,7 +17,9 @@
 // pins memory, is not one of them.
 //
 // Operators are those of a framework. A program without one has its own ranges instead. User ranges
-// around operators, such as "Optimizer.step#Adam.step", count for nothing: Python runs in them.
+// around operators, such as "Optimizer.step#Adam.step", count for nothing: Python runs in them. So
+// it does in a torch.autograd.Function, and in hooks of the backward pass: where these run no
+// operator for kShortHostGapNs or longer, that is host time outside operators, too.
 //
 // Threads: one. Errors: the reader's.
 // Memory:  16 bytes per outermost operator, and 48 while they are put in order; 24 per gap.

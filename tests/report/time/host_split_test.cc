@@ -77,6 +77,38 @@ TEST_F(HostSplitTest, RangesAroundOperatorsCountForNothing) {
   EXPECT_EQ(Split().operators_ns, 10);
 }
 
+// A torch.autograd.Function whose passes are in Python, and a hook.
+TEST_F(HostSplitTest, CodeOfTheProgramInAutogradIsOutsideOperators) {
+  reader_.Step(0, 0, 20 * kNsPerMs);
+  Op(main_, "aten::linear", 0, 1 * kNsPerMs);
+  Op(main_, "aten::clamp", 1'050'000, 2 * kNsPerMs);
+  Op(main_, "Clamp", 1 * kNsPerMs, 5 * kNsPerMs);
+  Op(main_, "aten::detach", 6 * kNsPerMs, 7 * kNsPerMs);
+  Op(main_, "aten::to", 9 * kNsPerMs, 9'100'000);
+  Op(main_, "ClampBackward", 6 * kNsPerMs, 10 * kNsPerMs);
+  Op(main_, "autograd::engine::evaluate_function: ClampBackward", 5 * kNsPerMs, 10'050'000);
+  // Native code between its operators is the node's own, ...
+  Op(main_, "aten::mm", 10'060'000, 11 * kNsPerMs);
+  Op(main_, "AddmmBackward0", 10'060'000, 14 * kNsPerMs);
+  // ... and what follows in the engine is a hook.
+  Op(main_, "autograd::engine::evaluate_function: AddmmBackward0", 10'050'000, 18 * kNsPerMs);
+  Op(main_, "torch::autograd::AccumulateGrad", 18 * kNsPerMs, 18'050'000);
+  const TimeReport report = Report();
+  ASSERT_THAT(report.steps, SizeIs(1));
+  // In Clamp 3 ms after its operator, in the engine 1 ms before the node, in ClampBackward 2 ms
+  // and, with the engine, 0.95, and in the hook 4; after all of it 1.95.
+  EXPECT_EQ(report.steps[0].host.outside_ns, (3'000 + 1'000 + 2'000 + 950 + 4'000 + 1'950) * 1000);
+}
+
+TEST_F(HostSplitTest, CompiledCodeInAutogradIsAnOperator) {
+  reader_.Step(0, 0, 10 * kNsPerMs);
+  Op(main_, "CompiledFunction", 0, 4 * kNsPerMs);
+  Op(main_, "CompiledFunctionBackward", 5'010'000, 8'990'000);
+  Op(main_, "autograd::engine::evaluate_function: CompiledFunctionBackward", 5 * kNsPerMs,
+     9 * kNsPerMs);
+  EXPECT_EQ(Split().operators_ns, 8 * kNsPerMs);
+}
+
 TEST_F(HostSplitTest, WithoutOperatorsTheRangesOfTheProgramAreItsOperators) {
   reader_.mutable_record().spec.step_marker = "my step";
   reader_.Step(0, 0, 100);

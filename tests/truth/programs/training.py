@@ -50,10 +50,13 @@ class Training:
     def __init__(self, arguments, measurement):
         self.arguments = arguments
         self.measurement = measurement
-        self.model = network(arguments.model)
+        self.model = self.network_of(arguments.model)
         adam = arguments.optimizer == 'adam'
         self.optimizer = (torch.optim.Adam if adam else torch.optim.SGD)(
             self.model.parameters(), lr=1e-3)
+
+    def network_of(self, kind):
+        return network(kind)
 
     def loader(self, work=None, workers=0, collate=None):
         return torch.utils.data.DataLoader(Dataset(work), batch_size=None if not collate else 2,
@@ -134,6 +137,46 @@ class Placed(Training):
 
     def after(self, step):
         self._work_at('after')
+
+
+class InBackward(torch.autograd.Function):
+    """The identity, whose backward pass computes in Python."""
+
+    @staticmethod
+    def forward(ctx, x, work):
+        ctx.work = work
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.work()
+        return gradient, None
+
+
+class Function(Training):
+    """Its loss goes through an autograd.Function that is in Python."""
+
+    def work(self):
+        with self.measurement.cause():
+            measuring.spin(self.arguments.ms)
+
+    def network_of(self, kind):
+        model = network(kind)
+
+        def identity(_, __, x):
+            return InBackward.apply(x, self.work)
+
+        model.register_forward_hook(identity)
+        return model
+
+
+class Hook(Function):
+    """A hook of a gradient computes in Python."""
+
+    def network_of(self, kind):
+        model = network(kind)
+        next(model.parameters()).register_hook(lambda _: self.work())
+        return model
 
 
 class Python(Placed):
@@ -480,7 +523,7 @@ class Oversubscription(Contention):
 
 CAUSES = {
     'none': None_, 'fast-loader': HealthyLoader, 'enough-workers': EnoughWorkers,
-    'python': Python, 'sleep': Sleep, 'metrics': Metrics, 'lock': Lock, 'disk': Disk,
+    'python': Python, 'function': Function, 'hook': Hook, 'sleep': Sleep, 'metrics': Metrics, 'lock': Lock, 'disk': Disk,
     'decode': Decode, 'slow-storage': SlowStorage, 'collate': Collate, 'child': Child, 'server': Server, 'json': Json,
     'slow-batches': SlowBatches, 'accumulation': Accumulation, 'clipping': Clipping,
     'too-few-workers': TooFewWorkers, 'gc': Heap, 'checkpoint': Checkpoint,
