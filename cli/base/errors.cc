@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include "cli/base/broken_pipes.h"
+#include "cli/base/failed_writes.h"
 #include "cli/base/flags.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"

@@ -19,8 +19,8 @@
 #include <set>
 #include <utility>
 
-#include "cli/base/broken_pipes.h"
 #include "cli/base/errors.h"
+#include "cli/base/failed_writes.h"
 #include "cli/base/flags.h"
 #include "cli/base/hostlist.h"
 #include "cli/client/endpoints.h"
@@ -275,7 +275,7 @@ absl::StatusOr<ProgramOutput> RunSiteProgram(const std::vector<std::string>& com
   pid_t child = 0;
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  EndChildOnBrokenPipe(attributes);
+  LetSignalsOfWritesEnd(attributes);
   const int error = posix_spawnp(&child, argv[0], &actions, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -173,8 +172,6 @@ std::vector<std::string> TagsFor(std::span<const CaptureView> views) {
 absl::StatusOr<int64_t> WriteToFile(
     const std::string& path, OnBytes on_bytes,
     absl::FunctionRef<absl::Status(exporter::ByteSink& sink)> write) {
-  // A limit on the size of files is an error like a full disk, not the end of us.
-  std::signal(SIGXFSZ, SIG_IGN);
   ASSIGN_OR_RETURN(const std::unique_ptr<exporter::ByteSink> file, OpenSink(path));
   CountingSink counting(*file, on_bytes);
   RETURN_IF_ERROR(write(counting));

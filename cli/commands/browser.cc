@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "cli/base/broken_pipes.h"
+#include "cli/base/failed_writes.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
 
@@ -138,7 +138,7 @@ bool StartBrowser(const std::vector<std::string>& command) {
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-  EndChildOnBrokenPipe(attributes);
+  LetSignalsOfWritesEnd(attributes);
   pid_t pid = 0;
   const int error =
       posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/base/broken_pipes.h"
 #include "cli/base/errors.h"
+#include "cli/base/failed_writes.h"
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
 #include "cli/commands/help_text.h"
@@ -183,7 +183,7 @@ int Main(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   profd::KeepStandardFilesApart();
   profd::SkipLockChecks();
-  profd::cli::IgnoreBrokenPipes();
+  profd::cli::IgnoreSignalsOfWrites();
   profd::cli::SilenceGrpc();
   return profd::cli::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "cli/base/broken_pipes.h"
 #include "cli/base/errors.h"
+#include "cli/base/failed_writes.h"
 #include "cli/base/program_file.h"
 #include "cli/commands/command.h"
 #include "daemon/base/reason.h"
@@ -169,7 +169,7 @@ int Become(Invocation& invocation, std::vector<std::string> words) {
   arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  RestoreBrokenPipes();
+  RestoreSignalsOfWrites();
   execvp(arguments[0], arguments.data());
   const int error = errno;
   invocation.Note(StrCat("profctl: ", ForDisplay(words[0], 512), ": ", std::strerror(error), "\n"));
