@@ -19,11 +19,18 @@ namespace {
 // Signals are the process's, too.
 std::atomic<bool> any_requested = false;
 
+// nohup makes a program ignore that its terminal is gone.
+bool IsIgnored(int signal) {
+  struct sigaction action = {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 sigset_t OurSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  if (!IsIgnored(SIGHUP)) sigaddset(&signals, SIGHUP);
   return signals;
 }
 
@@ -54,6 +61,9 @@ void Interrupts::Run() {
     signalfd_siginfo info;
     if (read(signals_.get(), &info, sizeof info) != sizeof info) continue;
     any_requested.store(true, std::memory_order_release);
+    // The kernel and the shell both send one when a terminal goes, so a second one is no order to
+    // end at once.
+    if (info.ssi_signo == SIGHUP && interrupted()) continue;
     if (interrupted_.exchange(true, std::memory_order_acq_rel)) {
       // Leaves a progress line behind as a line of its own.
       std::string text = isatty(STDERR_FILENO) != 0 ? "\n" : "";

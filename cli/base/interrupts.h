@@ -1,5 +1,6 @@
-// Interrupts turns Ctrl-C and SIGTERM into a call: the first runs a handler on a thread of
-// its own, a second ends the program at once with exit code 130.
+// Interrupts turns Ctrl-C, SIGTERM, and the loss of the terminal (SIGHUP, unless it is ignored)
+// into a call: the first runs a handler on a thread of its own, a second ends the program at once
+// with exit code 130; but no second SIGHUP does.
 //
 // Make it before any other thread starts (a DaemonClient starts some): they inherit the
 // blocked signals. A command that makes none is ended by the first signal, as usual.

@@ -1,5 +1,6 @@
 """Captures from end to end: what is asked for is what is recorded, reported and exported."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -8,6 +9,16 @@ import subprocess
 
 import harness
 from harness import DONE, FAILED, INTERRUPTED, NO_DAEMON, PARTIAL, REFUSED, USAGE, until
+
+
+@contextlib.contextmanager
+def inherited(number, action):
+    """Programs that begin meanwhile do that on the signal."""
+    before = signal.signal(number, action)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 class CaptureTest(harness.EndToEndTest):
@@ -252,19 +263,33 @@ class CaptureTest(harness.EndToEndTest):
         self.assertEqual(exported.status, DONE, exported.err)
         self.assertEqual(self.daemon.ctl('show', path, '--json').json['id'], capture['id'])
 
-    def test_ctrl_c_cancels_and_keeps_what_was_recorded(self):
+    def test_ctrl_c_or_a_lost_terminal_cancels_and_keeps_what_was_recorded(self):
+        target = self.target()
+        # The kernel and the shell both say that a terminal is gone.
+        for signals in ((signal.SIGINT,), (signal.SIGHUP, signal.SIGHUP)):
+            target.do('step')
+            with inherited(signal.SIGHUP, signal.SIG_DFL):
+                tracing = self.trace('--pid', target.pid, '--steps', '1000', '--warmup', '0')
+            self.await_state('WAITING_STEP')
+            target.do('step', 'range kept 5', 'step')
+            self.await_state('RECORDING')
+            for number in signals:
+                tracing.process.send_signal(number)
+            result = tracing.result()
+            self.assertEqual(result.status, INTERRUPTED, result.err)
+            capture = self.captures()[0]
+            self.assertEqual(capture['state'], 'CANCELLED')
+            self.assertEqual(self.ops(capture['id'])['kept']['calls'], 5)
+
+    def test_a_lost_terminal_is_ignored_below_nohup(self):
         target = self.target()
         target.do('step')
-        tracing = self.trace('--pid', target.pid, '--steps', '1000', '--warmup', '0')
+        with inherited(signal.SIGHUP, signal.SIG_IGN):
+            tracing = self.trace('--pid', target.pid, '--steps', '2', '--warmup', '0')
         self.await_state('WAITING_STEP')
-        target.do('step', 'range kept 5', 'step')
-        self.await_state('RECORDING')
-        tracing.process.send_signal(signal.SIGINT)
-        result = tracing.result()
-        self.assertEqual(result.status, INTERRUPTED, result.err)
-        capture, = self.captures()
-        self.assertEqual(capture['state'], 'CANCELLED')
-        self.assertEqual(self.ops(capture['id'])['kept']['calls'], 5)
+        tracing.process.send_signal(signal.SIGHUP)
+        target.do(*['step'] * 5)
+        self.assertEqual(tracing.result().json['state'], 'COMPLETE')
 
     def test_groups_record_the_same_steps(self):
         targets = [self.target() for _ in range(3)]
