@@ -147,8 +147,10 @@ absl::StatusOr<std::unique_ptr<CaptureStore>> CaptureStore::Open(Options options
     recovered = store->Recover();
   }
   RETURN_IF_ERROR(recovered);
-  store->ApplyRetention();
+  store->ApplyRetention(/*at_once=*/true);
   RETURN_IF_ERROR(store->Settle());
+  store->retention_ = std::jthread(
+      [store = store.get()](const std::stop_token& stop) { store->KeepApplyingRetention(stop); });
   return store;
 }
 
@@ -254,7 +256,7 @@ void CaptureStore::KeepFile(SealedCapture& sealed, bool is_urgent) {
     UnpinBeyondLimit(sealed.record);
   }
   // Expired captures go first. What they free need not be taken from others.
-  ApplyRetention();
+  ApplyRetention(/*at_once=*/false);
   TrimToCap(HolderOf(sealed.record), sealed.record.id);
   {
     // Final from here on, whatever the summaries do. An eviction before it spares the newest file.

@@ -33,6 +33,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -58,6 +59,7 @@
 #include "daemon/store/file/imported_record.h"
 #include "daemon/store/file/seal.h"
 #include "daemon/store/incoming_capture.h"
+#include "daemon/store/settled_clock.h"
 #include "daemon/store/unfinished_files.h"
 
 namespace profd::store {
@@ -280,10 +282,13 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::StatusOr<bool> Evict(EvictionRequest request, std::string_view why);
   void TrimToCap(std::string_view principal, std::string_view capture_id);
   // ---- capture_store_retention.cc ----
-  // Removes expired records, and those beyond the catalog's part of the cap: a bounded number, now
-  // and then, and whenever the catalog is too large.
-  void ApplyRetention();
-  absl::Status RemoveExpired();
+  // Removes expired records, and those beyond the catalog's part of the cap: a bounded number. If
+  // it is not asked for at once, only now and then, and whenever the catalog is too large. Does
+  // nothing while another thread does it.
+  void ApplyRetention(bool at_once);
+  // Every kRetentionPeriod, on a thread of its own.
+  void KeepApplyingRetention(const std::stop_token& stop);
+  absl::Status RemoveExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(retention_mu_);
   absl::Status ShrinkCatalog();
   bool IsCatalogOverShare();
   absl::Status RemoveSome(std::string_view why, absl::StatusOr<std::vector<StoredRecord>> found);
@@ -324,7 +329,10 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   std::atomic<int64_t> promised_import_bytes_{0};
   // One import begins, or is kept, at a time. Lock order: before eviction_mu_.
   absl::Mutex import_mu_;
-  std::atomic<int64_t> rounds_{0};  // Of ApplyRetention().
+  // Held by the one that applies retention. Lock order: before eviction_mu_ and mu_.
+  absl::Mutex retention_mu_;
+  int64_t rounds_ ABSL_GUARDED_BY(retention_mu_) = 0;
+  SettledClock age_clock_ ABSL_GUARDED_BY(retention_mu_){clock_};
   // One eviction at a time. Lock order: before mu_.
   absl::Mutex eviction_mu_;
   absl::Mutex mu_;
@@ -334,7 +342,9 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   std::optional<AuditEntry> unwritten_audit_ ABSL_GUARDED_BY(mu_);  // The last, if it failed.
   std::optional<std::string> captures_forbidden_ ABSL_GUARDED_BY(mu_);
   const std::unique_ptr<StoreRecovery> recovery_;
-  std::jthread recoverer_;  // Last: it uses all of the above.
+  // Last: they use all of the above.
+  std::jthread recoverer_;
+  std::jthread retention_;
 };
 
 }  // namespace profd::store

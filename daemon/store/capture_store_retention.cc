@@ -1,5 +1,12 @@
 // CaptureStore: records that are removed for good, because they are old, too many, or too large.
+#include <pthread.h>
+
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +27,8 @@ namespace {
 constexpr int64_t kBatch = 100;
 // What one round of retention removes at most, so that no capture waits long for it.
 constexpr int64_t kRecordsPerRound = 1000;
+// A little longer than a clock takes to settle, so that the first round after a start has one.
+constexpr std::chrono::minutes kRetentionPeriod(65);
 // How many stored captures pass between two rounds.
 constexpr int64_t kCapturesPerRound = 16;
 // Pages that are freed at once, while the catalog's mutex is held: 1 MiB.
@@ -103,23 +112,36 @@ absl::Status CaptureStore::RemoveSome(std::string_view why,
   return absl::OkStatus();
 }
 
-void CaptureStore::ApplyRetention() {
-  // The count starts at 0, so the first round is at the start of the daemon, which may have been
-  // down while records expired.
-  if (rounds_++ % kCapturesPerRound != 0 && !IsCatalogOverShare()) return;
-  absl::Status status = RemoveExpired();
-  if (status.ok()) status = ShrinkCatalog();
-  if (!status.ok()) LogError(StrCat("retention: ", status.ToString()));
+void CaptureStore::ApplyRetention(bool at_once) {
+  if (!retention_mu_.TryLock()) return;
+  const bool is_round = at_once || rounds_++ % kCapturesPerRound == 0;
+  if (is_round || IsCatalogOverShare()) {
+    absl::Status status = RemoveExpired();
+    if (status.ok()) status = ShrinkCatalog();
+    if (!status.ok()) LogError(StrCat("retention: ", status.ToString()));
+  }
+  retention_mu_.Unlock();
+}
+
+void CaptureStore::KeepApplyingRetention(const std::stop_token& stop) {
+  pthread_setname_np(pthread_self(), "profd-retain");
+  std::mutex mu;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mu);
+  while (!stopped.wait_for(lock, stop, kRetentionPeriod, [&] { return stop.stop_requested(); })) {
+    ApplyRetention(/*at_once=*/true);
+  }
 }
 
 absl::Status CaptureStore::RemoveExpired() {
   absl::StatusOr<std::vector<StoredRecord>> found;
-  if (options_.keep_records > absl::ZeroDuration()) {
+  const std::optional<absl::Time> now = age_clock_.Now();
+  if (options_.keep_records > absl::ZeroDuration() && now.has_value()) {
     {
       absl::MutexLock lock(&mu_);
       // An ID begins with its time, so the smallest ID of a moment bounds all older captures, and
       // the primary index finds them.
-      found = catalog_->ListOldest(NewUlid(clock_.Now() - options_.keep_records), kRecordsPerRound);
+      found = catalog_->ListOldest(NewUlid(*now - options_.keep_records), kRecordsPerRound);
     }
     RETURN_IF_ERROR(RemoveSome("older than keep-records", std::move(found)));
   }

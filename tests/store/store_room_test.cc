@@ -478,6 +478,9 @@ TEST_F(RetentionTest, RecordsGoByAge) {
   const CaptureRecord recent = StoreAt(absl::Hours(1));
   keep_records_ = absl::Hours(24 * 9);
   Reopen();
+  EXPECT_THAT(store_->GetCapture(old.id), IsOk()) << "the clock may not have been set yet";
+  clock_.Advance(SettledClock::kSettling);
+  StoreAt(absl::ZeroDuration());
   EXPECT_THAT(store_->GetCapture(old.id), StatusIs(StatusCode::kNotFound));
   EXPECT_FALSE(Exists(old.id, ".profd"));
   EXPECT_THAT(store_->GetCapture(recent.id), IsOk());

@@ -1,0 +1,38 @@
+// SettledClock says what time it is, once the clock has run for an hour without a jump. Before that
+// it may not be set yet: by a clock that is years ahead, all captures are old. Time servers set
+// clocks within minutes after a start.
+//
+// A jump is seen at the next call, and the hour begins there.
+//
+// Threads: one at a time.
+#ifndef PROFD_DAEMON_STORE_SETTLED_CLOCK_H_
+#define PROFD_DAEMON_STORE_SETTLED_CLOCK_H_
+
+#include <optional>
+
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+
+namespace profd::store {
+
+class SettledClock {
+ public:
+  static constexpr absl::Duration kSettling = absl::Hours(1);
+
+  explicit SettledClock(Clock& clock)
+      : clock_(clock), time_(clock.Now()), monotonic_(clock.Monotonic()), since_(monotonic_) {}
+
+  // nullopt: that is not certain.
+  std::optional<absl::Time> Now();
+
+ private:
+  Clock& clock_;
+  // At the last call.
+  absl::Time time_;
+  absl::Duration monotonic_;
+  absl::Duration since_;  // Monotonic, when a jump was seen.
+};
+
+}  // namespace profd::store
+
+#endif  // PROFD_DAEMON_STORE_SETTLED_CLOCK_H_
