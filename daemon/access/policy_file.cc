@@ -52,7 +52,8 @@ absl::StatusOr<std::string> ReadTrusted(const std::filesystem::path& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PolicyFile>> PolicyFile::Open(std::filesystem::path path,
-                                                             Clock& clock) {
+                                                             Clock& clock,
+                                                             absl::Duration look_interval) {
   // Watched before it is read: no change falls in between.
   UniqueFd watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   UniqueFd stop_event(eventfd(0, EFD_CLOEXEC));
@@ -62,20 +63,23 @@ absl::StatusOr<std::unique_ptr<PolicyFile>> PolicyFile::Open(std::filesystem::pa
   if (inotify_add_watch(watch.get(), path.parent_path().c_str(), kChanges) < 0) {
     return absl::ErrnoToStatus(errno, ToAbsl(StrCat("cannot watch ", path.parent_path().string())));
   }
-  ASSIGN_OR_RETURN(const std::string text, ReadTrusted(path));
+  ASSIGN_OR_RETURN(std::string text, ReadTrusted(path));
   ASSIGN_OR_RETURN(Policy policy, ParsePolicy(text, path.string(), AccountNames::OfThisMachine()));
-  return std::unique_ptr<PolicyFile>(new PolicyFile(std::move(path), clock, std::move(policy),
+  return std::unique_ptr<PolicyFile>(new PolicyFile(std::move(path), clock, look_interval,
+                                                    std::move(policy), std::move(text),
                                                     std::move(watch), std::move(stop_event)));
 }
 
-PolicyFile::PolicyFile(std::filesystem::path path, Clock& clock, Policy policy, UniqueFd watch,
-                       UniqueFd stop_event)
+PolicyFile::PolicyFile(std::filesystem::path path, Clock& clock, absl::Duration look_interval,
+                       Policy policy, std::string text, UniqueFd watch, UniqueFd stop_event)
     : path_(std::move(path)),
       clock_(clock),
+      look_interval_(look_interval),
       watch_(std::move(watch)),
       stop_event_(std::move(stop_event)),
       policy_(std::move(policy)),
       state_{.path = path_, .rule_count = policy_.rule_count, .loaded_time = clock.Now()},
+      text_(std::move(text)),
       thread_([this] { Loop(); }) {}
 
 PolicyFile::~PolicyFile() {
@@ -101,9 +105,10 @@ void PolicyFile::Reload() {
                 : absl::StatusOr<Policy>(text.status());
   absl::MutexLock lock(&mu_);
   const std::string error = policy.ok() ? "" : std::string(policy.status().message());
-  // Other files of the folder changed, or the same text was written once more.
-  if (text.ok() && *text == text_ && error == state_.error) return;
-  text_ = text.ok() ? *std::move(text) : std::string();
+  // Nothing changed, or other files of the folder did, or the same text was written once more.
+  std::string read = text.ok() ? *std::move(text) : std::string();
+  if (read == text_ && error == state_.error) return;
+  text_ = std::move(read);
   state_.error = error;
   if (!error.empty()) {
     LogError(StrCat("the policy stays as it was read at ",
@@ -121,7 +126,8 @@ void PolicyFile::Loop() {
   std::array<pollfd, 2> waits = {{{.fd = watch_.get(), .events = POLLIN, .revents = 0},
                                   {.fd = stop_event_.get(), .events = POLLIN, .revents = 0}}};
   while (true) {
-    if (poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) return;
+    const auto wait_ms = static_cast<int>(absl::ToInt64Milliseconds(look_interval_));
+    if (poll(waits.data(), waits.size(), wait_ms) < 0 && errno != EINTR) return;
     if (waits[1].revents != 0) return;
     // What changed does not matter: the file is looked at anyway.
     alignas(inotify_event) std::array<char, 4096> events;

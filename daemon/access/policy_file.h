@@ -1,8 +1,12 @@
 // PolicyFile keeps the rules of the policy file as they stand now. It hears of changes by
 // itself, also of a file that was renamed or linked into its place (a ConfigMap), and takes a new
 // text only whole and right: until then the last good rules hold, and state() says what is wrong.
+// Changes in its folder are heard of at once. Where the folder itself is replaced, or the file is a
+// link to one elsewhere, they are seen at the next look.
 //
-// Threads:  any. One thread of its own ("profd-policy") sleeps until the folder changes.
+// Threads:  any. One thread of its own ("profd-policy") sleeps until the folder changes, or the
+// next
+//           look is due.
 // Shutdown: the destructor ends the thread.
 #ifndef PROFD_DAEMON_ACCESS_POLICY_FILE_H_
 #define PROFD_DAEMON_ACCESS_POLICY_FILE_H_
@@ -32,9 +36,12 @@ class PolicyFile {
     std::string error;       // Why the file as it is now was not taken; empty: it was.
   };
 
+  static constexpr absl::Duration kLookInterval = absl::Seconds(5);
+
   // INVALID_ARGUMENT, NOT_FOUND: there is nothing yet to fall back to. PERMISSION_DENIED: others
   // than root and profd's own user may write it.
-  static absl::StatusOr<std::unique_ptr<PolicyFile>> Open(std::filesystem::path path, Clock& clock);
+  static absl::StatusOr<std::unique_ptr<PolicyFile>> Open(
+      std::filesystem::path path, Clock& clock, absl::Duration look_interval = kLookInterval);
   ~PolicyFile();
   PolicyFile(const PolicyFile&) = delete;
   PolicyFile& operator=(const PolicyFile&) = delete;
@@ -45,12 +52,13 @@ class PolicyFile {
   void Reload() ABSL_LOCKS_EXCLUDED(reload_mu_);
 
  private:
-  PolicyFile(std::filesystem::path path, Clock& clock, Policy policy, UniqueFd watch,
-             UniqueFd stop_event);
+  PolicyFile(std::filesystem::path path, Clock& clock, absl::Duration look_interval, Policy policy,
+             std::string text, UniqueFd watch, UniqueFd stop_event);
   void Loop();
 
   const std::filesystem::path path_;
   Clock& clock_;
+  const absl::Duration look_interval_;
   const UniqueFd watch_;  // inotify, of the folder.
   const UniqueFd stop_event_;
   // Held from reading the file until its rules hold: otherwise, of two threads that reload, the one

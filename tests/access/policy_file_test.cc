@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -79,6 +80,35 @@ TEST_F(PolicyFileTest, ANewFileHoldsAndAWrongOneLeavesTheLastGood) {
   Write("deny uid:7 list all\n");
   (*file)->Reload();
   EXPECT_FALSE(SevenMayListAll(**file));
+  EXPECT_EQ((*file)->state().error, "");
+}
+
+// Of what inotify says nothing.
+TEST_F(PolicyFileTest, ChangesOutsideOfTheFolderAreSeenAtTheNextLook) {
+  const std::filesystem::path elsewhere = folder_ / "elsewhere";
+  const std::filesystem::path linked = folder_ / "etc";
+  std::filesystem::create_directory(elsewhere);
+  std::filesystem::create_directory(linked);
+  const auto await = [&](PolicyFile& file, bool may) {
+    while (SevenMayListAll(file) != may) absl::SleepFor(absl::Milliseconds(1));
+  };
+  Write("allow uid:7 list all\n");
+  std::filesystem::rename(path_, elsewhere / "policy");
+  std::filesystem::create_symlink(elsewhere / "policy", linked / "policy");
+  const auto file =
+      PolicyFile::Open(linked / "policy", Clock::Real(), /*look_interval=*/absl::Milliseconds(1));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE(SevenMayListAll(**file));
+  // The file that the link leads to.
+  Write("deny uid:7 list all\n");
+  std::filesystem::rename(path_, elsewhere / "policy");
+  await(**file, false);
+  // The folder of the link.
+  std::filesystem::rename(linked, folder_ / "old");
+  std::filesystem::create_directory(linked);
+  Write("allow uid:7 list all\n");
+  std::filesystem::rename(path_, linked / "policy");
+  await(**file, true);
   EXPECT_EQ((*file)->state().error, "");
 }
 
