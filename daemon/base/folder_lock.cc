@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "absl/time/clock.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd {
@@ -27,7 +28,7 @@ bool IsAt(const std::filesystem::path& path, int file) {
 absl::StatusOr<FolderLock> FolderLock::Take(const std::filesystem::path& folder,
                                             absl::Duration most) {
   const std::filesystem::path path = folder / ".starting";
-  const absl::Time give_up = absl::Now() + most;
+  const absl::Duration give_up = Clock::Real().Monotonic() + most;
   for (;;) {
     UniqueFd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
     if (!file.valid()) {
@@ -40,7 +41,7 @@ absl::StatusOr<FolderLock> FolderLock::Take(const std::filesystem::path& folder,
     if (errno != EWOULDBLOCK && errno != EINTR) {
       return absl::ErrnoToStatus(errno, ToAbsl(StrCat("cannot lock ", path.string())));
     }
-    if (absl::Now() > give_up) {
+    if (Clock::Real().Monotonic() > give_up) {
       return absl::FailedPreconditionError(
           StrCat("another profd is starting in ", folder.string(),
                  "; stop it, or give this one another --socket-dir"));

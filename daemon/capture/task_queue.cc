@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/synchronization/notification.h"
@@ -16,7 +15,9 @@ TaskQueue::~TaskQueue() { Stop(); }
 
 void TaskQueue::Post(absl::AnyInvocable<void()> task) {
   absl::MutexLock lock(&mu_);
-  if (!stopping_) tasks_.push_back(std::move(task));
+  if (stopping_) return;
+  tasks_.push_back(std::move(task));
+  changed_.Signal();
 }
 
 bool TaskQueue::Call(absl::FunctionRef<void()> task) {
@@ -54,25 +55,27 @@ void TaskQueue::Stop() {
   {
     absl::MutexLock lock(&mu_);
     stopping_ = true;
+    changed_.Signal();
   }
   if (thread_.joinable()) thread_.join();
 }
 
 void TaskQueue::Loop() {
   pthread_setname_np(pthread_self(), name_.c_str());
-  WatchedThread watched(watchdog_, name_, Watchdog::Work::kDisk,
-                        [this] { absl::MutexLock lock(&mu_); });
+  WatchedThread watched(watchdog_, name_, Watchdog::Work::kDisk, [this] {
+    absl::MutexLock lock(&mu_);
+    changed_.Signal();
+  });
   for (;;) {
     absl::AnyInvocable<void()> task;
     bool timer_due = false;
     watched.Waits();
     {
       absl::MutexLock lock(&mu_);
-      const auto ready = [this, &watched]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-        return !tasks_.empty() || stopping_ || watched.asked();
-      };
       const absl::Duration wait = timer_ - clock_.Monotonic();
-      mu_.AwaitWithTimeout(absl::Condition(&ready), std::max(wait, absl::ZeroDuration()));
+      if (tasks_.empty() && !stopping_ && !watched.asked() && wait > absl::ZeroDuration()) {
+        changed_.WaitWithTimeout(&mu_, wait);
+      }
       watched.Works();
       if (!tasks_.empty()) {
         task = std::move(tasks_.front());

@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/cond_var.h"
 #include "daemon/base/watchdog.h"
 
 namespace profd {
@@ -47,6 +48,7 @@ class TaskQueue {
   Clock& clock_;
   Watchdog* const watchdog_;
   absl::Mutex mu_;
+  CondVar changed_;
   std::deque<absl::AnyInvocable<void()>> tasks_ ABSL_GUARDED_BY(mu_);
   absl::Duration timer_ ABSL_GUARDED_BY(mu_) = absl::InfiniteDuration();
   absl::AnyInvocable<void()> on_timer_ ABSL_GUARDED_BY(mu_);

@@ -18,7 +18,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/cond_var.h"
 #include "daemon/base/host_port.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -97,6 +98,7 @@ class Deadlines {
   ~Deadlines() {
     absl::MutexLock lock(&mu_);
     ends_ = true;
+    ending_.Signal();
   }
 
   // `fd` must stay open until Remove().
@@ -109,7 +111,7 @@ class Deadlines {
       End(first->first);
       due_.erase(first);
     }
-    due_[fd] = absl::Now() + within;
+    due_[fd] = Clock::Real().Monotonic() + within;
   }
   void Remove(int fd) {
     absl::MutexLock lock(&mu_);
@@ -120,7 +122,6 @@ class Deadlines {
   // libmicrohttpd sees the end and closes it.
   static void End(int fd) { shutdown(fd, SHUT_RDWR); }
   bool IsBusy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ends_ || !due_.empty(); }
-  bool Ends() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ends_; }
 
   void Loop() {
     // Late ones end this much later at the most: there is one timer for all.
@@ -138,9 +139,10 @@ class Deadlines {
       watched.Works();
       if (!IsBusy()) continue;  // The watchdog asked.
       watched.Waits();
-      if (mu_.AwaitWithTimeout(absl::Condition(this, &Deadlines::Ends), kStep)) return;
+      if (!ends_) ending_.WaitWithTimeout(&mu_, kStep);
+      if (ends_) return;
       watched.Works();
-      const absl::Time now = absl::Now();
+      const absl::Duration now = Clock::Real().Monotonic();
       std::erase_if(due_, [now](const auto& entry) {
         if (entry.second > now) return false;
         End(entry.first);
@@ -152,8 +154,9 @@ class Deadlines {
   Watchdog* const watchdog_;
   const size_t most_;
   absl::Mutex mu_;
-  std::map<int, absl::Time> due_ ABSL_GUARDED_BY(mu_);
+  std::map<int, absl::Duration> due_ ABSL_GUARDED_BY(mu_);  // Monotonic.
   bool ends_ ABSL_GUARDED_BY(mu_) = false;
+  CondVar ending_;
   std::jthread thread_;
 };
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "absl/time/clock.h"
+#include "daemon/base/clock.h"
 #include "proto/wire/capture_memory.h"
 
 namespace profd {
@@ -50,7 +50,7 @@ void ChunkQueue::Give(ChunkCopy* copy) {
 }
 
 void ChunkQueue::Push(ChunkCopy* copy) {
-  copy->copy_time = absl::Now();
+  copy->copy_time = Clock::Real().Monotonic();
   absl::MutexLock lock(&mu_);
   filled_.push_back(copy);
   changed_.Signal();
@@ -66,19 +66,19 @@ bool ChunkQueue::IsPressing() const { return closed_ || unused_.size() < copies_
 
 ChunkCopy* ChunkQueue::Pop(absl::Duration settle, absl::Duration longest_wait) {
   absl::MutexLock lock(&mu_);
-  const absl::Time deadline = absl::Now() + longest_wait;
+  const absl::Duration deadline = Clock::Real().Monotonic() + longest_wait;
   for (;;) {
-    absl::Time wake = deadline;
-    const absl::Time now = absl::Now();
+    absl::Duration wake = deadline;
+    const absl::Duration now = Clock::Real().Monotonic();
     if (!filled_.empty()) {
-      const absl::Time due = filled_.front()->copy_time + settle;
+      const absl::Duration due = filled_.front()->copy_time + settle;
       if (IsPressing() || now >= due) break;
       wake = std::min(wake, due);
     } else if (closed_) {
       return nullptr;
     }
     if (now >= deadline) return nullptr;
-    changed_.WaitWithDeadline(&mu_, wake);
+    changed_.WaitWithTimeout(&mu_, wake - now);
   }
   ChunkCopy* copy = filled_.front();
   filled_.pop_front();

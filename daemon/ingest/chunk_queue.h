@@ -18,6 +18,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "daemon/base/cond_var.h"
 
 namespace profd {
 
@@ -27,7 +28,7 @@ struct ChunkCopy {
   uint32_t thread_serial = 0;
   uint32_t sequence = 0;
   uint64_t copy_ticks = 0;
-  absl::Time copy_time;  // Of absl::Now(); for waiting only.
+  absl::Duration copy_time;  // Monotonic.
 };
 
 class ChunkQueue {
@@ -65,7 +66,7 @@ class ChunkQueue {
   std::vector<ChunkCopy> copies_;
 
   mutable absl::Mutex mu_;
-  absl::CondVar changed_;
+  CondVar changed_;
   std::vector<ChunkCopy*> unused_ ABSL_GUARDED_BY(mu_);
   std::deque<ChunkCopy*> filled_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;

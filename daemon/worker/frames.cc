@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -181,7 +181,7 @@ absl::StatusOr<bool> FrameReader::Fill(char* at, size_t size) {
 }
 
 absl::StatusOr<std::optional<Frame>> FrameReader::Next(absl::Duration timeout) {
-  const absl::Time until = absl::Now() + timeout;
+  const absl::Duration until = Clock::Real().Monotonic() + timeout;
   while (true) {
     if (!in_payload_) {
       ASSIGN_OR_RETURN(in_payload_, Fill(reinterpret_cast<char*>(&header_), sizeof(header_)));
@@ -200,7 +200,7 @@ absl::StatusOr<std::optional<Frame>> FrameReader::Next(absl::Duration timeout) {
         return frame;
       }
     }
-    const absl::Duration left = until - absl::Now();
+    const absl::Duration left = until - Clock::Real().Monotonic();
     if (left <= absl::ZeroDuration()) return std::nullopt;
     // Rounded up, or the last millisecond would be spent in a busy loop.
     pollfd readable = {.fd = socket_, .events = POLLIN, .revents = 0};

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -173,9 +174,9 @@ absl::Status SpawnedProcess::Spawn(int socket) {
 }
 
 absl::Status SpawnedProcess::AwaitHello(absl::FunctionRef<absl::Status()> still_wanted) {
-  const absl::Time until = absl::Now() + kHelloTimeout;
+  const absl::Duration until = Clock::Real().Monotonic() + kHelloTimeout;
   absl::StatusOr<std::optional<Frame>> frame = std::nullopt;
-  while (frame.ok() && !frame->has_value() && absl::Now() < until) {
+  while (frame.ok() && !frame->has_value() && Clock::Real().Monotonic() < until) {
     RETURN_IF_ERROR(still_wanted());
     frame = reader_->Next(kStartTick);
   }
@@ -227,8 +228,8 @@ void SpawnedProcess::Kill() {
 }
 
 std::optional<int> SpawnedProcess::Reap(absl::Duration timeout) {
-  const absl::Time until = absl::Now() + timeout;
-  while (absl::Now() < until) {
+  const absl::Duration until = Clock::Real().Monotonic() + timeout;
+  while (Clock::Real().Monotonic() < until) {
     int status = 0;
     if (waitpid(pid_, &status, WNOHANG) == pid_) {
       pid_ = -1;

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "daemon/base/clock.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/ingest/agent_socket.h"
@@ -350,12 +351,12 @@ TEST(ChunkQueueTest, PopWaitsNoLongerThanItMay) {
   EXPECT_EQ(queue.Pop(absl::ZeroDuration(), absl::Milliseconds(2)), nullptr);
   EXPECT_GE(absl::Now() - begin, absl::Milliseconds(2));
   ChunkCopy* const copy = queue.Take();
-  copy->copy_time = absl::Now();
+  copy->copy_time = Clock::Real().Monotonic();
   queue.Push(copy);
   EXPECT_EQ(queue.Pop(absl::Hours(1), absl::Milliseconds(2)), nullptr);  // It is not due.
   EXPECT_EQ(queue.Pop(absl::ZeroDuration(), absl::InfiniteDuration()), copy);
   std::thread writer([&queue, copy] {
-    copy->copy_time = absl::Now();
+    copy->copy_time = Clock::Real().Monotonic();
     queue.Push(copy);
   });
   EXPECT_EQ(queue.Pop(absl::ZeroDuration(), absl::InfiniteDuration()), copy);

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/base/cond_var.h"
 #include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -138,14 +139,18 @@ void TlsFiles::Loop(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "profd-certs");
   absl::Mutex mu;
   bool stopped = false;
+  CondVar changed;
   const std::stop_callback on_stop(stop, [&] {
     const absl::MutexLock lock(&mu);
     stopped = true;
+    changed.Signal();
   });
   while (true) {
     {
       const absl::MutexLock lock(&mu);
-      if (mu.AwaitWithTimeout(absl::Condition(&stopped), interval_)) return;
+      // It may return for no reason: then this looks a little earlier.
+      if (!stopped) changed.WaitWithTimeout(&mu, interval_);
+      if (stopped) return;
     }
     CheckNow();
   }

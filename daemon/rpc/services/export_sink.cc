@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "absl/time/clock.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 
@@ -24,20 +24,20 @@ bool ExportSink::AwaitReady(absl::Duration timeout) {
   if (!IsReady()) {
     // The time since which nothing could be written. It is reset when the reader takes a piece,
     // however small, so only a reader that takes nothing at all times out.
-    blocked_since_ = std::min(blocked_since_, absl::Now());
+    blocked_since_ = std::min(blocked_since_, Clock::Real().Monotonic());
     absl::MutexLock lock(&mu_);
-    mu_.AwaitWithTimeout(absl::Condition(&changed_), timeout);
+    if (!changed_) ready_.WaitWithTimeout(&mu_, timeout);
     changed_ = false;
   }
   if (!IsReady()) return false;
-  blocked_since_ = absl::InfiniteFuture();
+  blocked_since_ = absl::InfiniteDuration();
   return true;
 }
 
 absl::Status ExportSink::CheckReader() {
   if (stream_.cancelled()) return absl::CancelledError("the reader went away");
   if (stream_.closing()) return absl::UnavailableError("profd is stopping; export again later");
-  if (absl::Now() - blocked_since_ < stalled_timeout_) return absl::OkStatus();
+  if (Clock::Real().Monotonic() - blocked_since_ < stalled_timeout_) return absl::OkStatus();
   stream_.Abort();
   return absl::CancelledError(
       StrCat("the reader took nothing for ", absl::FormatDuration(stalled_timeout_)));
@@ -54,10 +54,10 @@ absl::Status ExportSink::Append(std::string_view bytes) {
 absl::Status ExportSink::Finish() {
   if (filling_.data().empty()) return absl::OkStatus();
   while (!stream_.can_write()) {
-    blocked_since_ = std::min(blocked_since_, absl::Now());
+    blocked_since_ = std::min(blocked_since_, Clock::Real().Monotonic());
     RETURN_IF_ERROR(CheckReader());
     absl::MutexLock lock(&mu_);
-    mu_.AwaitWithTimeout(absl::Condition(&changed_), kLook);
+    if (!changed_) ready_.WaitWithTimeout(&mu_, kLook);
     changed_ = false;
   }
   RETURN_IF_ERROR(CheckReader());
@@ -68,6 +68,7 @@ absl::Status ExportSink::Finish() {
 void ExportSink::OnReady() {
   absl::MutexLock lock(&mu_);
   changed_ = true;
+  ready_.Signal();
 }
 
 }  // namespace profd::rpc

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "daemon/base/cond_var.h"
 #include "daemon/rpc/server/server_stream.h"
 #include "daemon/worker/report_pool.h"
 #include "profd/v1/export.pb.h"
@@ -47,10 +48,11 @@ class ExportSink final : public worker::ReportSink {
   ServerStream<v1::ExportTraceResponse>& stream_;
   const absl::Duration stalled_timeout_;
   v1::ExportTraceResponse filling_;
-  absl::Time blocked_since_ = absl::InfiniteFuture();
+  absl::Duration blocked_since_ = absl::InfiniteDuration();
 
   absl::Mutex mu_;
   bool changed_ ABSL_GUARDED_BY(mu_) = false;
+  CondVar ready_;
 };
 
 }  // namespace profd::rpc
