@@ -92,10 +92,11 @@ class ScheduleStore {
                                                                   int64_t pid) = 0;
   // Rows whose capture was running when they were written last.
   virtual absl::StatusOr<std::vector<ScheduleWindow>> ListRunningWindows() = 0;
-  // Of every target that had one since then: its last row, and its last row with a capture; by
-  // time.
+  // Of every target that had one from `since` to `until`: its last row, and its last row with a
+  // capture; by time.
   virtual absl::StatusOr<std::vector<ScheduleWindow>> ListLastWindows(std::string_view schedule_id,
-                                                                      absl::Time since) = 0;
+                                                                      absl::Time since,
+                                                                      absl::Time until) = 0;
   virtual absl::StatusOr<ScheduleUse> GetUse(std::string_view schedule_id, absl::Time now) = 0;
   virtual absl::StatusOr<ScheduleTotals> GetTotals(std::string_view schedule_id) = 0;
 };

@@ -77,7 +77,7 @@ absl::Status ScheduleRunner::Actor::Start() {
 
 absl::Status ScheduleRunner::Actor::TakeUp(LiveSchedule& live, absl::Time now) {
   ASSIGN_OR_RETURN(const std::vector<ScheduleWindow> rows,
-                   store_.ListLastWindows(live.record.id, now - kTargetMemory));
+                   store_.ListLastWindows(live.record.id, now - kTargetMemory, now));
   for (const ScheduleWindow& row : rows) {
     SampledTarget& target = live.targets[{.pid = row.pid, .start_ticks = row.process_start_ticks}];
     if (!row.capture_id.empty() && row.time > target.last_start) {

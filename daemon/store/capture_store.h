@@ -179,7 +179,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
                                                           int64_t pid) override;
   absl::StatusOr<std::vector<ScheduleWindow>> ListRunningWindows() override;
   absl::StatusOr<std::vector<ScheduleWindow>> ListLastWindows(std::string_view schedule_id,
-                                                              absl::Time since) override;
+                                                              absl::Time since,
+                                                              absl::Time until) override;
   absl::StatusOr<ScheduleUse> GetUse(std::string_view schedule_id, absl::Time now) override;
   absl::StatusOr<ScheduleTotals> GetTotals(std::string_view schedule_id) override;
 

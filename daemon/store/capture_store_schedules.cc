@@ -95,9 +95,9 @@ absl::StatusOr<std::vector<ScheduleWindow>> CaptureStore::ListRunningWindows() {
 }
 
 absl::StatusOr<std::vector<ScheduleWindow>> CaptureStore::ListLastWindows(
-    std::string_view schedule_id, absl::Time since) {
+    std::string_view schedule_id, absl::Time since, absl::Time until) {
   absl::MutexLock lock(&mu_);
-  return catalog_->schedules().ListLast(schedule_id, since);
+  return catalog_->schedules().ListLast(schedule_id, since, until);
 }
 
 absl::StatusOr<ScheduleUse> CaptureStore::GetUse(std::string_view schedule_id, absl::Time now) {

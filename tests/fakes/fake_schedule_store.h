@@ -151,12 +151,14 @@ class FakeScheduleStore final : public ScheduleStore {
     return running;
   }
   absl::StatusOr<std::vector<ScheduleWindow>> ListLastWindows(std::string_view schedule_id,
-                                                              absl::Time since) override {
+                                                              absl::Time since,
+                                                              absl::Time until) override {
     std::set<std::pair<int64_t, int64_t>> seen, seen_captured;
     std::vector<ScheduleWindow> last;
     for (auto at = windows_.rbegin(); at != windows_.rend(); ++at) {
       const ScheduleWindow& window = at->second;
-      if (window.schedule_id != schedule_id || window.pid == 0 || window.time < since) continue;
+      if (window.schedule_id != schedule_id || window.pid == 0) continue;
+      if (window.time < since || window.time > until) continue;
       const std::pair process(window.pid, window.process_start_ticks);
       const bool newest = seen.insert(process).second;
       const bool captured = !window.capture_id.empty() && seen_captured.insert(process).second;
@@ -172,6 +174,7 @@ class FakeScheduleStore final : public ScheduleStore {
       const ScheduleWindow& window = at->second;
       if (window.time <= now - absl::Hours(24)) break;
       if (window.schedule_id != schedule_id || window.capture_id.empty()) continue;
+      if (window.time > now) continue;
       if (window.time > now - absl::Hours(1)) ++use.captures_last_hour;
       use.bytes_last_day += window.bytes;
     }

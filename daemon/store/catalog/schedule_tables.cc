@@ -294,24 +294,27 @@ absl::StatusOr<std::vector<ScheduleWindow>> ScheduleTables::ListRunning() {
 }
 
 absl::StatusOr<std::vector<ScheduleWindow>> ScheduleTables::ListLast(std::string_view schedule_id,
-                                                                     absl::Time since) {
+                                                                     absl::Time since,
+                                                                     absl::Time until) {
   // SQLite gives the other columns of the row that has the max().
   StatementLease query = db_.Use(
       "SELECT " PROFD_WINDOW_COLUMNS
       " FROM (SELECT *, max(time_unix_ns) FROM schedule_windows WHERE schedule_id = ?1 AND "
-      "time_unix_ns >= ?2 AND pid <> 0 GROUP BY pid, process_start_ticks "
+      "time_unix_ns >= ?2 AND time_unix_ns <= ?3 AND pid <> 0 GROUP BY pid, process_start_ticks "
       "UNION SELECT *, max(time_unix_ns) FROM schedule_windows WHERE schedule_id = ?1 AND "
-      "time_unix_ns >= ?2 AND pid <> 0 AND capture_id <> '' GROUP BY pid, process_start_ticks) "
+      "time_unix_ns >= ?2 AND time_unix_ns <= ?3 AND pid <> 0 AND capture_id <> '' "
+      "GROUP BY pid, process_start_ticks) "
       "ORDER BY time_unix_ns");
-  query->BindText(1, schedule_id).Bind(2, ToColumn(since));
+  query->BindText(1, schedule_id).Bind(2, ToColumn(since)).Bind(3, ToColumn(until));
   return ReadWindows(*query);
 }
 
 absl::StatusOr<ScheduleUse> ScheduleTables::GetUse(std::string_view schedule_id, absl::Time now) {
   StatementLease query = db_.Use(
       "SELECT ifnull(sum(time_unix_ns > ?3), 0), ifnull(sum(bytes), 0) FROM schedule_windows "
-      "WHERE schedule_id = ?1 AND time_unix_ns > ?2 AND capture_id <> ''");
-  query->BindText(1, schedule_id).Bind(2, ToColumn(now - absl::Hours(24)));
+      "WHERE schedule_id = ?1 AND time_unix_ns > ?2 AND time_unix_ns <= ?4 AND capture_id <> ''");
+  // Rows of later than now are of before the clock was set back.
+  query->BindText(1, schedule_id).Bind(2, ToColumn(now - absl::Hours(24))).Bind(4, ToColumn(now));
   RETURN_IF_ERROR(query->Bind(3, ToColumn(now - absl::Hours(1))).Step().status());
   return ScheduleUse{.captures_last_hour = query->Int(0), .bytes_last_day = query->Int(1)};
 }

@@ -45,7 +45,7 @@ class ScheduleTables {
                                                           int64_t pid);
   absl::StatusOr<std::vector<ScheduleWindow>> ListRunning();
   absl::StatusOr<std::vector<ScheduleWindow>> ListLast(std::string_view schedule_id,
-                                                       absl::Time since);
+                                                       absl::Time since, absl::Time until);
   absl::StatusOr<ScheduleUse> GetUse(std::string_view schedule_id, absl::Time now);
   absl::StatusOr<ScheduleTotals> GetTotals(std::string_view schedule_id);
 

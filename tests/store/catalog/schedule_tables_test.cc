@@ -262,6 +262,16 @@ TEST_F(ScheduleTablesTest, UseCountsTheLastHourAndTheLastDay) {
   EXPECT_EQ(store_->GetUse("another", kStart)->bytes_last_day, 0);
 }
 
+TEST_F(ScheduleTablesTest, RowsOfBeforeTheClockWasSetBackAreNoUse) {
+  Append({Captured(0, 10, 1), Captured(30, 10, 20), Captured(24 * 60, 10, 300)});
+  const absl::Time now = kStart + absl::Minutes(35);
+  const auto use = store_->GetUse(kId, now);
+  ASSERT_THAT(use, IsOk());
+  EXPECT_EQ(use->captures_last_hour, 2);
+  EXPECT_EQ(use->bytes_last_day, 21);
+  EXPECT_THAT(*store_->ListLastWindows(kId, kStart, now), ElementsAre(Captured(30, 10, 20)));
+}
+
 TEST_F(ScheduleTablesTest, TheLastWindowsOfATargetAreItsLastAndItsLastWithACapture) {
   ScheduleWindow backed_off = Captured(60, 10, 0);
   backed_off.outcome = WindowOutcome::kBackedOff;
@@ -269,9 +279,11 @@ TEST_F(ScheduleTablesTest, TheLastWindowsOfATargetAreItsLastAndItsLastWithACaptu
   backed_off.backoff_level = 2;
   backed_off.skips_left = 1;
   Append({Captured(0, 10, 1), Captured(30, 10, 2), Captured(30, 11, 3), backed_off, NotChosen(90)});
-  EXPECT_THAT(*store_->ListLastWindows(kId, kStart),
+  const absl::Time end = kStart + absl::Hours(2);
+  EXPECT_THAT(*store_->ListLastWindows(kId, kStart, end),
               ElementsAre(Captured(30, 10, 2), Captured(30, 11, 3), backed_off));
-  EXPECT_THAT(*store_->ListLastWindows(kId, kStart + absl::Minutes(31)), ElementsAre(backed_off));
+  EXPECT_THAT(*store_->ListLastWindows(kId, kStart + absl::Minutes(31), end),
+              ElementsAre(backed_off));
 }
 
 TEST_F(ScheduleTablesTest, HistoryOlderThanItsTimeGoes) {
