@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <iterator>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -83,10 +84,7 @@ class ForeignCloser::State : public std::enable_shared_from_this<State> {
   void CloseConnection(UniqueFd connection) {
     absl::MutexLock lock(&mu_);
     connections_.push_back(std::move(connection));
-    if (!has_connection_thread_) {
-      has_connection_thread_ = true;
-      StartThread(&State::ConnectionLoop);
-    }
+    if (!has_connection_thread_) has_connection_thread_ = StartThread(&State::ConnectionLoop);
   }
 
   void ClosePassed(std::vector<UniqueFd> files) {
@@ -107,19 +105,24 @@ class ForeignCloser::State : public std::enable_shared_from_this<State> {
   }
 
  private:
-  void StartThread(void (State::*loop)()) {
-    // Not joined: its close() may block for as long as a peer likes.
-    std::thread([self = shared_from_this(), loop] {
-      pthread_setname_np(pthread_self(), "profd-closer");
-      (*self.*loop)();
-    }).detach();
+  // False: the system has no room for a thread. What is to be closed waits for the next one.
+  bool StartThread(void (State::*loop)()) {
+    try {
+      // Not joined: its close() may block for as long as a peer likes.
+      std::thread([self = shared_from_this(), loop] {
+        pthread_setname_np(pthread_self(), "profd-closer");
+        (*self.*loop)();
+      }).detach();
+    } catch (const std::system_error&) {
+      return false;
+    }
+    return true;
   }
 
   void StartPassedThreadIfNeeded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     // An idle thread may be about to wake for an earlier descriptor.
     if (std::ssize(passed_) <= idle_ || threads_ >= kMaxThreads) return;
-    ++threads_;
-    StartThread(&State::PassedLoop);
+    if (StartThread(&State::PassedLoop)) ++threads_;
   }
 
   void ConnectionLoop() {

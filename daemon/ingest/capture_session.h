@@ -68,8 +68,8 @@ class CaptureSession {
   TargetNumber target() const { return target_; }
   State state() const { return state_; }
   uint64_t memory_bytes() const { return memory_->size_bytes(); }
-  // False: there are no buffers; use it no further.
-  bool ok() const { return worker_.queue().ok(); }
+  // RESOURCE_EXHAUSTED: use it no further.
+  absl::Status status() const { return worker_.status(); }
   // The session ended while the target had not let go of the memory, and it has not yet.
   bool target_holds_memory() const { return end_.target_holds_memory && !let_go_; }
 

@@ -53,6 +53,16 @@ DecodeWorker::~DecodeWorker() {
   Begin();
 }
 
+absl::Status DecodeWorker::status() const {
+  if (!queue_.ok()) {
+    return absl::ResourceExhaustedError("no memory left for the capture's buffers");
+  }
+  if (thread_.joinable()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      "profd may have no more threads (TasksMax= of its unit, pids.max of its cgroup, ulimit -u); "
+      "retry when other captures have ended");
+}
+
 void DecodeWorker::Begin() {
   absl::MutexLock lock(&mu_);
   begun_ = true;

@@ -60,6 +60,9 @@ class DecodeWorker {
   // Without Finish(): drops what is queued and never calls `done`. Joins.
   ~DecodeWorker();
 
+  // RESOURCE_EXHAUSTED: there are no buffers, or is no thread; use it no further.
+  absl::Status status() const;
+
   ChunkQueue& queue() { return queue_; }
   const ChunkQueue& queue() const { return queue_; }
 

@@ -5,12 +5,14 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <system_error>
 #include <thread>
 #include <utility>
 
 namespace profd {
 
-// A thread of that name (at most 15 bytes) that handles no signals.
+// A thread of that name (at most 15 bytes) that handles no signals. Not joinable if the system has
+// no room for one: TasksMax= of profd's unit, pids.max of its cgroup, RLIMIT_NPROC.
 template <typename Run>
 std::jthread StartIngestThread(const char* name, Run run) {
   sigset_t all;
@@ -18,10 +20,15 @@ std::jthread StartIngestThread(const char* name, Run run) {
   sigfillset(&all);
   // Inherited: the thread never has a moment in which it could be interrupted.
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::jthread thread([name, run = std::move(run)]() mutable {
-    pthread_setname_np(pthread_self(), name);
-    run();
-  });
+  std::jthread thread;
+  try {
+    thread = std::jthread([name, run = std::move(run)]() mutable {
+      pthread_setname_np(pthread_self(), name);
+      run();
+    });
+  } catch (const std::system_error&) {
+    // It stays as it is: the caller has a better way to say so than to end all captures.
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;
 }

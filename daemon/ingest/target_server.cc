@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "absl/time/clock.h"
+#include "daemon/base/log.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/ingest/arm_guard.h"
@@ -97,6 +99,9 @@ void TargetServer::Start(Observer& observer) {
   }
   spare_memory_.Start();
   thread_ = StartIngestThread("profd-ingest", [this] { Run(); });
+  if (thread_.joinable()) return;
+  LogError("profd cannot start: the system has no room for its threads (TasksMax=, pids.max)");
+  std::abort();
 }
 
 void TargetServer::Shutdown() {
@@ -171,9 +176,7 @@ absl::Status TargetServer::Arm(TargetNumber target, const ArmRequest& request, C
       request, number, target, pid, info.has_value() ? info->process_start_ticks : 0,
       *std::move(memory), *reserved.clock, sink, options_.capture, *observer_, [this] { Wake(); },
       std::move(done));
-  if (!session->ok()) {
-    return give_up(absl::ResourceExhaustedError("no memory left for the capture's buffers"));
-  }
+  if (absl::Status status = session->status(); !status.ok()) return give_up(std::move(status));
   if (!Post(ArmCommand{std::move(session)})) {
     return give_up(absl::UnavailableError("profd is stopping"));
   }
