@@ -177,7 +177,7 @@ class CaptureManager::Actor {
                                    const CaptureSpec& spec, const ScheduledBy* schedule);
   // Counts a request for `count` captures.
   absl::Status CountRequest(const quota::Principal& holder, int64_t count);
-  absl::StatusOr<quota::Reservation> ReservePlace(const quota::Principal& holder);
+  absl::StatusOr<quota::Reservation> ReservePlaces(const quota::Principal& holder, int64_t count);
   // Returns the capture memory of each of `count` captures that are requested together: that of
   // `spec`, or an equal share of what is left for `holder` if `spec` allows less.
   int64_t MemoryOfEach(const quota::Principal& holder, const CaptureSpec& spec,

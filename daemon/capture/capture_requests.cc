@@ -183,10 +183,12 @@ absl::StatusOr<std::vector<CaptureRecord>> CaptureManager::Actor::Create(
   const int64_t count = std::ssize(numbers);
   // Schedules have a budget of their own.
   if (schedule == nullptr) RETURN_IF_ERROR(CountRequest(holder, count));
+  // Together, so that a refusal has the right numbers; then one by one, as they are given back.
+  RETURN_IF_ERROR(ReservePlaces(holder, count).status());
   // What is refused below gives them back.
   std::vector<quota::Reservation> places;
   for (int64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(places.emplace_back(), ReservePlace(holder));
+    ASSIGN_OR_RETURN(places.emplace_back(), ReservePlaces(holder, 1));
   }
   const int64_t each_bytes = MemoryOfEach(holder, spec, count);
   if (FittingInMemory(holder, each_bytes, count) < count) {
@@ -298,12 +300,12 @@ absl::Status CaptureManager::Actor::CountRequest(const quota::Principal& holder,
   return options_.ledger->Reserve(holder, quota::Resource::kCaptureRequests, count).status();
 }
 
-absl::StatusOr<quota::Reservation> CaptureManager::Actor::ReservePlace(
-    const quota::Principal& holder) {
+absl::StatusOr<quota::Reservation> CaptureManager::Actor::ReservePlaces(
+    const quota::Principal& holder, int64_t count) {
   if (options_.ledger == nullptr) return quota::Reservation();
-  auto place = options_.ledger->Reserve(holder, quota::Resource::kLiveCaptures, 1);
-  if (!place.ok()) return WithReason(place.status(), "CAPTURE_LIMIT");
-  return place;
+  auto places = options_.ledger->Reserve(holder, quota::Resource::kLiveCaptures, count);
+  if (!places.ok()) return WithReason(places.status(), "CAPTURE_LIMIT");
+  return places;
 }
 
 int64_t CaptureManager::Actor::MemoryOfEach(const quota::Principal& holder, const CaptureSpec& spec,

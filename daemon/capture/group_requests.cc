@@ -153,7 +153,7 @@ absl::StatusOr<CaptureManager::WatchId> CaptureManager::Actor::PrepareGroup(
       target = MemoryShortage(holder, each_bytes, count);
     }
     absl::StatusOr<quota::Reservation> place;
-    if (target.ok()) place = ReservePlace(holder);
+    if (target.ok()) place = ReservePlaces(holder, 1);
     if (target.ok() && !place.ok()) target = place.status();
     if (!target.ok()) {
       member.refused = target.status();

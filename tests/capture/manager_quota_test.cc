@@ -51,6 +51,17 @@ TEST_F(CaptureManagerTest, NineProcessesBeyondTheCaptureMemoryAreRefusedWithTheW
   EXPECT_THAT(manager_.CreateGroup(kAlice, targets, smaller, ""), IsOk());
 }
 
+TEST_F(CaptureManagerTest, ARefusalOfALargeGroupHasItsNumbers) {
+  ledger_.SetLimit(quota::Resource::kLiveCaptures, {.capacity = 4});
+  std::vector<TargetNumber> targets;
+  for (int64_t i = 0; i < 5; ++i) targets.push_back(targets_.Add(Training(10 + i)));
+  const auto refused = manager_.CreateGroup(kAlice, targets, Steps(5), "");
+  EXPECT_THAT(refused, StatusIs(Code::kResourceExhausted,
+                                AllOf(HasSubstr("it asks for 5 (at most 4 can ever be had)"),
+                                      HasSubstr("has 0"), HasSubstr("ask for less"))));
+  EXPECT_EQ(ledger_.TotalUse(quota::Resource::kLiveCaptures), 0);
+}
+
 TEST_F(CaptureManagerTest, OneUsersCapturesLeaveRoomForRoots) {
   ledger_.SetLimit(quota::Resource::kLiveCaptures, {.capacity = 2, .reserve = 1});
   const TargetNumber a = targets_.Add(Training(10));
