@@ -175,7 +175,7 @@ void ControlListener::Admit(UniqueFd connection) {
   }
   RefusePassedFiles(connection.get());  // It may have waited before the listener was set up.
   absl::StatusOr<Peer> peer = IdentifyPeer(connection.get(), processes_);
-  if (!peer.ok()) return closer_->CloseConnection(std::move(connection));
+  if (!peer.ok()) return Refuse(std::move(connection), shown, FromAbsl(peer.status().message()));
   if (closer_->is_full()) {
     return Refuse(std::move(connection), shown, "callers passed descriptors that cannot be closed");
   }

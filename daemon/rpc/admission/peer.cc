@@ -1,12 +1,14 @@
 #include "daemon/rpc/admission/peer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "daemon/base/status_macros.h"
@@ -41,6 +43,13 @@ bool MayBeAlive(const UniqueFd& pidfd, int open_error) {
   if (!pidfd.valid()) return open_error != ESRCH;
   pollfd poll_fd{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
   return poll(&poll_fd, 1, 0) == 0;
+}
+
+// Reading about a process takes up to three of them.
+bool HasDescriptorsLeft(int fd) {
+  std::array<UniqueFd, 4> spare;
+  for (UniqueFd& one : spare) one.Reset(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  return spare.back().valid();
 }
 
 ProcessPlace PlaceOf(const absl::StatusOr<std::unique_ptr<ProcFacts>>& facts) {
@@ -121,6 +130,11 @@ absl::StatusOr<Peer> IdentifyPeer(int socket_fd, ProcessReader& processes) {
             .pid = ids.pid,
             .address = StrCat("unix:", ids.pid)};
   if (ids.pid <= 0) return peer;
+  // Nothing could be read then, and a peer of another namespace would be taken for one of ours.
+  if (!HasDescriptorsLeft(socket_fd)) {
+    return absl::ResourceExhaustedError(
+        "profd has no file descriptor left (LimitNOFILE= of its unit, ulimit -n)");
+  }
   static const ProcessPlace ours = PlaceOf(ReadProcFolder("/proc/self"));
   const UniqueFd pidfd = OpenPeerPidfd(socket_fd, static_cast<pid_t>(ids.pid));
   const int open_error = errno;

@@ -61,7 +61,8 @@ struct PeerIds {
 };
 absl::StatusOr<PeerIds> PeerIdsOf(int socket_fd);
 
-// The same and all the rest, some of it read from /proc.
+// The same and all the rest, some of it read from /proc. RESOURCE_EXHAUSTED: nothing can be read
+// for want of file descriptors.
 absl::StatusOr<Peer> IdentifyPeer(int socket_fd,
                                   ProcessReader& processes = ProcessReader::Direct());
 

@@ -1,10 +1,12 @@
 // Who is let in: the kernel's word about a peer, the table of connections, the socket.
 #include "daemon/rpc/admission/peer.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -280,6 +282,26 @@ class IdentifyTest : public ListenTest {
     return *peer;
   }
 };
+
+TEST(IdentifyWithoutDescriptorsTest, NoPeerIsTakenForAnother) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd ours(ends[0]);
+  const UniqueFd theirs(ends[1]);
+  EXPECT_THAT(IdentifyPeer(ours.get()), IsOk());
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = fcntl(ours.get(), F_DUPFD_CLOEXEC, 0);
+  close(next);
+  for (const int left : {0, 1, 3}) {
+    rlimit few = before;
+    few.rlim_cur = static_cast<rlim_t>(next + left);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const auto peer = IdentifyPeer(ours.get());
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_THAT(peer, StatusIs(absl::StatusCode::kResourceExhausted));
+  }
+}
 
 TEST_F(IdentifyTest, AChildIsItsUid) {
   const auto peer = PeerThat([] { return true; });
