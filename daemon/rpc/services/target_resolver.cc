@@ -34,7 +34,8 @@ absl::Status NotInstrumented(int64_t pid) {
   return WithReason(
       absl::FailedPreconditionError(
           StrCat("pid ", pid,
-                 " runs, but neither it nor a process below it has loaded the profd library; ",
+                 " runs, but neither it nor a process below it has registered; one that has loaded "
+                 "the profd library does within 30 s after profd starts. If it has not, ",
                  kHowToLoad)),
       "NOT_INSTRUMENTED");
 }
