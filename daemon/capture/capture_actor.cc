@@ -303,6 +303,8 @@ void CaptureManager::Actor::Drained(const std::string& id, const DrainResult& re
   if (live == nullptr) return;
   live->drained = true;
   KeepDisturbed(*live);
+  // Before its timer here, which may wait for the disk.
+  if (live->cause == EndedBy::kNone && result.ended_by_time) live->cause = EndedBy::kDuration;
   // That the target went may be heard before or after; only this tells what went.
   const bool by_target = live->cause == EndedBy::kNone || live->cause == EndedBy::kTargetExit;
   if (by_target && result.target_gone) {

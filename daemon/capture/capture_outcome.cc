@@ -58,7 +58,10 @@ std::string MissingSteps(const CaptureSpec& spec, std::string_view target) {
 absl::StatusOr<FirePlan> PlanFor(const CaptureSpec& spec) {
   FirePlan plan;
   plan.steps = spec.steps;
-  if (spec.steps == 0) return plan;
+  if (spec.steps == 0) {
+    plan.longest_window = spec.duration;
+    return plan;
+  }
   plan.warmup_steps = spec.warmup_steps;
   plan.wait_steps = spec.wait_steps;
   plan.repeat = spec.repeat;

@@ -191,6 +191,8 @@ struct FirePlan {
   int64_t wait_steps = 0;
   int64_t warmup_steps = 0;
   int64_t repeat = 1;
+  // Ingest ends a window that has lasted for so long: it waits for no disk.
+  absl::Duration longest_window = absl::InfiniteDuration();
 };
 
 enum class RecordingPhase { kArmed, kWaiting, kWarmup, kRecording, kEnded, kMissed };
@@ -232,6 +234,7 @@ struct DrainResult {
   // With target_gone: the connection ended while the process lives (exec, protocol error).
   bool library_gone = false;
   bool target_is_stopped = false;  // By a signal, so that it did not answer.
+  bool ended_by_time = false;      // By FirePlan::longest_window.
   absl::Status sink_status;
 };
 

@@ -252,7 +252,10 @@ absl::Duration CaptureSession::Poll(absl::Duration now) {
     CopyFullChunks();
     ReportProgress(now);
   }
-  if (state_ == State::kFired) WatchCpu(now);
+  if (state_ == State::kFired) {
+    WatchCpu(now);
+    EndLongWindow(now);
+  }
   if (state_ == State::kStopping && IsTargetStopped(now)) {
     LogWarning(StrCat("capture=", id_, " target is stopped; keeping what it had published"));
     end_.target_is_stopped = true;
@@ -272,7 +275,7 @@ absl::Duration CaptureSession::Poll(absl::Duration now) {
     case State::kFinishing:
       return absl::InfiniteDuration();
     case State::kFired:
-      return period_;
+      return std::min(period_, std::max(window_end_ - now, kShortestPeriod));
     case State::kStopping:
       return std::min(period_, drain_deadline_ - now);
     case State::kDraining:
@@ -370,6 +373,16 @@ void CaptureSession::WatchCpu(absl::Duration now) {
     cpu_watch_.End(now);
     cpu_watch_.Expect(now);
   }
+}
+
+void CaptureSession::EndLongWindow(absl::Duration now) {
+  const bool is_recording = progress_.phase == RecordingPhase::kRecording;
+  if (is_recording && window_end_ == absl::InfiniteDuration()) {
+    window_end_ = now + plan_.longest_window;
+  }
+  if (now < window_end_) return;
+  end_.ended_by_time = true;
+  Stop(now);
 }
 
 // True: something that the observer hears of at once.

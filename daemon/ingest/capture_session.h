@@ -110,6 +110,7 @@ class CaptureSession {
   void BeginDraining();
   void PumpFinalChunks();
   void WatchCpu(absl::Duration now);
+  void EndLongWindow(absl::Duration now);
 
   const std::string id_;
   const GpuSpec gpu_;
@@ -129,6 +130,7 @@ class CaptureSession {
   bool target_is_armed_ = false;  // In kArming: ARMED came.
   Connection* connection_ = nullptr;
   FirePlan plan_;
+  absl::Duration window_end_ = absl::InfiniteDuration();  // Once it has begun.
   CpuWatch cpu_watch_;
   int64_t watched_window_ = -1;  // The latest one that cpu_watch_ has begun.
   bool let_go_ = false;

@@ -44,7 +44,8 @@ class DecodeWorker {
     bool library_gone = false;
     uint32_t stuck_writer_count = 0;
     bool target_holds_memory = false;  // It did not answer.
-    bool target_is_stopped = false;    // As DrainResult has it.
+    bool target_is_stopped = false;    // As DrainResult has it, ...
+    bool ended_by_time = false;        // ... and this.
     CpuRecord cpu;
     CpuTimesReader read_cpu_times;  // As DrainResult has it.
   };

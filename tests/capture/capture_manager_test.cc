@@ -174,6 +174,26 @@ TEST_F(CaptureManagerTest, ACaptureByTimeIsStoppedWhenItsTimeIsOver) {
   EXPECT_EQ(done.cpu.samples[1].time_ns, 2'000);
 }
 
+TEST_F(CaptureManagerTest, AWindowThatIngestEndedByTimeIsComplete) {
+  const TargetNumber target = targets_.Add(Training(10));
+  CaptureSpec spec;
+  spec.duration = absl::Seconds(2);
+  const CaptureRecord created = CreateOrDie(target, spec);
+  targets_.Armed(created.id);
+  manager_.DrainForTesting();
+  ASSERT_THAT(targets_.fires(), SizeIs(1));
+  EXPECT_EQ(targets_.fires()[0].plan.longest_window, absl::Seconds(2));
+  Reach(created.id, RecordingPhase::kRecording);
+  DrainResult result;
+  result.epoch_unix_ns = 5'000'000'000;
+  result.windows.push_back({.start_ns = 1'000, .end_ns = 2'000'501'000});
+  result.ended_by_time = true;
+  targets_.Drained(created.id, result);
+  const CaptureRecord done = GetOrDie(created.id);
+  EXPECT_EQ(done.state, CaptureState::kComplete);
+  EXPECT_EQ(done.ended_by, EndedBy::kDuration);
+}
+
 // ---- ends before its time ----
 
 TEST_F(CaptureManagerTest, ATargetThatDiesInTheWindowLeavesAPartialCapture) {

@@ -141,6 +141,20 @@ TEST_F(CaptureFlowTest, ATargetCanBeCapturedAgainAndAgain) {
   }
 }
 
+// The manager, which waits for the disk now and then, does not say so.
+TEST_F(CaptureFlowTest, AWindowThatHasLastedLongEnoughEndsByItself) {
+  StartWithTarget();
+  ArmAndFire(*target_, number_, "A", {.longest_window = absl::Milliseconds(20)});
+  target_->OpenWindow(0, wire::kNextStep);
+  FakeThread thread(*target_, 1);
+  thread.Instant("x");
+  const DrainResult result = observer_.WaitDrained("A");
+  EXPECT_TRUE(result.ended_by_time);
+  EXPECT_EQ(result.event_count, 1);
+  ASSERT_THAT(result.windows, SizeIs(1));
+  EXPECT_GE(result.windows[0].end_ns - result.windows[0].start_ns, 20'000'000);
+}
+
 TEST_F(CaptureFlowTest, ManyChunksOfManyThreadsArriveInOrder) {
   StartWithTarget();
   ArmAndFire(*target_, number_, "A", kByTime);
