@@ -14,12 +14,14 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/capture/event_kinds.h"
+#include "daemon/store/file/check.h"
 
 namespace profd::importer {
 
 class TraceThreads {
  public:
-  static constexpr uint32_t kMaxThreads = 100'000;
+  // More are in no file that profd accepts.
+  static constexpr uint32_t kMaxThreads = store::kMaxCheckedThreads;
 
   // `pid` and `tid` are JSON. The thread that an event of the CPU is of, or the row of its own that
   // the thread's functions of Python have; nothing: there are more than kMaxThreads.
