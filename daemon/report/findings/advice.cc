@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "daemon/base/str_cat.h"
+#include "daemon/report/findings/rules.h"
 
 namespace profd::report {
 
@@ -33,11 +34,25 @@ std::string WaitsInStep(const Facts& facts) {
 
 namespace {
 
-std::string_view OptimizerToo(const Facts& facts) {
-  return facts.program.fused_optimizer ? "" : ", fused optimizers";
+// Optimizers that take less of the time, or of the gaps of the host, leave little to gain.
+constexpr double kOptimizersMatter = 0.05;
+constexpr double kGapsInOptimizersMatter = 0.2;
+
+// Whether a fused optimizer can help: there is one for those that were recorded, which take time.
+bool CanFuseOptimizers(const Facts& facts) {
+  const ProgramFacts& program = facts.program;
+  if (program.fused_optimizer) return false;
+  if (!program.optimizers.is_known) return true;
+  return program.optimizers.variants.has_fused &&
+         facts.ShareOfSteps(static_cast<int64_t>(program.optimizers.steps.total_ns())) >
+             kOptimizersMatter;
 }
 
 }  // namespace
+
+std::string_view FusedOptimizersToo(const Facts& facts) {
+  return CanFuseOptimizers(facts) ? ", fused optimizers" : "";
+}
 
 std::string LaunchAdvice(const Facts& facts) {
   if (ReplaysGraphs(facts)) {
@@ -50,7 +65,7 @@ std::string LaunchAdvice(const Facts& facts) {
         "Launch fewer kernels, or launch them faster: ",
         KindOf(facts) == ProgramKind::kWithoutTorch
             ? "fuse kernels that follow each other, and replay CUDA graphs."
-            : StrCat("torch.compile, CUDA graphs", OptimizerToo(facts), ", larger batches."),
+            : StrCat("torch.compile, CUDA graphs", FusedOptimizersToo(facts), ", larger batches."),
         " Before that, remove from the step the calls that would end a compiled region or a "
         "CUDA graph: ",
         waits, ".");
@@ -71,10 +86,10 @@ std::string LaunchAdvice(const Facts& facts) {
     return StrCat(
         "Part of the program is compiled already: compile the rest of the step as well, use "
         "torch.compile(mode=\"reduce-overhead\"), which replays CUDA graphs",
-        OptimizerToo(facts), ", and larger batches.");
+        FusedOptimizersToo(facts), ", and larger batches.");
   }
   return StrCat("Launch fewer kernels, or launch them faster: torch.compile, CUDA graphs",
-                OptimizerToo(facts), ", larger batches.");
+                FusedOptimizersToo(facts), ", larger batches.");
 }
 
 namespace {
@@ -113,6 +128,63 @@ std::string WaitingAdvice(const Facts& facts) {
          "steps. Copy with non_blocking=True from pinned memory.";
 }
 
+std::string LoaderAdvice(const Facts& facts) {
+  const bool in_process = 2 * facts.gaps.loader_in_process_ns > facts.gaps.loader_wait_ns;
+  // Without an accelerator, torch warns and pins nothing.
+  const GpuOutcome outcome = facts.record->gpu.outcome;
+  const bool uses_gpu = facts.has_gpu() || facts.gpu_withheld || outcome == GpuOutcome::kRecorded ||
+                        outcome == GpuOutcome::kBroken;
+  return StrCat(in_process ? "The loader has no workers (num_workers=0): each step waits while the "
+                             "training process itself makes the batch. Set num_workers to 1 or more"
+                           : "Load data ahead: raise the DataLoader's num_workers and "
+                             "prefetch_factor",
+                uses_gpu ? ", set pin_memory, and " : ", and ",
+                in_process ? "make decoding and augmentation cheaper."
+                           : "move decoding and augmentation out of the training process.");
+}
+
+// Of the time: others of the process run for so much of it, and the thread itself for no more.
+constexpr double kLockHoldersRun = 0.5;
+
+bool MayWaitForPythonLock(const Facts& facts) {
+  const CpuFacts& cpu = facts.cpu;
+  return KindOf(facts) != ProgramKind::kWithoutTorch && facts.host.lock_gaps.LookLikeWaits() &&
+         cpu.of_step_thread && cpu.ShareOfWatched(cpu.ran_ns) <= kLockHoldersRun &&
+         cpu.ShareOfWatched(cpu.all_ran_ns - cpu.ran_ns) >= kLockHoldersRun;
+}
+
+std::string PythonLockClause(const Facts& facts) {
+  if (!MayWaitForPythonLock(facts)) return {};
+  const int64_t others_ns = facts.cpu.all_ran_ns - facts.cpu.ran_ns;
+  return StrCat(" ", CountText(facts.host.lock_gaps.interval_count(), "gap"),
+                " at different places took 5 to 6 ms, as long as Python lets a thread wait for its "
+                "lock (GIL) before it interrupts the holder, while other threads of the process "
+                "ran for ",
+                PercentText(facts.cpu.ShareOfWatched(others_ns)),
+                " of the time: one of them probably holds it.");
+}
+
+std::string LongGapAdvice(const Facts& facts) {
+  if (MayWaitForPythonLock(facts)) {
+    return "Find the thread that runs Python meanwhile (py-spy dump --pid PID), and move its work "
+           "to another process, or into code that gives up the lock (NumPy, PyTorch, extensions). "
+           "Another thread does not help.";
+  }
+  if (facts.host.freed_bytes > 0) {
+    return "Keep large tensors instead of making new ones in each step: write into one that has "
+           "room (torch.cat of a growing list copies and frees all of it), or let the allocator "
+           "keep freed memory (MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ of glibc, or "
+           "jemalloc).";
+  }
+  return StrCat(
+      "Look at the code that runs in the gaps below: logging, checkpoints, evaluation, garbage "
+      "collection, freeing large tensors, locks, files, sleeping. Move it out of the step, to "
+      "another ",
+      KindOf(facts) == ProgramKind::kWithoutTorch ? "thread"
+                                                  : "process (threads of Python share one lock)",
+      ", or to every N-th step.");
+}
+
 std::string OverheadAdvice(const Facts& facts) {
   const bool compiled = !facts.time.compile.regions.empty();
   switch (KindOf(facts)) {
@@ -126,10 +198,15 @@ std::string OverheadAdvice(const Facts& facts) {
     case ProgramKind::kTraining:
       break;
   }
-  return compiled ? "Spend less Python per operator: compile the rest of the step as well, fused "
-                    "or foreach optimizers, larger batches, fewer small operators."
-                  : "Spend less Python per operator: torch.compile, fused or foreach optimizers, "
-                    "larger batches, fewer small operators.";
+  const OptimizerVariants variants = facts.program.optimizers.variants;
+  const bool in_optimizers = static_cast<double>(facts.host.optimizer_ns) >
+                             kGapsInOptimizersMatter * static_cast<double>(facts.host.outside_ns);
+  return StrCat("Spend less Python per operator: ",
+                compiled ? "compile the rest of the step as well" : "torch.compile",
+                !in_optimizers       ? ""
+                : variants.has_fused ? ", fused or foreach optimizers"
+                                     : ", foreach optimizers",
+                ", larger batches, fewer small operators.");
 }
 
 std::string CommunicationAdvice(const Facts& facts, bool can_hide) {
@@ -157,7 +234,8 @@ std::string FusionAdvice(const Facts& facts) {
     case ProgramKind::kTraining:
       break;
   }
-  return "Fuse them: torch.compile, or fused activations, dropout, norms, and optimizers.";
+  return StrCat("Fuse them: torch.compile, or fused activations, dropout, ",
+                CanFuseOptimizers(facts) ? "norms, and optimizers." : "and norms.");
 }
 
 std::string GraphAdvice(const Facts& facts) {

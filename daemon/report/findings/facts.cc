@@ -180,7 +180,7 @@ void RecognizeTorch(const store::CaptureReader& reader, ProgramFacts& program) {
   program.uses_torch = !reader.record().torch.version.empty();
   for (const std::string& name : reader.names()) {
     const bool backward = IsAutogradNode(name);
-    const bool updates = name.starts_with("Optimizer.step#");
+    const bool updates = IsOptimizerStep(name);
     if (MayBeAutogradNode(name) || updates) program.trains = true;
     if (name.starts_with("aten::_fused_") && name.ends_with('_')) program.fused_optimizer = true;
     if (backward || updates || name.starts_with("aten::") ||
@@ -263,15 +263,18 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
   std::vector<bool> is_gloo;
   std::vector<bool> is_data_parallel;
   std::vector<bool> is_operator;
+  std::vector<bool> is_update;
   for (const std::string& name : names) {
     is_wait.push_back(IsDataLoaderWait(name));
     is_gloo.push_back(name.starts_with("gloo:"));
     is_data_parallel.push_back(name == "DataParallel.forward");
     is_operator.push_back(name.starts_with("aten::"));
+    is_update.push_back(IsOptimizerStep(name));
   }
   RecognizeTorch(sources.reader, program);
   const int64_t step_thread = sources.reader.step_thread();
   EvidenceSums gloo;
+  OptimizerSteps updates;
   RETURN_IF_ERROR(sources.reader.ForEach<RangeRow>(
       kRangeStart | kRangeDuration | kRangeName, {}, [&](const RangeBatch& batch) {
         const bool steps_here = step_thread < 0 || step_thread == int64_t{batch.thread};
@@ -283,10 +286,11 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
           ++sources.calls_of_name[sources.first_ids[name]];
           if (is_data_parallel[name]) program.data_parallel = true;
           if (is_operator[name]) program.has_operators = true;
-          if (!is_gloo[name] && !is_wait[name]) continue;
+          if (!is_gloo[name] && !is_wait[name] && !is_update[name]) continue;
           const int64_t end_ns =
               std::min(EndOf(start_ns, batch.duration_ns[i]),
                        sources.scope.stretches[static_cast<size_t>(position)].end_ns);
+          if (is_update[name]) updates.Add(OptimizerVariantsOf(names[name]), start_ns, end_ns);
           if (is_gloo[name]) {
             program.gloo = true;
             program.gloo_ns += end_ns - start_ns;
@@ -298,6 +302,7 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
         }
         return absl::OkStatus();
       }));
+  program.optimizers = updates.Take();
   auto& waits = sources.loader_waits;
   std::sort(waits.begin(), waits.end(),
             [](const HostTime& a, const HostTime& b) { return a.start_ns < b.start_ns; });
@@ -514,9 +519,9 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
   if (facts.has_gpu()) {
     ASSIGN_OR_RETURN(facts.gaps, GatherGaps(sources, facts.time, facts.scope.mean_ns));
   }
-  ASSIGN_OR_RETURN(facts.host,
-                   GatherHost(reader, facts.scope, facts.time,
-                              facts.has_gpu() ? &facts.gaps.explained : nullptr, thresholds));
+  ASSIGN_OR_RETURN(facts.host, GatherHost(reader, facts.scope, facts.time,
+                                          facts.has_gpu() ? &facts.gaps.explained : nullptr,
+                                          facts.program.optimizers.steps, thresholds));
   ASSIGN_OR_RETURN(facts.slowest, ExplainSlowestStep(reader, facts.scope, facts.time,
                                                      facts.host.outliers, facts.host.outliers));
   // Without a GPU nothing hides a wait for data.

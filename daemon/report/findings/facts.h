@@ -24,6 +24,7 @@
 #include "daemon/report/findings/findings.h"
 #include "daemon/report/findings/host.h"
 #include "daemon/report/findings/idle_split.h"
+#include "daemon/report/findings/optimizers.h"
 #include "daemon/report/findings/outliers.h"
 #include "daemon/report/findings/scope.h"
 #include "daemon/report/findings/thresholds.h"
@@ -64,6 +65,8 @@ struct GapFacts {
   // step asks twice: the old iterator ends, and a new one begins.
   int64_t epoch_start_wait_ns = 0;
   int64_t epoch_start_count = 0;
+  // Of loader_wait_ns, in loaders without worker processes, which make the batch meanwhile.
+  int64_t loader_in_process_ns = 0;
   std::vector<Evidence> loader_waits;
   // The idlest of 30 equal parts of the time that counts, by their busy share.
   std::vector<Evidence> idlest_parts;
@@ -238,6 +241,7 @@ struct ProgramFacts {
   bool has_operators = false;  // Operators of it ran in the steps that count.
   bool trains = false;         // A backward pass or the step of an optimizer is recorded.
   bool fused_optimizer = false;
+  OptimizerFacts optimizers;
   bool data_parallel = false;  // torch.nn.DataParallel
   bool gloo = false;           // Collectives of gloo, ...
   int64_t gloo_ns = 0;         // ... and their time in the steps that count.

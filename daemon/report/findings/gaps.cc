@@ -414,6 +414,9 @@ void AddLoaderWaits(const FactSources& sources, const IntervalSet& busy, GapFact
                                static_cast<int64_t>(busy.MeasureIn(wait.start_ns, wait.end_ns));
     if (exposed_ns <= 0) continue;
     gaps.loader_wait_ns += exposed_ns;
+    if (sources.Name(wait.name).find("_SingleProcess") != std::string_view::npos) {
+      gaps.loader_in_process_ns += exposed_ns;
+    }
     const int64_t position = sources.scope.PositionAt(wait.start_ns);
     if (position >= 0 && epoch_starts[static_cast<size_t>(position)]) {
       gaps.epoch_start_wait_ns += exposed_ns;

@@ -86,6 +86,7 @@ std::string_view OrEdge(const std::string& name, std::string_view edge) {
 
 absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const FindingScope& scope,
                                      const TimeReport& time, const IntervalSet* explained,
+                                     const IntervalSet& optimizers,
                                      const FindingThresholds& thresholds) {
   HostFacts facts;
   facts.needs = time.host_needs;
@@ -117,8 +118,16 @@ absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const Finding
   }
   if (!shares.empty()) facts.median_share = Median(shares);
   ASSIGN_OR_RETURN(facts.gaps, SumHostGaps(reader, gaps, [&](int64_t start_ns, int64_t end_ns) {
-                     return counted.In(start_ns, end_ns, facts.outliers);
+                     const int64_t ns = counted.In(start_ns, end_ns, facts.outliers);
+                     if (ns > 0) {
+                       facts.optimizer_ns += std::min(
+                           ns, static_cast<int64_t>(optimizers.MeasureIn(start_ns, end_ns)));
+                     }
+                     return ns;
                    }));
+  for (const HostGap& gap : gaps) {
+    if (scope.PositionAt(gap.start_ns) >= 0) facts.lock_gaps.Add(gap);
+  }
   RETURN_IF_ERROR(FindFrees(reader, facts));
   return facts;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/report/findings/python_lock.h"
 #include "daemon/report/findings/scope.h"
 #include "daemon/report/findings/thresholds.h"
 #include "daemon/report/index/interval_set.h"
@@ -30,8 +31,10 @@ struct HostFacts {
   HostSplit split;             // Sum over the steps of the scope; 0 without steps.
   int64_t usual_count = 0;     // Steps that are not outliers; without steps 1.
   int64_t outside_ns = 0;      // Of their host time outside operators, what costs time.
+  int64_t optimizer_ns = 0;    // Of it, in `optimizers` of GatherHost().
   double median_share = 0;     // Share of a step, as the median of the steps.
   HostGapTable gaps;           // Of that.
+  LockGaps lock_gaps;          // Of all steps.
   // Host memory that is freed in the longest gap of the first row, if returning so much to the
   // system can take half of that gap; else 0.
   int64_t freed_bytes = 0;
@@ -48,8 +51,10 @@ struct HostFacts {
 };
 // `explained`: GapFacts::explained, for the time that costs nothing or has another cause; nullptr:
 // there is no device. With one, gaps shorter than kShortHostGapNs are part of dispatching work.
+// `optimizers`: OptimizerFacts::steps.
 absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const FindingScope& scope,
                                      const TimeReport& time, const IntervalSet* explained,
+                                     const IntervalSet& optimizers,
                                      const FindingThresholds& thresholds);
 
 // "between aten::add_ and aten::linear, in Optimizer.step#SGD.step"

@@ -4,6 +4,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/advice.h"
 #include "daemon/report/findings/contention.h"
+#include "daemon/report/findings/optimizers.h"
 #include "daemon/report/findings/rule_list.h"
 
 namespace profd::report {
@@ -106,6 +107,24 @@ RuleResult SmallKernels(const Facts& facts, const FindingThresholds& thresholds)
   return result;
 }
 
+namespace {
+
+std::string TinyKernelAdvice(std::string_view op) {
+  if (op.starts_with("Optimizer.zero_grad")) {
+    return "Let gradients be freed instead of written: zero_grad(set_to_none=True).";
+  }
+  if (!IsOptimizerStep(op)) {
+    return "Use an operator that needs one kernel, or compile the code around it.";
+  }
+  const OptimizerVariants variants = OptimizerVariantsOf(op);
+  return variants.has_fused     ? "Update many tensors at once: fused=True or foreach=True."
+         : variants.has_foreach ? "Update many tensors at once: foreach=True."
+                                : "Compile the step of the optimizer (torch.compile), or use one "
+                                  "that updates many tensors at once.";
+}
+
+}  // namespace
+
 RuleResult TinyKernelsOfOp(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_gpu() || facts.kernels.count == 0) return Needs(std::string(kNeedsKernels));
   if (facts.calls.call_count == 0) {
@@ -123,9 +142,7 @@ RuleResult TinyKernelsOfOp(const Facts& facts, const FindingThresholds& threshol
     finding.measured =
         StrCat("One call of ", op,
                " launches many small kernels: ", facts.kernels.tiny_ops.front().detail, ".");
-    finding.advice = op.starts_with("Optimizer.")
-                         ? "Update many tensors at once: fused=True or foreach=True."
-                         : "Use an operator that needs one kernel, or compile the code around it.";
+    finding.advice = TinyKernelAdvice(op);
   }
   finding.evidence = facts.kernels.tiny_ops;
   finding.saving_ns_per_step = facts.PerStep(facts.kernels.tiny_idle_ns);

@@ -108,7 +108,13 @@ std::string WhySlow(const SlowStep& slow, const FrameworkSteps& framework) {
   return text + ".";
 }
 
-std::string OutlierAdvice(const SlowStep& slow) {
+// Host time outside operators is what the slow step has more of.
+bool IsMostlyOutside(const SlowStep& slow) {
+  return !slow.causes.empty() && slow.causes.front().kind == EvidenceKind::kStep;
+}
+
+std::string OutlierAdvice(const Facts& facts) {
+  const SlowStep& slow = facts.slowest;
   const std::string compare =
       StrCat("Compare such a step with its neighbors (`profctl ops CAPTURE --step ",
              slow.step < 0 ? "N" : StrCat(slow.step), "`).");
@@ -122,7 +128,10 @@ std::string OutlierAdvice(const SlowStep& slow) {
                 slow.longest_gap.empty() || !most.detail.ends_with(slow.longest_gap)
                     ? ""
                     : StrCat("; ", slow.longest_gap),
-                "). ", compare, most.kind == EvidenceKind::kStep ? kUsualCauses : "");
+                "). ", compare,
+                !IsMostlyOutside(slow)        ? ""
+                : MayWaitForPythonLock(facts) ? StrCat(" ", LongGapAdvice(facts))
+                                              : kUsualCauses);
 }
 
 // " They come every 10 steps.", or nothing. At equal distances, steps do something that the program
@@ -178,9 +187,7 @@ RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
         "do not help: each is started at the start of an epoch. Make what workers do first cheap "
         "(worker_init_fn, imports, opening files), or make epochs longer.";
   } else {
-    finding.advice =
-        "Load data ahead: raise the DataLoader's num_workers and prefetch_factor, set pin_memory, "
-        "and move decoding and augmentation out of the training process.";
+    finding.advice = LoaderAdvice(facts);
   }
   finding.evidence = facts.gaps.loader_waits;
   SetConfidence(facts, Confidence::kHigh, finding);
@@ -367,8 +374,10 @@ RuleResult IdleKernelWait(const Facts& facts, const FindingThresholds& threshold
       : KindOf(facts) == ProgramKind::kWithoutTorch
           ? "Use fewer and longer kernels: fuse them, or launch them as one CUDA graph, whose "
             "kernels follow each other within about a microsecond."
-          : "Use fewer and longer kernels: fuse them (torch.compile, fused optimizers), or launch "
-            "them as one CUDA graph, whose kernels follow each other within about a microsecond.";
+          : StrCat("Use fewer and longer kernels: fuse them (torch.compile",
+                   FusedOptimizersToo(facts),
+                   "), or launch them as one CUDA graph, whose kernels follow each other within "
+                   "about a microsecond.");
   finding.evidence = facts.gaps.longest;
   SetConfidence(facts, Confidence::kMedium, finding);
   return result;
@@ -438,28 +447,14 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
     }
   }
   const bool has_places = gaps.long_ns > gaps.short_ns;
+  if (has_places) StrAppend(&finding.measured, PythonLockClause(facts));
   if (!has_places) {
     StrAppend(&finding.measured, " ", CountText(gaps.short_count, "gap"), " shorter than ",
               TimeText(kShortHostGapNs), " between ", host.Parts(), " add up to ",
               TimeText(host.PerUsualStep(gaps.short_ns)), " of ", StepWord(facts),
               facts.has_gpu() ? ", counted while the GPU is idle." : ".");
   }
-  finding.advice =
-      has_places && host.freed_bytes > 0
-          ? "Keep large tensors instead of making new ones in each step: write into one that has "
-            "room (torch.cat of a growing list copies and frees all of it), or let the allocator "
-            "keep freed memory (MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ of glibc, or "
-            "jemalloc)."
-      : has_places
-          ? StrCat(
-                "Look at the code that runs in the gaps below: logging, checkpoints, evaluation, "
-                "garbage collection, freeing large tensors, locks, files, sleeping. Move it out "
-                "of the step, to another ",
-                KindOf(facts) == ProgramKind::kWithoutTorch
-                    ? "thread"
-                    : "process (threads of Python share one lock)",
-                ", or to every N-th step.")
-          : OverheadAdvice(facts);
+  finding.advice = has_places ? LongGapAdvice(facts) : OverheadAdvice(facts);
   for (const HostGapRow& row : gaps.rows) {
     if (finding.evidence.size() == kMostEvidence) break;
     Evidence evidence;
@@ -620,8 +615,10 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
   finding.measured = StrCat(outlier_count, " of ", step_count, " steps took longer than ",
                             TimeText(static_cast<int64_t>(charges->bound_ns)), "; the median is ",
                             TimeText(charges->median_ns), ".", RhythmOf(std::move(slow_steps)));
-  if (facts.slowest.step >= 0)
-    StrAppend(&finding.measured, " ", WhySlow(facts.slowest, facts.steps.framework));
+  if (facts.slowest.step >= 0) {
+    StrAppend(&finding.measured, " ", WhySlow(facts.slowest, facts.steps.framework),
+              IsMostlyOutside(facts.slowest) ? PythonLockClause(facts) : "");
+  }
   if (waiting.count > 0 && !all_waited) {
     StrAppend(&finding.measured, " ", CountText(waiting.count, "more slow step"),
               waiting.count == 1 ? " is" : " are", " not counted: waiting for a CPU, up to ",
@@ -633,7 +630,7 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
   for (const Evidence& cause : facts.slowest.causes) {
     if (finding.evidence.size() < kMostEvidence) finding.evidence.push_back(cause);
   }
-  finding.advice = OutlierAdvice(facts.slowest);
+  finding.advice = OutlierAdvice(facts);
   SetConfidence(facts, step_count >= kStepsThatTell ? Confidence::kHigh : Confidence::kMedium,
                 finding);
   if (all_waited) {
