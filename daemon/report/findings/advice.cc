@@ -185,23 +185,40 @@ std::string LongGapAdvice(const Facts& facts) {
       ", or to every N-th step.");
 }
 
+namespace {
+
+// Of gaps most of which are at one line; else empty.
+std::string StartAtLine(const Facts& facts) {
+  const std::vector<ShortGapRow>& places = facts.host.short_gaps;
+  const bool at_one_line = !places.empty() && places.front().is_line &&
+                           2 * places.front().total_ns > facts.host.gaps.short_ns;
+  if (!at_one_line) return {};
+  return StrCat("Start at ", places.front().place,
+                ": call fewer and larger operators there, instead of one for each element or "
+                "tensor. ");
+}
+
+}  // namespace
+
 std::string OverheadAdvice(const Facts& facts) {
   const bool compiled = !facts.time.compile.regions.empty();
   switch (KindOf(facts)) {
     case ProgramKind::kWithoutTorch:
       return "Do less between the ranges below, or move it to another thread.";
     case ProgramKind::kInference:
-      return compiled ? "Spend less Python per request: compile the code around the compiled "
-                        "regions as well, and serve several requests in one batch."
-                      : "Spend less Python per request: torch.compile, several requests in one "
-                        "batch, fewer small operators.";
+      return StrCat(StartAtLine(facts),
+                    compiled
+                        ? "Spend less Python per request: compile the code around the compiled "
+                          "regions as well, and serve several requests in one batch."
+                        : "Spend less Python per request: torch.compile, several requests in one "
+                          "batch, fewer small operators.");
     case ProgramKind::kTraining:
       break;
   }
   const OptimizerVariants variants = facts.program.optimizers.variants;
   const bool in_optimizers = static_cast<double>(facts.host.optimizer_ns) >
                              kGapsInOptimizersMatter * static_cast<double>(facts.host.outside_ns);
-  return StrCat("Spend less Python per operator: ",
+  return StrCat(StartAtLine(facts), "Spend less Python per operator: ",
                 compiled ? "compile the rest of the step as well" : "torch.compile",
                 !in_optimizers       ? ""
                 : variants.has_fused ? ", fused or foreach optimizers"

@@ -128,6 +128,12 @@ absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const Finding
   for (const HostGap& gap : gaps) {
     if (scope.PositionAt(gap.start_ns) >= 0) facts.lock_gaps.Add(gap);
   }
+  if (facts.gaps.short_ns > facts.gaps.long_ns) {
+    ASSIGN_OR_RETURN(facts.short_gaps,
+                     SumShortGaps(reader, gaps, [&](int64_t start_ns, int64_t end_ns) {
+                       return counted.In(start_ns, end_ns, facts.outliers);
+                     }));
+  }
   RETURN_IF_ERROR(FindFrees(reader, facts));
   return facts;
 }

@@ -19,6 +19,7 @@
 #include "daemon/report/findings/thresholds.h"
 #include "daemon/report/index/interval_set.h"
 #include "daemon/report/time/host_split.h"
+#include "daemon/report/time/short_gaps.h"
 #include "daemon/report/time/time_report.h"
 #include "daemon/store/file/capture_reader.h"
 
@@ -34,7 +35,9 @@ struct HostFacts {
   int64_t optimizer_ns = 0;    // Of it, in `optimizers` of GatherHost().
   double median_share = 0;     // Share of a step, as the median of the steps.
   HostGapTable gaps;           // Of that.
-  LockGaps lock_gaps;          // Of all steps.
+  // Where its short gaps are, if they take more of it than the others; else empty.
+  std::vector<ShortGapRow> short_gaps;
+  LockGaps lock_gaps;  // Of all steps.
   // Host memory that is freed in the longest gap of the first row, if returning so much to the
   // system can take half of that gap; else 0.
   int64_t freed_bytes = 0;

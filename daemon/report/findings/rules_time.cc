@@ -402,6 +402,57 @@ RuleResult IdleOther(const Facts& facts, const FindingThresholds& thresholds) {
   return result;
 }
 
+namespace {
+
+// " 7849 gaps shorter than 100 us between operators add up to 2.2 ms of each step; ..."
+std::string ShortGapsClause(const Facts& facts) {
+  const HostFacts& host = facts.host;
+  std::string text = StrCat(
+      " ", CountText(host.gaps.short_count, "gap"), " shorter than ", TimeText(kShortHostGapNs),
+      " between ", host.Parts(), " add up to ", TimeText(host.PerUsualStep(host.gaps.short_ns)),
+      " of ", StepWord(facts), facts.has_gpu() ? ", counted while the GPU is idle" : "");
+  if (!host.short_gaps.empty()) {
+    const ShortGapRow& most = host.short_gaps.front();
+    StrAppend(&text, "; most of all ", most.is_line ? "at " : "", most.place, ": ",
+              TimeText(host.PerUsualStep(most.total_ns)));
+  }
+  return text + ".";
+}
+
+// The largest of the long gaps, and of the places of short ones, if these are the larger part.
+std::vector<Evidence> GapEvidence(const HostFacts& host) {
+  std::vector<Evidence> rows;
+  for (const HostGapRow& row : host.gaps.rows) {
+    Evidence& evidence = rows.emplace_back();
+    evidence.kind = EvidenceKind::kGap;
+    evidence.name = PlaceOf(row);
+    evidence.detail = StrCat("host outside ", host.Parts(), "; median ", TimeText(row.median_ns),
+                             ", longest ", TimeText(row.max_ns));
+    evidence.count = row.count;
+    evidence.duration_ns = row.total_ns;
+    evidence.start_ns = row.longest_start_ns;
+    evidence.step = row.longest_step;
+  }
+  for (const ShortGapRow& row : host.short_gaps) {
+    Evidence& evidence = rows.emplace_back();
+    evidence.kind = EvidenceKind::kGap;
+    evidence.name = StrCat("short gaps ", row.is_line ? "at " : "", row.place);
+    evidence.detail =
+        StrCat("host outside ", host.Parts(), "; each below ", TimeText(kShortHostGapNs));
+    evidence.count = row.count;
+    evidence.duration_ns = row.total_ns;
+    evidence.start_ns = row.longest_start_ns;
+    evidence.step = row.longest_step;
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Evidence& a, const Evidence& b) {
+    return a.duration_ns > b.duration_ns;
+  });
+  if (rows.size() > kMostEvidence) rows.resize(kMostEvidence);
+  return rows;
+}
+
+}  // namespace
+
 RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
   const HostFacts& host = facts.host;
   if (!host.needs.empty()) return Needs(host.needs);
@@ -448,26 +499,9 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
   }
   const bool has_places = gaps.long_ns > gaps.short_ns;
   if (has_places) StrAppend(&finding.measured, PythonLockClause(facts));
-  if (!has_places) {
-    StrAppend(&finding.measured, " ", CountText(gaps.short_count, "gap"), " shorter than ",
-              TimeText(kShortHostGapNs), " between ", host.Parts(), " add up to ",
-              TimeText(host.PerUsualStep(gaps.short_ns)), " of ", StepWord(facts),
-              facts.has_gpu() ? ", counted while the GPU is idle." : ".");
-  }
+  if (!has_places) StrAppend(&finding.measured, ShortGapsClause(facts));
   finding.advice = has_places ? LongGapAdvice(facts) : OverheadAdvice(facts);
-  for (const HostGapRow& row : gaps.rows) {
-    if (finding.evidence.size() == kMostEvidence) break;
-    Evidence evidence;
-    evidence.kind = EvidenceKind::kGap;
-    evidence.name = PlaceOf(row);
-    evidence.detail = StrCat("host outside ", host.Parts(), "; median ", TimeText(row.median_ns),
-                             ", longest ", TimeText(row.max_ns));
-    evidence.count = row.count;
-    evidence.duration_ns = row.total_ns;
-    evidence.start_ns = row.longest_start_ns;
-    evidence.step = row.longest_step;
-    finding.evidence.push_back(std::move(evidence));
-  }
+  finding.evidence = GapEvidence(host);
   SetConfidence(facts, Confidence::kHigh, finding);
   const int64_t long_ns = host.PerUsualStep(gaps.long_ns);
   if (!has_places) {

@@ -510,6 +510,11 @@ absl::Status FindLines(store::CaptureReader& reader, const std::vector<HostGap>&
 
 }  // namespace
 
+std::string HostGapName(std::span<const std::string> names, uint32_t name) {
+  if (name == kCollectiveName) return std::string(kCollectiveText);
+  return name == kCompileName ? std::string(kCompileText) : names[name];
+}
+
 absl::StatusOr<HostSplits> SplitHostTime(store::CaptureReader& reader,
                                          const GpuAttribution& attribution,
                                          const IntervalSet& collectives,
@@ -544,10 +549,6 @@ absl::StatusOr<HostGapTable> SumHostGaps(store::CaptureReader& reader,
       sum.longest = gap;
     }
   }
-  const auto text_of = [&](uint32_t name) {
-    if (name == kCollectiveName) return std::string(kCollectiveText);
-    return name == kCompileName ? std::string(kCompileText) : reader.names()[name];
-  };
   std::vector<HostGap> longest;
   std::vector<std::pair<std::pair<uint32_t, uint32_t>, GapSum*>> order;
   for (auto& [key, sum] : sums) order.emplace_back(key, &sum);
@@ -558,8 +559,8 @@ absl::StatusOr<HostGapTable> SumHostGaps(store::CaptureReader& reader,
   for (const auto& [key, sum] : order) {
     longest.push_back(sum->longest);
     HostGapRow& row = table.rows.emplace_back();
-    row.after = text_of(key.first);
-    row.before = text_of(key.second);
+    row.after = HostGapName(reader.names(), key.first);
+    row.before = HostGapName(reader.names(), key.second);
     row.count = static_cast<int64_t>(sum->lengths.size());
     row.step_count = static_cast<int64_t>(sum->steps.size());
     row.total_ns = sum->total_ns;

@@ -27,6 +27,7 @@
 #define PROFD_DAEMON_REPORT_TIME_HOST_SPLIT_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,10 +61,13 @@ struct HostGap {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   // What ended before and began after it: an index into names(), the same for equal names; 0:
-  // nothing. Any other number: a collective. SumHostGaps() resolves them.
+  // nothing. Any other number: see HostGapName().
   uint32_t after = 0;
   uint32_t before = 0;
 };
+
+// The text of HostGap::after or `before`: "(collective)", "(compilation)", or the name.
+std::string HostGapName(std::span<const std::string> names, uint32_t name);
 
 struct HostSplits {
   std::string needs;      // Not empty: unknown for lack of this, and the rest is empty.
@@ -100,7 +104,8 @@ struct HostGapRow {
   int64_t longest_end_ns = 0;  // All of it, also what is not counted.
   int64_t longest_step = -1;   // The number of its step; -1: in none.
 };
-// Shorter gaps are what lies between any two operators; they are only counted.
+// Shorter gaps are what lies between any two operators; they are only counted. short_gaps.h says
+// where they are.
 inline constexpr int64_t kShortHostGapNs = 100'000;
 inline constexpr size_t kMostHostGapRows = 20;
 struct HostGapTable {

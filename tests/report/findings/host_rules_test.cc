@@ -247,6 +247,60 @@ TEST_F(ShortGapsTest, ItIsSureWhereTheLongOnesAreEnough) {
   EXPECT_EQ(finding.confidence, Confidence::kHigh);
 }
 
+// A loop over the elements of a tensor: the time is in short gaps at one line.
+class LoopOverElementsTest : public HostRulesTest {
+ protected:
+  void Loop(uint32_t loop_line, uint32_t other_line) {
+    Steps(5);
+    for (int64_t begin = 0; begin < 5 * kStepNs; begin += kStepNs) {
+      int64_t at = begin;
+      for (int i = 0; i < 100; ++i) {
+        reader_.Operator(main_, i % 2 == 0 ? "aten::select" : "aten::item", at, at + 10 * kUs,
+                         {.stack = loop_line});
+        at += 40 * kUs;
+      }
+      reader_.Operator(main_, "aten::linear", at + 200 * kUs, at + kMs, {.stack = other_line})
+          .Operator(main_, "aten::relu", at + 1'050 * kUs, begin + kStepNs, {.stack = other_line});
+    }
+  }
+};
+
+TEST_F(LoopOverElementsTest, ItsLineIsTheEvidence) {
+  Loop(reader_.Stack(0, "/home/me/metrics.py", 9, "confusion"),
+       reader_.Stack(0, "/home/me/train.py", 14, "step"));
+  const Finding finding = Find("HOST_BOUND");
+  EXPECT_THAT(finding.measured, HasSubstr("most of all at metrics.py:9 confusion: 2.97 ms."));
+  EXPECT_THAT(finding.advice, HasSubstr("Start at metrics.py:9 confusion"));
+  ASSERT_EQ(finding.evidence.size(), 3u);
+  EXPECT_EQ(finding.evidence[0].name, "short gaps at metrics.py:9 confusion");
+  EXPECT_EQ(finding.evidence[0].count, 495);
+  EXPECT_EQ(finding.evidence[0].duration_ns, 14'850 * kUs);
+  EXPECT_THAT(finding.evidence[1].name, HasSubstr("between aten::item and aten::linear"));
+  EXPECT_EQ(finding.evidence[2].name, "short gaps at train.py:14 step");
+}
+
+TEST_F(LoopOverElementsTest, WithoutStacksTheOperatorsAre) {
+  Loop(0, 0);
+  const Finding finding = Find("HOST_BOUND");
+  EXPECT_THAT(finding.measured,
+              HasSubstr("most of all between aten::select and aten::item: 1.5 ms."));
+  EXPECT_THAT(finding.advice, Not(HasSubstr("Start at")));
+  ASSERT_GE(finding.evidence.size(), 2u);
+  EXPECT_EQ(finding.evidence[0].name, "short gaps between aten::select and aten::item");
+  EXPECT_EQ(finding.evidence[0].duration_ns, 7'500 * kUs);
+  EXPECT_EQ(finding.evidence[1].name, "short gaps between aten::item and aten::select");
+}
+
+TEST_F(LoopOverElementsTest, GapsBeforeBackwardOperatorsAreOfTheBackwardPass) {
+  const uint32_t line = reader_.Stack(0, "/home/me/train.py", 14, "step");
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += 50 * kUs) {
+    reader_.Operator(main_, "autograd::engine::evaluate_function: AddBackward0", at, at + 20 * kUs,
+                     {.stack = line});
+  }
+  EXPECT_EQ(Find("HOST_BOUND").evidence.at(0).name, "short gaps at backward of train.py:14 step");
+}
+
 TEST_F(HostRulesTest, HostTimeOfAFewStepsMayBeAnotherProcess) {
   Steps(10);
   for (int step = 0; step < 10; ++step) {
