@@ -50,7 +50,9 @@ constexpr ColumnDoc kDocs[] = {
      "same time overlap",
      ""},
     // ---- findings ----
-    {kReport, "INPUT_BOUND", "Time in DataLoaders' __next__() and the like while the GPU is idle",
+    {kReport, "INPUT_BOUND",
+     "Time in DataLoaders' __next__() and the like, and in which they start their workers, while "
+     "the GPU is idle",
      ""},
     {kReport, "COMM_EXPOSED", "Time of collectives that no kernel overlaps", ""},
     {kReport, "GPU_UNDERUSED", "The share of the step in which no work runs on the GPU", ""},

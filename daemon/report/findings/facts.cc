@@ -515,6 +515,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
                          .launches = std::vector<PathLaunches>(attribution.paths().size())};
   facts.cpu = CpuFactsOf(reader, facts.scope);
   RETURN_IF_ERROR(ReadRanges(sources, facts.program));
+  AddLoaderStarts(facts.time.loader_starts, sources);
   facts.calls = GatherCalls(sources);
   if (facts.has_gpu()) {
     ASSIGN_OR_RETURN(facts.gaps, GatherGaps(sources, facts.time, facts.scope.mean_ns));

@@ -65,6 +65,7 @@ struct GapFacts {
   // step asks twice: the old iterator ends, and a new one begins.
   int64_t epoch_start_wait_ns = 0;
   int64_t epoch_start_count = 0;
+  std::vector<bool> epoch_starts;  // By stretch of the scope: whether its step is one of these.
   // Of loader_wait_ns, in loaders without worker processes, which make the batch meanwhile.
   int64_t loader_in_process_ns = 0;
   std::vector<Evidence> loader_waits;

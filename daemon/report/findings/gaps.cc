@@ -13,6 +13,7 @@
 #include "daemon/report/findings/launchers.h"
 #include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
+#include "daemon/report/time/data_loader_time.h"
 
 namespace profd::report {
 namespace {
@@ -390,7 +391,7 @@ namespace {
 std::vector<bool> EpochStarts(const FactSources& sources) {
   std::vector<int64_t> asked(sources.scope.stretches.size());
   for (const HostTime& wait : sources.loader_waits) {
-    if (sources.Name(wait.name).find("MultiProcessing") == std::string_view::npos) continue;
+    if (!HasLoaderWorkers(sources.Name(wait.name))) continue;
     const int64_t position = sources.scope.PositionAt(wait.start_ns);
     if (position >= 0) ++asked[static_cast<size_t>(position)];
   }
@@ -407,7 +408,7 @@ std::vector<bool> EpochStarts(const FactSources& sources) {
 
 void AddLoaderWaits(const FactSources& sources, const IntervalSet& busy, GapFacts& gaps) {
   EvidenceSums sums;
-  const std::vector<bool> epoch_starts = EpochStarts(sources);
+  std::vector<bool> epoch_starts = EpochStarts(sources);
   gaps.epoch_start_count = std::count(epoch_starts.begin(), epoch_starts.end(), true);
   for (const HostTime& wait : sources.loader_waits) {
     const int64_t exposed_ns = (wait.end_ns - wait.start_ns) -
@@ -432,6 +433,18 @@ void AddLoaderWaits(const FactSources& sources, const IntervalSet& busy, GapFact
   gaps.loader_waits = sums.Take(EvidenceKind::kOp, [&](uint32_t name, uint32_t, Evidence& row) {
     row.name = sources.Name(name);
   });
+  gaps.epoch_starts = std::move(epoch_starts);
+}
+
+void AddLoaderStarts(std::span<const LoaderStart> starts, FactSources& sources) {
+  for (const LoaderStart& start : starts) {
+    const auto wait =
+        std::ranges::lower_bound(sources.loader_waits, start.end_ns, {}, &HostTime::start_ns);
+    if (wait == sources.loader_waits.end() || wait->start_ns != start.end_ns) continue;
+    if (sources.scope.PositionAt(start.start_ns) != sources.scope.PositionAt(start.end_ns))
+      continue;
+    wait->start_ns = start.start_ns;
+  }
 }
 
 }  // namespace profd::report

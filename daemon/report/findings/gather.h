@@ -60,6 +60,8 @@ struct FactSources {
 absl::Status ReadRanges(FactSources& sources, ProgramFacts& program);
 absl::StatusOr<GapFacts> GatherGaps(FactSources& sources, const TimeReport& time,
                                     int64_t mean_step_ns);
+// Makes waits for the first batch of a loader begin with its start. Call after ReadRanges().
+void AddLoaderStarts(std::span<const LoaderStart> starts, FactSources& sources);
 // For captures without GPU work: adds only the waits.
 void AddLoaderWaits(const FactSources& sources, const IntervalSet& busy, GapFacts& gaps);
 absl::Status GatherKernelsAndCopies(FactSources& sources, const GpuDevice* device,

@@ -113,6 +113,15 @@ bool IsMostlyOutside(const SlowStep& slow) {
   return !slow.causes.empty() && slow.causes.front().kind == EvidenceKind::kStep;
 }
 
+// All outliers are steps in which a data loader starts its workers.
+bool OnlyEpochStarts(const Facts& facts) {
+  const std::vector<bool>& starts = facts.gaps.epoch_starts;
+  for (size_t i = 0; i < facts.host.outliers.size(); ++i) {
+    if (facts.host.outliers[i] && (i >= starts.size() || !starts[i])) return false;
+  }
+  return true;
+}
+
 std::string OutlierAdvice(const Facts& facts) {
   const SlowStep& slow = facts.slowest;
   const std::string compare =
@@ -698,6 +707,12 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
                       /*burst_can_explain=*/true);
   }
   DoubtIfWorkersWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
+  if (outlier_count > 0 && OnlyEpochStarts(facts) &&
+      2 * facts.gaps.epoch_start_wait_ns >= excess_ns) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        "all slow steps begin an epoch, in which the data loader starts its workers (INPUT_BOUND)";
+  }
   return result;
 }
 

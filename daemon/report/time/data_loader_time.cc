@@ -21,6 +21,10 @@ bool IsDataLoaderWait(std::string_view name) {
   return name.starts_with("enumerate(DataLoader)#") || name.starts_with("enumerate(DataPipe)#");
 }
 
+bool HasLoaderWorkers(std::string_view name) {
+  return IsDataLoaderWait(name) && name.find("MultiProcessing") != std::string_view::npos;
+}
+
 absl::StatusOr<DataLoaderWaits> ReadDataLoaderWaits(store::CaptureReader& reader) {
   StepLookup lookup(reader.steps());
   DataLoaderWaits waits;

@@ -19,6 +19,9 @@ namespace profd::report {
 // True for the name of such a range.
 bool IsDataLoaderWait(std::string_view name);
 
+// Of such a name: the loader has worker processes.
+bool HasLoaderWorkers(std::string_view name);
+
 struct DataLoaderWaits {
   DataLoaderTime sum;
   // One for each step, in the order of their starts: waits that began in it, on its thread.

@@ -39,6 +39,8 @@ constexpr std::string_view kStepRangePrefix = "ProfilerStep#";
 // those of an independent thread would, or less.
 constexpr double kTakesTurns = 0.25;
 constexpr auto kShortGap = static_cast<uint64_t>(kShortHostGapNs);
+// Operators of a loader's start: its own and those of samplers.
+constexpr size_t kMostLoaderStartPieces = 64;
 // A range is around a gap if it covers this much of it.
 constexpr double kAround = 0.8;
 
@@ -323,6 +325,7 @@ class HostSplitter {
       thread.operators = {};
     }
     SortPieces(pieces_);
+    AddLoaderStarts();
     // Each set has its part and all before it. Their measures differ by the time that only the
     // later part has, so each instant counts once, for the first part that applies.
     for (const HostPiece& piece : pieces_) {
@@ -330,6 +333,36 @@ class HostSplitter {
         upto_[part].Add(piece.start_ns, piece.end_ns);
       }
     }
+  }
+
+  // An iterator of torch's DataLoader draws a seed, torch.empty(...).random_().item(), then forks
+  // its workers and asks its sampler for the first indices. The program waits for the first batch
+  // next. What is before the seed, such as an evaluation, is the program's.
+  void AddLoaderStarts() {
+    const std::span<const std::string> names = reader_.names();
+    const auto is = [&](size_t i, std::string_view name) {
+      const HostPiece& piece = pieces_[i];
+      return piece.part == HostPart::kOperator && piece.name < names.size() &&
+             names[piece.name] == name;
+    };
+    std::vector<HostPiece> starts;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const HostPiece& wait = pieces_[i];
+      if (wait.part != HostPart::kDataLoader || !HasLoaderWorkers(names[wait.name])) continue;
+      // The seed that is drawn first: a sampler draws its own after it.
+      const size_t first = i - std::min(i, kMostLoaderStartPieces);
+      int64_t start_ns = wait.start_ns;
+      for (size_t j = i; j-- > first && pieces_[j].part != HostPart::kDataLoader;) {
+        if (j + 2 >= i || !is(j, "aten::empty")) continue;
+        if (is(j + 1, "aten::random_") && is(j + 2, "aten::item")) start_ns = pieces_[j].start_ns;
+      }
+      if (start_ns >= wait.start_ns) continue;
+      starts.push_back({start_ns, wait.start_ns, wait.name, HostPart::kDataLoader});
+      result_.loader_starts.push_back({start_ns, wait.start_ns});
+    }
+    if (starts.empty()) return;
+    pieces_.insert(pieces_.end(), starts.begin(), starts.end());
+    SortPieces(pieces_);
   }
 
   // Calls that wait, and others outside all operators.

@@ -69,6 +69,13 @@ struct HostGap {
 // The text of HostGap::after or `before`: "(collective)", "(compilation)", or the name.
 std::string HostGapName(std::span<const std::string> names, uint32_t name);
 
+// The start of a data loader's iterator, before its first batch: worker processes are forked, and
+// get their first work. Part of data loading.
+struct LoaderStart {
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;  // The wait for the first batch begins.
+};
+
 struct HostSplits {
   std::string needs;      // Not empty: unknown for lack of this, and the rest is empty.
   OperatorRounds rounds;  // Of a capture without steps, on the thread that was busy longest.
@@ -76,6 +83,7 @@ struct HostSplits {
   bool of_ranges = false;        // There are no operators: the program's ranges count as such.
   std::vector<HostSplit> steps;  // By start.
   std::vector<HostGap> gaps;     // By start, from the first step or window to the last.
+  std::vector<LoaderStart> loader_starts;  // By start; of loaders with worker processes.
 };
 
 // `collectives`: CollectiveTable::exposed_on_host. `compiling`: CompileReport::compiling.

@@ -326,6 +326,7 @@ class TimeSummary {
     report_.host_needs = std::move(host.needs);
     report_.host_of_ranges = host.of_ranges;
     report_.host_gaps = std::move(host.gaps);
+    report_.loader_starts = std::move(host.loader_starts);
     report_.rounds = host.rounds;
     report_.rounds_of_last_operators = host.rounds_of_last_operators;
     for (size_t i = 0; i < host.steps.size(); ++i) report_.steps[i].host = host.steps[i];

@@ -228,10 +228,11 @@ struct TimeReport {
   int64_t graph_break_count = 0;
   // Of the host, when nothing hid them (CollectiveTable::exposed_on_host).
   IntervalSet host_collectives;
-  std::string host_needs;          // Not empty: the split of steps on the host is unknown.
-  bool host_of_ranges = false;     // HostSplits::of_ranges
-  std::vector<HostGap> host_gaps;  // All of the training threads, by start.
-  OperatorRounds rounds;           // HostSplits::rounds
+  std::string host_needs;                  // Not empty: the split of steps on the host is unknown.
+  bool host_of_ranges = false;             // HostSplits::of_ranges
+  std::vector<HostGap> host_gaps;          // All of the training threads, by start.
+  std::vector<LoaderStart> loader_starts;  // HostSplits::loader_starts
+  OperatorRounds rounds;                   // HostSplits::rounds
   bool rounds_of_last_operators = false;
   HostGapTable host_gap_table;  // Of them, the parts in steps; without steps, in windows.
 };
@@ -239,7 +240,7 @@ struct TimeReport {
 absl::StatusOr<TimeReport> SummarizeTime(store::CaptureReader& reader, const TimeOptions& options);
 
 // The report "time" of reports.h, and back: without `compile`, host_collectives,
-// host_of_ranges, host_gaps, rounds, and rounds_of_last_operators.
+// host_of_ranges, host_gaps, loader_starts, rounds, and rounds_of_last_operators.
 // DATA_LOSS: the parts do not fit together.
 table::Report ToReport(const TimeReport& time);
 absl::StatusOr<TimeReport> TimeFrom(const table::Report& report);

@@ -378,6 +378,77 @@ TEST_F(EpochStartTest, WorkersThatStartAgainAreToBeKept) {
   }
 }
 
+// Eight steps to an epoch: the first ones take 60 ms, 40 of which are the fork of workers, between
+// operators of the loader's iterator.
+class WorkerForkTest : public FindingsFixture {
+ protected:
+  static constexpr std::string_view kWorkers =
+      "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+  static constexpr int kSteps = 24;
+
+  // `seeds`: the iterator draws its seed before the fork; else the program does something else.
+  void Epochs(bool seeds, std::string_view loader = kWorkers) {
+    int64_t at = 0;
+    for (int step = 0; step < kSteps; ++step) {
+      const int64_t begin = at;
+      if (step % 8 == 4) {
+        reader_.Range(main_, loader, at, at + 2 * kMs);  // The old iterator ends.
+        at += 3 * kMs;
+        for (const std::string_view op : {"aten::empty", "aten::random_", "aten::item"}) {
+          reader_.Operator(main_, seeds ? op : "aten::save", at, at + 10 * kUs);
+          at += 20 * kUs;
+        }
+        at += 40 * kMs;
+        for (const std::string_view op : {"aten::empty", "aten::random_", "aten::item"}) {
+          reader_.Operator(main_, seeds ? op : "aten::save", at, at + 10 * kUs);  // The sampler's.
+          at += 20 * kUs;
+        }
+        reader_.Range(main_, loader, at, at + 8 * kMs);
+        at += 8 * kMs;
+      } else {
+        reader_.Range(main_, loader, at, at + 100 * kUs);
+        at += 100 * kUs;
+      }
+      reader_.Operator(main_, "aten::mm", at, at + 5 * kMs);
+      at += 5 * kMs;
+      reader_.Step(step, begin, at - begin);
+    }
+    CaptureRecord& record = reader_.mutable_record();
+    record.windows.push_back({.start_ns = 0, .end_ns = at, .first_step = 0, .end_step = kSteps});
+    record.spec.steps = kSteps;
+    record.covered_steps = kSteps;
+    record.covered_ns = at;
+  }
+};
+
+TEST_F(WorkerForkTest, TheForkIsTheLoaders) {
+  Epochs(true);
+  const Finding finding = Find("INPUT_BOUND");
+  // Of three epochs: 2 ms for the end, 40.1 ms for the start, 8 ms for the batch; and 21 batches.
+  EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step),
+              static_cast<double>((3 * (50'120 * kUs) + 21 * 100 * kUs) / kSteps), 100e3);
+  EXPECT_THAT(finding.advice, HasSubstr("persistent_workers=True"));
+  EXPECT_THAT(Report().verdict, HasSubstr("First change (INPUT_BOUND)"));
+  for (const Finding& other : Report().findings) {
+    EXPECT_NE(other.rule, "HOST_BOUND");
+    if (other.rule != "STEP_OUTLIER") continue;
+    EXPECT_THAT(other.confidence_reason, HasSubstr("all slow steps begin an epoch"));
+  }
+}
+
+TEST_F(WorkerForkTest, WhatTheProgramDoesBetweenEpochsIsNot) {
+  Epochs(false);
+  EXPECT_NEAR(static_cast<double>(Find("INPUT_BOUND").saving_ns_per_step),
+              static_cast<double>((3 * (10 * kMs) + 21 * 100 * kUs) / kSteps), 100e3);
+  EXPECT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kHigh);
+}
+
+TEST_F(WorkerForkTest, ALoaderWithoutWorkersForksNone) {
+  Epochs(true, kLoader);
+  EXPECT_NEAR(static_cast<double>(Find("INPUT_BOUND").saving_ns_per_step),
+              static_cast<double>((3 * (10 * kMs) + 21 * 100 * kUs) / kSteps), 100e3);
+}
+
 TEST_F(EpochStartTest, AStepThatAsksTwiceEachTimeBeginsNone) {
   Epochs(24, 1, kWorkers);
   EXPECT_THAT(Find("INPUT_BOUND").advice, HasSubstr("num_workers"));
