@@ -149,8 +149,13 @@ std::string RenderGrowth(const report::MemoryGrowth& growth, int64_t limit, cons
   if (sentence.empty()) return "";
   int64_t whole = 0;
   for (const report::MemoryShare& share : growth.suspects_by_op) whole += share.bytes;
-  return StrCat(sentence, RenderShares("Left by all steps but the last, by operator",
-                                       growth.suspects_by_op, whole, limit, style));
+  return StrCat(sentence,
+                RenderShares("Left by all steps but the last, by operator", growth.suspects_by_op,
+                             whole, limit, style),
+                growth.suspects_by_source.empty()
+                    ? ""
+                    : RenderShares("Left by all steps but the last, by line",
+                                   growth.suspects_by_source, whole, limit, style));
 }
 
 std::string RenderFailed(const CaptureView& view,

@@ -18,7 +18,8 @@ void LimitMemoryRows(int64_t limit, report::MemoryReport& report) {
     report::DeviceMemory& memory = device.memory;
     cut(memory.peak_by_category, memory.peak_by_op, memory.categories,
         device.peak_older_by_category, device.peak_by_module, device.peak_by_lifetime,
-        device.peak_blocks, device.steps, device.growth.suspects_by_op);
+        device.peak_blocks, device.steps, device.growth.suspects_by_op,
+        device.growth.suspects_by_source);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/advice.h"
 #include "daemon/report/findings/rule_list.h"
+#include "daemon/report/index/stack_table.h"
 
 namespace profd::report {
 namespace {
@@ -101,6 +102,16 @@ std::vector<Evidence> FillsDevice(const DeviceMemoryReport& device) {
                    [](const Evidence& a, const Evidence& b) { return a.bytes > b.bytes; });
   if (rows.size() > kMostEvidence) rows.resize(kMostEvidence);
   return rows;
+}
+
+// How to get the lines that allocate, if they were not recorded.
+std::string_view StacksAdvice(const Facts& facts) {
+  const CaptureRecord& record = *facts.record;
+  if (!record.imported.source.empty()) {
+    return " with_stack=True in torch.profiler records the lines that allocate.";
+  }
+  if (record.spec.torch.stacks || KindOf(facts) == ProgramKind::kWithoutTorch) return "";
+  return " `profctl trace --with memory,stacks` names the lines that allocate.";
 }
 
 void SetMemoryConfidence(bool relative, Finding& finding) {
@@ -264,8 +275,17 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
       "Look for tensors that outlive their step: losses summed with their graphs (use .item() or "
       ".detach()), lists of outputs, caches, hooks. A buffer that fills up to a limit grows so, "
       "too, until it is full.";
-  finding.evidence =
-      MemoryRows(growth.suspects_by_op, "allocated in a step, still alive steps later");
+  constexpr std::string_view kLeft = "allocated in a step, still alive steps later";
+  if (!growth.suspects_by_source.empty()) {
+    std::vector<MemoryShare> lines = growth.suspects_by_source;
+    for (MemoryShare& line : lines) line.name = StackTable::ColonLine(line.name);
+    finding.evidence = MemoryRows(lines, kLeft);
+    StrAppend(&finding.measured, " Most of what steps leave is allocated at ", lines.front().name,
+              ".");
+  } else {
+    finding.evidence = MemoryRows(growth.suspects_by_op, kLeft);
+    StrAppend(&finding.advice, StacksAdvice(facts));
+  }
   const bool rises_often = growth.rising_count >= kRisesForHigh;
   finding.confidence =
       growth.step_count >= kStepsForHigh && rises_often ? Confidence::kHigh : Confidence::kMedium;

@@ -164,6 +164,7 @@ const table::Description<MemorySample>& SampleColumns() {
 }
 
 constexpr std::string_view kSuspects = "suspects_by_op";
+constexpr std::string_view kSuspectsBySource = "suspects_by_source";
 
 // Calls fn(name, meaning, path from a device) for each list of what was alive at the peak.
 template <typename Fn>
@@ -186,12 +187,13 @@ template <typename Fn>
 void ForEachShareList(Fn fn) {
   ForEachPeakList(fn);
   fn(kSuspects, "", Path<&Device::growth, &MemoryGrowth::suspects_by_op>());
+  fn(kSuspectsBySource, "", Path<&Device::growth, &MemoryGrowth::suspects_by_source>());
 }
 
 const table::Description<MemoryShare>& ShareColumns() {
   static const table::Description<MemoryShare> columns = {
       {&MemoryShare::name,
-       PlainColumn("name", "Name", "The category, operator, module, or lifetime")},
+       PlainColumn("name", "Name", "The category, operator, module, lifetime, or line")},
       {&MemoryShare::bytes, BytesColumn("bytes", "Bytes", "Bytes of its blocks")},
       {&MemoryShare::blocks, CountColumn("blocks", "Blocks", "Number of its blocks")}};
   return columns;
@@ -382,8 +384,12 @@ const ObjectDescription<MemoryGrowth>& GrowthObject() {
       table::Description<MemoryGrowth>(
           GrowthFields<MemoryGrowth>("", {&SlopeIfKnown, {.nullable = true}})),
       {ListOf<MemoryGrowth>(
-          std::string(kSuspects), "What grows, by operator: the largest first", &ShareObject,
-          [](const MemoryGrowth& growth) -> const auto& { return growth.suspects_by_op; })});
+           std::string(kSuspects), "What grows, by operator: the largest first", &ShareObject,
+           [](const MemoryGrowth& growth) -> const auto& { return growth.suspects_by_op; }),
+       ListOf<MemoryGrowth>(
+           std::string(kSuspectsBySource),
+           "What grows, by the line that allocated it; empty without Python stacks", &ShareObject,
+           [](const MemoryGrowth& growth) -> const auto& { return growth.suspects_by_source; })});
   return object;
 }
 
@@ -440,9 +446,9 @@ table::Report ToReport(const MemoryReport& memory) {
   NestedTable shares(
       "shares",
       {DeviceColumn(),
-       PlainColumn(
-           "list", "List",
-           "What the memory alive at the peak is broken down by; suspects_by_op: what grows")},
+       PlainColumn("list", "List",
+                   "What the memory alive at the peak is broken down by; suspects_by_op and "
+                   "suspects_by_source: what grows")},
       ShareColumns());
   NestedTable steps("steps", {DeviceColumn()}, StepColumns());
   NestedTable blocks("peak_blocks", {DeviceColumn()}, BlockColumns());

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/base/status_macros.h"
+#include "daemon/report/index/place_index.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/index/wrapping_math.h"
 #include "daemon/report/memory/allocation_origins.h"
@@ -23,6 +24,7 @@ namespace {
 using wire::MemoryCategory;
 
 constexpr std::string_view kNoModule = "(no module)";
+constexpr std::string_view kNoLine = "(no line)";
 
 // By MemoryLayer, but for the first.
 constexpr std::array<MemoryCategory, kMemoryLayers> kCategoryOf = {
@@ -169,6 +171,7 @@ class Reporter {
       RETURN_IF_ERROR(origins_.Resolve(reader_));
     }
     for (size_t i = 0; i < report_.devices.size(); ++i) DescribeBlocks(i);
+    RETURN_IF_ERROR(FindLinesOfSuspects());
     for (size_t i = 0; i < notes.size(); ++i) DescribeFailed(i, first_note + i);
     return std::move(report_);
   }
@@ -197,7 +200,9 @@ class Reporter {
     if (MayMissFrees(key, tracker) && device.growth.bytes_per_step > 0) {
       std::string unknown_because = WhyGrowthIsUnknown(reader_.record().cpu, device.growth);
       if (!unknown_because.empty()) {
-        device.growth = {.suspects_by_op = {}, .unknown_because = std::move(unknown_because)};
+        device.growth = {.suspects_by_op = {},
+                         .suspects_by_source = {},
+                         .unknown_because = std::move(unknown_because)};
       }
     }
 
@@ -274,6 +279,30 @@ class Reporter {
                 blocks.suspects[i].bytes);
     }
     growth.suspects_by_op = by_op.LargestFirst();
+  }
+
+  absl::Status FindLinesOfSuspects() {
+    const bool any = std::ranges::any_of(
+        blocks_, [](const BlocksOfDevice& blocks) { return !blocks.suspects.empty(); });
+    // Python functions as ranges are in imported traces only.
+    const bool may_have_lines =
+        reader_.RowsOf(RowKind::kStack) > 0 || !reader_.record().imported.source.empty();
+    if (!options_.peak_by_op || !any || !may_have_lines) return absl::OkStatus();
+    ASSIGN_OR_RETURN(PlaceIndex lines, PlaceIndex::Build(reader_, PlaceKind::kSource));
+    if (lines.empty()) return absl::OkStatus();
+    for (size_t i = 0; i < report_.devices.size(); ++i) {
+      std::vector<TrackedBlock>& suspects = blocks_[i].suspects;
+      std::ranges::sort(suspects, {}, &TrackedBlock::time_ns);
+      MemoryShares by_source;
+      bool any_line = false;
+      for (const TrackedBlock& block : suspects) {
+        const uint32_t line = lines.At(block.thread, block.time_ns);
+        any_line |= line != 0;
+        by_source.Add(line == 0 ? kNoLine : std::string_view(lines.NameOf(line)), block.bytes);
+      }
+      if (any_line) report_.devices[i].growth.suspects_by_source = by_source.LargestFirst();
+    }
+    return absl::OkStatus();
   }
 
   MemoryBlock Describe(const TrackedBlock& block) {

@@ -103,6 +103,8 @@ struct MemoryGrowth {
   bool never_falls = false;                 // No step ended lower than the step before.
   int64_t bytes_per_step = 0;               // The slope; may be negative.
   std::vector<MemoryShare> suspects_by_op;  // Largest first; empty if fewer steps were recorded.
+  // By the line that allocated them, as PlaceKind::kSource; "(no line)". Empty: no line is known.
+  std::vector<MemoryShare> suspects_by_source;
   // Not empty: the level rises, but the memory need not have grown: the numbers above are 0, and
   // the suspects known. "frees of blocks from before the window are not recorded on the CPU, and
   // ..."

@@ -314,6 +314,7 @@ report::MemoryReport SomeMemory() {
                   .rising_count = 3,
                   .bytes_per_step = -2,
                   .suspects_by_op = {{.name = "aten::add", .bytes = 6}},
+                  .suspects_by_source = {{.name = "train.py(7): step", .bytes = 6}},
                   .unknown_because = "nobody looked"};
   memory.devices[1].memory.device = "cuda:1";
   memory.devices[1].samples = {{.time_ns = 5}};
@@ -337,6 +338,7 @@ TEST(ReportMessageTest, MemoryComesOutAsItWentIn) {
   EXPECT_THAT(first.peak_blocks[1].stack, IsEmpty());
   EXPECT_EQ(first.memory.peak_by_op, SomeMemory().devices[0].memory.peak_by_op);
   EXPECT_EQ(first.growth.suspects_by_op, SomeMemory().devices[0].growth.suspects_by_op);
+  EXPECT_EQ(first.growth.suspects_by_source, SomeMemory().devices[0].growth.suspects_by_source);
   EXPECT_THAT(again->devices[1].samples, SizeIs(1));
   EXPECT_EQ(again->out_of_memory[0].asked.bytes, 2);
 }

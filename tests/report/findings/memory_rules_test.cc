@@ -76,6 +76,47 @@ TEST_F(CpuGrowthTest, IsNoLeakInATraceOfTorchWhoseTotalBeginsAbove0) {
   EXPECT_THAT(NeedsOf("MEM_LEAK"), HasSubstr("is not known"));
 }
 
+// ---- where it is allocated ----
+
+class LeakPlaceTest : public FindingsFixture {
+ protected:
+  // A block in each of six steps, by an operator with that stack. 0: none.
+  void Leak(uint32_t stack) {
+    Healthy(6);
+    for (int step = 0; step < 6; ++step) {
+      const int64_t at = step * kStepNs + kMs;
+      reader_.Operator(main_, "aten::exp", at, at + 100 * kUs, {.stack = stack});
+      reader_.Allocate(main_, at + kUs, 0x100000 + static_cast<uint64_t>(step) * 0x10000000,
+                       64 << 20, {.total_allocated_bytes = (step + 1) << 26, .device_type = 1});
+    }
+  }
+};
+
+TEST_F(LeakPlaceTest, IsTheLineIfThereAreStacks) {
+  reader_.mutable_record().spec.torch.stacks = true;
+  Leak(reader_.Stack(0, "/home/me/leak.py", 11, "keep"));
+  const Finding finding = Find("MEM_LEAK");
+  EXPECT_THAT(finding.measured, HasSubstr("is allocated at leak.py:11 keep."));
+  ASSERT_EQ(finding.evidence.size(), 1u);
+  EXPECT_EQ(finding.evidence[0].name, "leak.py:11 keep");
+  EXPECT_EQ(finding.evidence[0].bytes, int64_t{5} << 26);
+  EXPECT_THAT(finding.advice, Not(HasSubstr("--with")));
+}
+
+TEST_F(LeakPlaceTest, IsTheOperatorWithoutThemAndHowToGetThemIsSaid) {
+  reader_.mutable_record().torch.version = "2.5";
+  Leak(0);
+  Finding finding = Find("MEM_LEAK");
+  EXPECT_EQ(finding.evidence.at(0).name, "aten::exp");
+  EXPECT_THAT(finding.advice, HasSubstr("`profctl trace --with memory,stacks` names the lines"));
+  // Recorded, but none is known: another capture would not help.
+  reader_.mutable_record().spec.torch.stacks = true;
+  EXPECT_THAT(Find("MEM_LEAK").advice, Not(HasSubstr("--with")));
+  reader_.mutable_record().spec.torch.stacks = false;
+  reader_.mutable_record().imported.source = "trace.json";
+  EXPECT_THAT(Find("MEM_LEAK").advice, HasSubstr("with_stack=True"));
+}
+
 // What a program keeps in every fifth step is lost as what it keeps in each. With `freed`, one of
 // the blocks is freed again.
 class RareGrowthTest : public FindingsFixture {
