@@ -272,8 +272,13 @@ absl::StatusOr<absl::Duration> ParseDuration(std::string_view text) {
     const std::optional<std::string_view> rest = SplitUnit(text, &number);
     if (!rest.has_value() || std::signbit(number)) return bad;
     if (rest->empty()) {
+      if (first && number == 0) return absl::ZeroDuration();
       if (!first) return bad;
-      return absl::Seconds(number);
+      // Some would mean seconds, others milliseconds.
+      const std::string shown = ShownWord(text);
+      return UsageError(StrCat("'", shown,
+                               "' has no unit (choose ns, us, ms, s, m, h, or d, as in ", shown,
+                               "ms or ", shown, "s)"));
     }
     // The longest unit that fits: "ms" before "m".
     const std::pair<std::string_view, absl::Duration (*)(double)>* best = nullptr;

@@ -98,6 +98,7 @@ absl::StatusOr<ParsedFlags> ParseFlags(std::span<const Flag> table,
                                        bool stop_at_argument = false);
 
 absl::StatusOr<int64_t> ParseInt(std::string_view text);
+// "500ms", "1h30m": each number but 0 needs its unit.
 absl::StatusOr<absl::Duration> ParseDuration(std::string_view text);
 absl::StatusOr<int64_t> ParseBytes(std::string_view text);
 

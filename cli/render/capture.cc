@@ -82,7 +82,7 @@ std::string Perturbation(const CaptureRecord& record) {
   if (record.step_during_ns == 0) return "";
   // Steps that only the capture counts are known by their number and the window's time.
   std::string text = StrCat(FormatNs(record.step_during_ns), " in the window",
-                            CountsOwnSteps(record.spec) ? " (mean)" : "");
+                            CountsOwnSteps(record.spec) ? " (mean)" : " (median)");
   if (record.step_before_ns > 0) {
     StrAppend(&text, ", ", FormatNs(record.step_before_ns), " before");
   }

@@ -309,7 +309,7 @@ class AllowedTest(RemoteTest):
         listed = self.remote('ps', '--json', env={}, port=plaintext)
         self.assertEqual(listed.status, DONE, listed.err)
         self.assertEqual([row['pid'] for row in listed.json['targets']], [target.pid])
-        self.assert_refused(self.remote('trace', '--pid', target.pid, '--duration', '0.1', env={},
+        self.assert_refused(self.remote('trace', '--pid', target.pid, '--duration', '100ms', env={},
                                         port=plaintext), 'unknown may not')
 
 

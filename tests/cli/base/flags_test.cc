@@ -97,7 +97,7 @@ TEST(ParseDurationTest, UnitsAddUp) {
   EXPECT_EQ(*ParseDuration("250ms"), absl::Milliseconds(250));
   EXPECT_EQ(*ParseDuration("1.5s"), absl::Milliseconds(1500));
   EXPECT_EQ(*ParseDuration("3d"), absl::Hours(72));
-  EXPECT_EQ(*ParseDuration("10"), absl::Seconds(10));
+  EXPECT_EQ(*ParseDuration("0"), absl::ZeroDuration());
   EXPECT_EQ(*ParseDuration("7us"), absl::Microseconds(7));
 }
 
@@ -105,6 +105,17 @@ TEST(ParseDurationTest, WhatIsNoTimeSpanIsRefused) {
   for (const std::string_view text : {"", "s", "-3s", "3 s", "3w", "inf", "nan", "1s2", "1h-3m"}) {
     EXPECT_FALSE(ParseDuration(text).ok()) << text;
   }
+}
+
+// "500" could be meant as milliseconds as well as seconds.
+TEST(ParseDurationTest, ANumberNeedsItsUnit) {
+  for (const std::string_view text : {"500", "10", "1.5"}) {
+    const absl::StatusOr<absl::Duration> span = ParseDuration(text);
+    EXPECT_THAT(span.status(), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+    EXPECT_THAT(std::string(span.status().message()), HasSubstr("has no unit")) << text;
+  }
+  EXPECT_THAT(std::string(ParseDuration("500").status().message()),
+              HasSubstr("as in 500ms or 500s"));
 }
 
 TEST(ParseBytesTest, UnitsAreOf1024AndDecimalOnesOf1000) {

@@ -190,6 +190,7 @@ TEST_F(TraceTest, WrongUsageEndsBeforeAnythingIsAsked) {
       {"--steps", "5", "--duration", "1s"},
       {"--duration", "0"},
       {"--duration", "2h"},
+      {"--duration", "500"},
       {"--duration", "1s", "--warmup", "2"},
       {"--pid", "0"},
       {"--pid", "12,x"},

@@ -582,7 +582,7 @@ TEST(RenderCaptureTest, SaysWhatWasAskedCoveredAndHowFarToTrustIt) {
   const std::string text = RenderCapture(AView(), Style{});
   EXPECT_THAT(text, HasSubstr("01J00000000000000000000001  COMPLETE (steps)"));
   EXPECT_THAT(text, HasSubstr("2 steps (7 to 8), 20.000ms"));
-  EXPECT_THAT(text, HasSubstr("10.500ms in the window, 10.000ms before"));
+  EXPECT_THAT(text, HasSubstr("10.500ms in the window (median), 10.000ms before"));
   EXPECT_THAT(text, HasSubstr("Quality A: no events were lost"));
 }
 
