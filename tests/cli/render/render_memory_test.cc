@@ -130,9 +130,8 @@ TEST(RenderMemoryTest, GrowthIsToldFromThreeStepsOn) {
                     HasSubstr("Left by all steps but the last"), HasSubstr("aten::cat"),
                     Not(HasSubstr("by line"))));
   report.devices[0].growth.suspects_by_source = {{"train.py(7): step", 12 * kMiB, 4}};
-  EXPECT_THAT(RenderedMemory(report),
-              AllOf(HasSubstr("Left by all steps but the last, by line"),
-                    HasSubstr("train.py(7): step")));
+  EXPECT_THAT(RenderedMemory(report), AllOf(HasSubstr("Left by all steps but the last, by line"),
+                                            HasSubstr("train.py(7): step")));
   report.devices[0].growth.bytes_per_step = -kMiB;
   EXPECT_THAT(RenderedMemory(report), HasSubstr("Shrinks by 1.00 MiB per step"));
   report.devices[0].growth.bytes_per_step = 0;
