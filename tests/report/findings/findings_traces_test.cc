@@ -57,8 +57,8 @@ INSTANTIATE_TEST_SUITE_P(
         Reviewed{"diff_test", BoundBy::kCompute, {"COPY_EXPOSED", "H2D_BW_LOW"}},
         // A fifth of each step is all-to-all that nothing hides; copies of pinned memory are slow.
         // The host waits 6 ms a step in four .item(), and launches late for as long after them; the
-        // GPU is idle for 2.9 % of a step after them, and 3 % are reported. The rest of what follows
-        // them is Python in backward passes of functions that communicate.
+        // GPU is idle for 2.9 % of a step after them, and 3 % are reported. The rest of what
+        // follows them is Python in backward passes of functions that communicate.
         Reviewed{"diff_control", BoundBy::kCompute, {"COMM_EXPOSED", "H2D_BW_LOW"}},
         // Half of the step is loading images before the first kernel; results are copied pageable.
         // Attention is written out: 180 softmaxes between batched products, and no fused one.
