@@ -121,14 +121,30 @@ void PolicyFile::Reload() {
   LogInfo(StrCat("policy ", path_.string(), " read: ", policy_.rule_count, " rules"));
 }
 
+void PolicyFile::LookAgain() {
+  const absl::StatusOr<std::string> text = ReadTrusted(path_);
+  {
+    absl::MutexLock lock(&mu_);
+    const bool is_same =
+        text.ok() ? *text == text_ : text_.empty() && text.status().message() == state_.error;
+    if (is_same) return;
+  }
+  Reload();
+}
+
 void PolicyFile::Loop() {
   pthread_setname_np(pthread_self(), "profd-policy");
   std::array<pollfd, 2> waits = {{{.fd = watch_.get(), .events = POLLIN, .revents = 0},
                                   {.fd = stop_event_.get(), .events = POLLIN, .revents = 0}}};
   while (true) {
     const auto wait_ms = static_cast<int>(absl::ToInt64Milliseconds(look_interval_));
-    if (poll(waits.data(), waits.size(), wait_ms) < 0 && errno != EINTR) return;
+    const int ready = poll(waits.data(), waits.size(), wait_ms);
+    if (ready < 0 && errno != EINTR) return;
     if (waits[1].revents != 0) return;
+    if (ready == 0) {
+      LookAgain();
+      continue;
+    }
     // What changed does not matter: the file is looked at anyway.
     alignas(inotify_event) std::array<char, 4096> events;
     while (read(watch_.get(), events.data(), events.size()) > 0) {

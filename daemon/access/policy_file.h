@@ -54,6 +54,8 @@ class PolicyFile {
  private:
   PolicyFile(std::filesystem::path path, Clock& clock, absl::Duration look_interval, Policy policy,
              std::string text, UniqueFd watch, UniqueFd stop_event);
+  // Reloads if the file is not as it was read last.
+  void LookAgain() ABSL_LOCKS_EXCLUDED(reload_mu_);
   void Loop();
 
   const std::filesystem::path path_;
