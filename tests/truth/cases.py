@@ -238,11 +238,11 @@ CASES = (
          allowed=IDLE + AHEAD + OUTLIER),
     # ---- other processes ----
     Case('more threads than CPUs', 'training.py oversubscription --threads 8',
-         ('CPU_CONTENTION',), allowed=OUTLIER, trace='--steps 100'),
+         ('CPU_CONTENTION',), size=value, share=True, allowed=OUTLIER, trace='--steps 100'),
     Case('CPU shared with another process', 'training.py contention', ('CPU_CONTENTION',),
-         allowed=OUTLIER, short=True),
+         size=value, share=True, allowed=OUTLIER, short=True),
     Case('CPU shared with three processes', 'training.py contention --others 3',
-         ('CPU_CONTENTION',), allowed=OUTLIER),
+         ('CPU_CONTENTION',), size=value, share=True, allowed=OUTLIER),
     # ---- ranks ----
     Case('2 ranks, balanced', 'ranks.py none --ranks 2', ranks=2),
     Case('3 ranks, balanced', 'ranks.py none --ranks 3', ranks=3),

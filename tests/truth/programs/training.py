@@ -484,8 +484,9 @@ class Casts(Training):
 
 
 class Contention(Training):
-    """Shares one CPU with other processes that compute, --others of them. Measures how long the
-    training thread was ready to run and did not run."""
+    """Shares one CPU with other processes that compute, --others of them. Measures for which part of
+    each step the training thread was ready to run and did not run: a step that is recorded takes
+    longer, and waits for longer in proportion."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -508,9 +509,10 @@ class Contention(Training):
         super().run()
 
     def after(self, step):
-        waited_ns = self.waited_ns()
-        self.measurement.add(self._start_ns, waited_ns - self._waited_ns)
-        self._waited_ns, self._start_ns = waited_ns, time.time_ns()
+        waited_ns, now_ns = self.waited_ns(), time.time_ns()
+        share = (waited_ns - self._waited_ns) / max(1, now_ns - self._start_ns)
+        self.measurement.add(self._start_ns, share)
+        self._waited_ns, self._start_ns = waited_ns, now_ns
 
 
 class Oversubscription(Contention):
