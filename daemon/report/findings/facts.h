@@ -307,8 +307,8 @@ struct Facts {
   // A step as it would be without the recording: by `unrecorded`, or of a program without a GPU, if
   // steps of the windows are clearly longer than those before and after, by that. Else as recorded.
   int64_t StepNs() const;
-  // What savings of a rule are of. Those of CPU_CONTENTION are of a step as recorded, as the waits
-  // are that it measures, unless those of an unrecorded one are known.
+  // The step of which the savings of a rule are a part: that of StepNs(). For CPU_CONTENTION it is
+  // a recorded one, unless it is known how long an unrecorded one waits.
   int64_t StepOfSavings(std::string_view rule) const;
   // The same as a part of a recorded step, 0..1.
   double UnrecordedPart() const;
