@@ -3,7 +3,7 @@
 // end the process (SIGPIPE, SIGXFSZ): one node that closes its connection must not end a command
 // that asks a hundred nodes, and a file that is too large not one that has a report to print.
 //
-// Threads: Call all from main's thread, before other threads start.
+// Threads: LetSignalsOfWritesEnd() any; the others main's, before other threads start.
 #ifndef PROFD_CLI_BASE_FAILED_WRITES_H_
 #define PROFD_CLI_BASE_FAILED_WRITES_H_
 
@@ -22,7 +22,8 @@ bool BrokenPipesWereIgnored();
 // another program: ignored signals stay ignored across exec.
 void RestoreSignalsOfWrites();
 
-// Adds to `attributes` that these signals end the child, as programs expect. Keeps other flags.
+// Adds to `child_attributes` that these signals end the child, as programs expect. Keeps other
+// flags.
 void LetSignalsOfWritesEnd(posix_spawnattr_t& child_attributes);
 
 }  // namespace profd::cli

@@ -4,8 +4,7 @@
 // Changes in its folder are heard of at once. Where the folder itself is replaced, or the file is a
 // link to one elsewhere, they are seen at the next look.
 //
-// Threads:  any. One thread of its own ("profd-policy") sleeps until the folder changes, or the
-// next
+// Threads:  any. One thread of its own ("profd-policy") sleeps until the folder changes or the next
 //           look is due.
 // Shutdown: the destructor ends the thread.
 #ifndef PROFD_DAEMON_ACCESS_POLICY_FILE_H_

@@ -18,9 +18,9 @@ namespace profd {
 
 class CpuAfter {
  public:
-  // Threads that share a CPU take turns of 3 to 24 ms, and the kernel moves them now and then. In
-  // 200 ms one of three threads on two CPUs waited for 22 to 50 % (12 of 12, Linux 6), in 100 ms
-  // for 12 to 51.
+  // Threads that share a CPU take turns of some milliseconds, and the kernel moves them now and
+  // then. In 200 ms one of three threads on two CPUs waited for 22 to 50 % of its time (12 tries),
+  // in 100 ms for 12 to 51.
   static constexpr absl::Duration kEnough = absl::Milliseconds(200);
   // A shorter time says nothing.
   static constexpr absl::Duration kLeast = absl::Milliseconds(50);

@@ -6,8 +6,8 @@
 namespace profd::store {
 namespace {
 
-// Clocks are slewed by less than 1/1000, and this one is read every hour. While a machine sleeps,
-// its monotonic clock stands still: that counts as a jump, too.
+// Clocks are slewed by less than 1/1000, and this one is read about every hour. While a machine
+// sleeps, its monotonic clock stands still: that counts as a jump, too.
 constexpr absl::Duration kLeastJump = absl::Minutes(10);
 
 }  // namespace

@@ -143,13 +143,14 @@ std::string LoaderAdvice(const Facts& facts) {
                            : "move decoding and augmentation out of the training process.");
 }
 
-// Of the time: others of the process run for so much of it, and the thread itself for no more.
+// Of the time: others of the process run for so much of it, and the thread itself is ready to run
+// for no more. One that waits for the lock sleeps; one that waits for a CPU is ready.
 constexpr double kLockHoldersRun = 0.5;
 
 bool MayWaitForPythonLock(const Facts& facts) {
   const CpuFacts& cpu = facts.cpu;
   return KindOf(facts) != ProgramKind::kWithoutTorch && facts.host.lock_gaps.LookLikeWaits() &&
-         cpu.of_step_thread && cpu.ShareOfWatched(cpu.ran_ns) <= kLockHoldersRun &&
+         cpu.of_step_thread && cpu.ShareOfWatched(cpu.ran_ns + cpu.waited_ns) <= kLockHoldersRun &&
          cpu.ShareOfWatched(cpu.all_ran_ns - cpu.ran_ns) >= kLockHoldersRun;
 }
 

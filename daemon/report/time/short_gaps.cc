@@ -88,7 +88,7 @@ class ShortGapSums {
  private:
   // An operator of the backward pass has the line of its forward operator.
   bool IsBackward(uint32_t name) const {
-    return name < reader_.names().size() && IsAutogradNode(reader_.names()[name]);
+    return name < reader_.names().size() && MayBeAutogradNode(reader_.names()[name]);
   }
 
   ShortGapKey KeyOf(const HostGap& gap) {

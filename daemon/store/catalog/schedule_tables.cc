@@ -313,7 +313,7 @@ absl::StatusOr<ScheduleUse> ScheduleTables::GetUse(std::string_view schedule_id,
   StatementLease query = db_.Use(
       "SELECT ifnull(sum(time_unix_ns > ?3), 0), ifnull(sum(bytes), 0) FROM schedule_windows "
       "WHERE schedule_id = ?1 AND time_unix_ns > ?2 AND time_unix_ns <= ?4 AND capture_id <> ''");
-  // Rows of later than now are of before the clock was set back.
+  // Rows later than now are from before the clock was set back.
   query->BindText(1, schedule_id).Bind(2, ToColumn(now - absl::Hours(24))).Bind(4, ToColumn(now));
   RETURN_IF_ERROR(query->Bind(3, ToColumn(now - absl::Hours(1))).Step().status());
   return ScheduleUse{.captures_last_hour = query->Int(0), .bytes_last_day = query->Int(1)};

@@ -216,6 +216,13 @@ TEST_F(PythonLockTest, WhereNoOtherThreadRunsItIsNot) {
   EXPECT_THAT(GapsOf(5'200 * kUs, 0.1).measured, Not(HasSubstr("GIL")));
 }
 
+// One that waits for the lock sleeps.
+TEST_F(PythonLockTest, AThreadThatWaitsForACpuWaitsForNoLock) {
+  GapsOf(5'200 * kUs, 0.75);
+  reader_.mutable_record().cpu.threads[1].waited_ns = 60 * kMs;
+  EXPECT_THAT(Find("HOST_BOUND").measured, Not(HasSubstr("GIL")));
+}
+
 TEST_F(PythonLockTest, ASleepIsAtOnePlace) {
   EXPECT_THAT(GapsOf(5'200 * kUs, 0.75, false).measured, Not(HasSubstr("GIL")));
 }

@@ -295,8 +295,7 @@ TEST_F(LoopOverElementsTest, GapsBeforeBackwardOperatorsAreOfTheBackwardPass) {
   const uint32_t line = reader_.Stack(0, "/home/me/train.py", 14, "step");
   Steps(5);
   for (int64_t at = 0; at < 5 * kStepNs; at += 50 * kUs) {
-    reader_.Operator(main_, "autograd::engine::evaluate_function: AddBackward0", at, at + 20 * kUs,
-                     {.stack = line});
+    reader_.Operator(main_, "SumBackward1", at, at + 20 * kUs, {.stack = line});
   }
   EXPECT_EQ(Find("HOST_BOUND").evidence.at(0).name, "short gaps at backward of train.py:14 step");
 }
