@@ -273,10 +273,10 @@ std::vector<TargetRow> RowsOf(std::span<const NodeTargets> nodes, bool names_nod
 }
 
 constexpr std::string_view kNoTargets =
-    "No process of yours has registered. One that has loaded the client library does within 30 s "
-    "after profd starts. Start one that uses PyTorch, CUDA or NVTX as `profctl run -- CMD`; "
-    "`import "
-    "profd; profd.init()` in Python, or libprofd_client linked, make any other show up here.\n";
+    "No process of yours has registered. After a start of profd, those that have loaded the client "
+    "library register within 30 s. Start one that uses PyTorch, CUDA or NVTX as `profctl run -- "
+    "CMD`; `import profd; profd.init()` in Python, or libprofd_client linked, make any other show "
+    "up here.\n";
 
 Colour ColourOfTarget(const TargetInfo& target) {
   if (MissesSteps(target) || target.state == TargetState::kStopped) return Colour::kYellow;

@@ -45,7 +45,7 @@ bool MayBeAlive(const UniqueFd& pidfd, int open_error) {
   return poll(&poll_fd, 1, 0) == 0;
 }
 
-// Reading about a process takes up to three of them.
+// Enough to read about a process, which opens its folder and files in it.
 bool HasDescriptorsLeft(int fd) {
   std::array<UniqueFd, 4> spare;
   for (UniqueFd& one : spare) one.Reset(fcntl(fd, F_DUPFD_CLOEXEC, 0));

@@ -34,8 +34,8 @@ absl::Status NotInstrumented(int64_t pid) {
   return WithReason(
       absl::FailedPreconditionError(
           StrCat("pid ", pid,
-                 " runs, but neither it nor a process below it has registered; one that has loaded "
-                 "the profd library does within 30 s after profd starts. If it has not, ",
+                 " runs, but neither it nor a process below it has registered; those that have "
+                 "loaded the profd library do so within 30 s after profd starts. Else, ",
                  kHowToLoad)),
       "NOT_INSTRUMENTED");
 }
