@@ -61,6 +61,7 @@ struct NodeInfo {
   int64_t free_bytes = 0;
   int64_t evicted_count = 0;
   int64_t pinned_bytes = 0;
+  bool storage_is_outdated = false;
   int64_t target_count = 0;
   int64_t live_capture_count = 0;
   int64_t capture_memory_bytes = 0;

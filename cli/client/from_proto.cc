@@ -113,6 +113,7 @@ NodeInfo FromProto(const v1::Node& message) {
   node.free_bytes = message.storage().free_bytes();
   node.evicted_count = message.storage().evicted_count();
   node.pinned_bytes = message.storage().pinned_bytes();
+  node.storage_is_outdated = message.storage().is_outdated();
   node.target_count = message.target_count();
   node.live_capture_count = message.live_capture_count();
   node.capture_memory_bytes = message.capture_memory_bytes();

@@ -52,7 +52,9 @@ const ObjectDescription<NodeInfo>& StorageObject() {
        {&NodeInfo::pinned_bytes,
         {.key = "pinned_bytes",
          .doc = "Size of the pinned captures, which are never removed",
-         .unit = table::Unit::kBytes}}});
+         .unit = table::Unit::kBytes}},
+       {&NodeInfo::storage_is_outdated,
+        {.key = "is_outdated", .doc = "The disk does not answer: as it was before"}}});
   return object;
 }
 
@@ -224,7 +226,8 @@ std::string RenderNode(const NodeInfo& node, const std::string& address, const S
       "storage",
       StrCat(FormatCount(node.capture_count), " captures, ", FormatBytes(node.capture_bytes),
              "; catalog ", FormatBytes(node.catalog_bytes), "; together at most ",
-             FormatBytes(node.max_bytes), "; ", FormatBytes(node.free_bytes), " free on the disk"));
+             FormatBytes(node.max_bytes), "; ", FormatBytes(node.free_bytes), " free on the disk",
+             node.storage_is_outdated ? " (as it was before: the disk does not answer)" : ""));
   if (node.pinned_bytes > 0) text += FieldLine("pinned", FormatBytes(node.pinned_bytes));
   if (!node.data_dir.empty()) text += FieldLine("data", node.data_dir);
   std::string clock = node.event_clock;

@@ -81,7 +81,7 @@ std::shared_ptr<const AccessRules> OwnerAndRootRules();
 
 // Asked before a caller acts on what belongs to others: such calls must go on record.
 //
-// Threads: one at a time.
+// Threads: any.
 class OthersGate {
  public:
   virtual ~OthersGate() = default;

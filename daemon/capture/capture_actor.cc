@@ -304,7 +304,7 @@ void CaptureManager::Actor::Drained(const std::string& id, const DrainResult& re
   live->drained = true;
   KeepDisturbed(*live);
   // Before its timer here, which may wait for the disk.
-  if (live->cause == EndedBy::kNone && result.ended_by_time) live->cause = EndedBy::kDuration;
+  if (live->cause == EndedBy::kNone) live->cause = result.ended_by;
   // That the target went may be heard before or after; only this tells what went.
   const bool by_target = live->cause == EndedBy::kNone || live->cause == EndedBy::kTargetExit;
   if (by_target && result.target_gone) {
@@ -444,6 +444,7 @@ void CaptureManager::Actor::Terminate(const std::string& id) {
   Notify(record);
   std::erase_if(watches_, [&](const auto& entry) { return entry.second.capture_id == id; });
   const TargetNumber target = it->second->target;
+  index_.Remove(id);
   live_.erase(it);
   Rearm();
   Freed(target);

@@ -16,12 +16,14 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/capture/capture_manager.h"
 #include "daemon/capture/cpu_after.h"
+#include "daemon/capture/live_index.h"
 #include "daemon/capture/step_watch.h"
 #include "daemon/capture/task_queue.h"
 
@@ -125,6 +127,21 @@ class CaptureManager::Actor {
     if (!ran) return absl::UnavailableError("profd is stopping");
     return *std::move(result);
   }
+  // The same, for a request that ends captures. Where this thread does not come to it soon, since
+  // it waits for the disk, the targets of those that `list` returns are stopped meanwhile: a
+  // recording ends when it is to end, whatever the disk does. `list` runs on the caller's thread.
+  template <typename Fn>
+  auto RunEnding(Fn fn, absl::FunctionRef<std::vector<std::string>()> list)
+      -> std::invoke_result_t<Fn> {
+    std::optional<std::invoke_result_t<Fn>> result;
+    const bool ran = queue_.Call([&] { result.emplace(fn()); }, kEndPatience,
+                                 [&] {
+                                   for (const std::string& id : list()) targets_.Stop(id);
+                                 });
+    if (!ran) return absl::UnavailableError("profd is stopping");
+    return *std::move(result);
+  }
+  const LiveIndex& index() const { return index_; }
   TaskQueue& queue() { return queue_; }
   TaskQueue& store_queue() { return store_queue_; }
 
@@ -164,6 +181,9 @@ class CaptureManager::Actor {
   void Stop();
 
  private:
+  // It is in no disk's way: as long as a busy machine may take to run a thread.
+  static constexpr absl::Duration kEndPatience = absl::Milliseconds(100);
+
   struct Watcher {
     std::string capture_id;
     OnChange on_change;
@@ -260,6 +280,7 @@ class CaptureManager::Actor {
   Clock& clock_;
 
   std::map<std::string, std::unique_ptr<LiveCapture>, std::less<>> live_;
+  LiveIndex index_;  // Of live_.
   // Of targets that are there, by their captures that have drained: as far as steps are shown.
   std::map<TargetNumber, std::vector<DisturbedSteps>> disturbed_;
   std::unordered_map<WatchId, Watcher> watches_;

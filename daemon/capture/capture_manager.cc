@@ -45,7 +45,8 @@ absl::StatusOr<CaptureRecord> CaptureManager::Get(const Caller& caller, std::str
 }
 
 absl::StatusOr<CaptureRecord> CaptureManager::Cancel(const Caller& caller, std::string_view id) {
-  return actor_->Run([&] { return actor_->Cancel(caller, id); });
+  return actor_->RunEnding([&] { return actor_->Cancel(caller, id); },
+                           [&] { return actor_->index().ListCancellable(caller, id); });
 }
 
 absl::StatusOr<CaptureRecord> CaptureManager::Delete(const Caller& caller, std::string_view id) {
@@ -65,7 +66,8 @@ absl::StatusOr<std::vector<MemberStart>> CaptureManager::CommitGroup(const Calle
 }
 
 absl::Status CaptureManager::AbortGroup(const Caller& caller, std::string_view group_id) {
-  return actor_->Run([&] { return actor_->AbortGroup(caller, group_id); });
+  return actor_->RunEnding([&] { return actor_->AbortGroup(caller, group_id); },
+                           [&] { return actor_->index().ListAbortable(caller, group_id); });
 }
 
 absl::Status CaptureManager::CloseGroup(const Caller& caller, std::string_view group_id,
@@ -74,13 +76,21 @@ absl::Status CaptureManager::CloseGroup(const Caller& caller, std::string_view g
 }
 
 void CaptureManager::ForbidCaptures(std::optional<std::string> reason) {
-  actor_->queue().Call([&] { actor_->ForbidCaptures(std::move(reason)); });
+  const bool ends = reason.has_value();
+  (void)actor_->RunEnding(
+      [&] {
+        actor_->ForbidCaptures(std::move(reason));
+        return absl::OkStatus();
+      },
+      [&] { return ends ? actor_->index().ListAll() : std::vector<std::string>(); });
 }
 
 std::vector<CaptureRecord> CaptureManager::Live() {
   auto records = actor_->Run([&] { return actor_->Live(); });
   return records.ok() ? *std::move(records) : std::vector<CaptureRecord>();
 }
+
+int64_t CaptureManager::live_count() const { return actor_->index().size(); }
 
 absl::StatusOr<CaptureManager::WatchId> CaptureManager::Watch(const Caller& caller,
                                                               std::string_view id,

@@ -9,7 +9,8 @@
 // that a big capture never delays the start or end of another.
 //
 // Threads:   every public method, from any thread but the manager's own (callbacks run
-//            there). They wait for the actor, which waits for the catalog: milliseconds.
+//            there). They wait for the actor, which waits for the catalog: milliseconds. Where a
+//            disk hangs, those that end captures have the targets stopped first.
 // Ownership: the ports and the clock must outlive the manager.
 // Shutdown:  Shutdown() ends live captures as PARTIAL or FAILED by daemon_stop and waits
 //            for them to be stored; later calls fail UNAVAILABLE.
@@ -114,6 +115,9 @@ class CaptureManager final : public TargetPort::Observer, public ScheduledCaptur
   // Live captures, and those that ended while the catalog could not be written: what of a
   // listing of the store is to be taken from here.
   std::vector<CaptureRecord> Live();
+
+  // How many captures are live. Waits for nothing.
+  int64_t live_count() const;
 
   // Calls `on_change` with the record at once and after every change, the last time with
   // a terminal state; never after StopWatching returned. It runs on the manager's

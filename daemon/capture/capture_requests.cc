@@ -403,6 +403,7 @@ absl::Status CaptureManager::Actor::Start(std::unique_ptr<LiveCapture> live) {
     return inserted;
   }
   LiveCapture& started = *live;
+  index_.Put(started.record);
   live_.emplace(live->record.id, std::move(live));
   const bool is_far =
       started.common.has_value() && started.common->arm_at != absl::InfiniteDuration();
@@ -416,7 +417,8 @@ absl::Status CaptureManager::Actor::Arm(LiveCapture& live) {
                            .allow_less_memory = live.record.spec.allow_less_memory,
                            .gpu = live.record.spec.gpu,
                            .torch = live.record.spec.torch,
-                           .step_marker = live.record.spec.step_marker};
+                           .step_marker = live.record.spec.step_marker,
+                           .time_left = live.deadline - clock_.Monotonic()};
   SetState(live, CaptureState::kArming);
   const auto disturbed = disturbed_.find(live.target);
   if (disturbed != disturbed_.end()) live.steps.SetDisturbed(disturbed->second);

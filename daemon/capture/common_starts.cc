@@ -91,6 +91,7 @@ absl::Status CaptureManager::Actor::JoinCommonGroup(LiveCapture& live) {
         StrCat("group ", id, " was asked for by ", group->requested_by));
   }
   record.group_id = id;
+  index_.Put(record);
   group->members.push_back({.node = record.node,
                             .capture_id = record.id,
                             .pid = record.target.pid,

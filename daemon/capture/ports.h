@@ -182,6 +182,8 @@ struct ArmRequest {
   GpuSpec gpu;
   TorchSpec torch;
   std::string step_marker;  // Empty: the program marks its steps.
+  // Ingest stops it that much later: it waits for no disk.
+  absl::Duration time_left = absl::InfiniteDuration();
 };
 
 // The plan of a window; see wire::FireBody.
@@ -234,7 +236,9 @@ struct DrainResult {
   // With target_gone: the connection ended while the process lives (exec, protocol error).
   bool library_gone = false;
   bool target_is_stopped = false;  // By a signal, so that it did not answer.
-  bool ended_by_time = false;      // By FirePlan::longest_window.
+  // What ingest stopped it for: kDuration (FirePlan::longest_window), kDeadline
+  // (ArmRequest::time_left), or kNone: it did not.
+  EndedBy ended_by = EndedBy::kNone;
   absl::Status sink_status;
 };
 

@@ -4,9 +4,36 @@
 
 #include <utility>
 
-#include "absl/synchronization/notification.h"
-
 namespace profd {
+namespace {
+
+// That a task is over, for the thread that waits for it.
+class Answer {
+ public:
+  void Give() {
+    const absl::MutexLock lock(&mu_);
+    given_ = true;
+    // With the lock: the thread that waits destroys this as soon as it may.
+    changed_.Signal();
+  }
+  // False: it was not given within `timeout`.
+  bool AwaitFor(absl::Duration timeout) {
+    const absl::MutexLock lock(&mu_);
+    Clock& clock = Clock::Real();  // Those of tests stand still.
+    const absl::Duration end = clock.Monotonic() + timeout;
+    while (!given_ && clock.Monotonic() < end) {
+      changed_.WaitWithTimeout(&mu_, end - clock.Monotonic());
+    }
+    return given_;
+  }
+
+ private:
+  absl::Mutex mu_;
+  CondVar changed_;
+  bool given_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace
 
 TaskQueue::TaskQueue(std::string name, Clock& clock, Watchdog* watchdog)
     : name_(std::move(name)), clock_(clock), watchdog_(watchdog), thread_([this] { Loop(); }) {}
@@ -21,23 +48,31 @@ void TaskQueue::Post(absl::AnyInvocable<void()> task) {
 }
 
 bool TaskQueue::Call(absl::FunctionRef<void()> task) {
-  // Notifies when it is destroyed, run or not, so that a caller never waits for a task
-  // that a stopping queue threw away.
+  return Call(task, absl::InfiniteDuration(), [] {});
+}
+
+bool TaskQueue::Call(absl::FunctionRef<void()> task, absl::Duration patience,
+                     absl::FunctionRef<void()> late) {
+  // Is over when it is destroyed, run or not, so that a caller never waits for a task that a
+  // stopping queue threw away.
   struct Ticket {
-    absl::Notification* done;
-    explicit Ticket(absl::Notification* d) : done(d) {}
-    Ticket(Ticket&& other) noexcept : done(std::exchange(other.done, nullptr)) {}
+    Answer* answer;
+    explicit Ticket(Answer* a) : answer(a) {}
+    Ticket(Ticket&& other) noexcept : answer(std::exchange(other.answer, nullptr)) {}
     ~Ticket() {
-      if (done != nullptr) done->Notify();
+      if (answer != nullptr) answer->Give();
     }
   };
-  absl::Notification done;
+  Answer answer;
   bool ran = false;
-  Post([&ran, task, ticket = Ticket(&done)]() mutable {
+  Post([&ran, task, ticket = Ticket(&answer)]() mutable {
     task();
     ran = true;
   });
-  done.WaitForNotification();
+  if (!answer.AwaitFor(patience)) {
+    late();
+    answer.AwaitFor(absl::InfiniteDuration());
+  }
   return ran;
 }
 

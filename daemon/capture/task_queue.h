@@ -32,6 +32,10 @@ class TaskQueue {
   void Post(absl::AnyInvocable<void()> task);
   // True if `task` has run.
   bool Call(absl::FunctionRef<void()> task);
+  // The same. `late` runs on the caller's thread if `task` has not run after `patience`, while it
+  // still may.
+  bool Call(absl::FunctionRef<void()> task, absl::Duration patience,
+            absl::FunctionRef<void()> late);
 
   // Runs `on_timer` once Monotonic() has reached `when`, unless moved again before.
   // InfiniteDuration: no timer. From a task only.

@@ -114,6 +114,7 @@ CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, Targe
       gpu_(request.gpu),
       torch_(request.torch),
       step_marker_(request.step_marker),
+      time_left_(request.time_left),
       number_(number),
       target_(target),
       pid_(pid),
@@ -132,8 +133,9 @@ CaptureSession::CaptureSession(const ArmRequest& request, uint64_t number, Targe
   progress_.window = -1;
 }
 
-void CaptureSession::Begin(Connection& connection) {
+void CaptureSession::Begin(Connection& connection, absl::Duration now) {
   connection_ = &connection;
+  deadline_ = now + time_left_;
   FrameBuilder frame(wire::FrameType::kArm, static_cast<uint32_t>(number_));
   frame.Add(wire::ArmBody{.capture_number = number_,
                           .memory_bytes = memory_->size_bytes(),
@@ -256,6 +258,7 @@ absl::Duration CaptureSession::Poll(absl::Duration now) {
     WatchCpu(now);
     EndLongWindow(now);
   }
+  EndAtDeadline(now);
   if (state_ == State::kStopping && IsTargetStopped(now)) {
     LogWarning(StrCat("capture=", id_, " target is stopped; keeping what it had published"));
     end_.target_is_stopped = true;
@@ -272,10 +275,11 @@ absl::Duration CaptureSession::Poll(absl::Duration now) {
   switch (state_) {
     case State::kArming:  // The worker wakes this thread when it has made the first chunks.
     case State::kArmed:
+      return deadline_ - now;
     case State::kFinishing:
       return absl::InfiniteDuration();
     case State::kFired:
-      return std::min(period_, std::max(window_end_ - now, kShortestPeriod));
+      return std::min(period_, std::max(std::min(window_end_, deadline_) - now, kShortestPeriod));
     case State::kStopping:
       return std::min(period_, drain_deadline_ - now);
     case State::kDraining:
@@ -381,7 +385,13 @@ void CaptureSession::EndLongWindow(absl::Duration now) {
     window_end_ = now + plan_.longest_window;
   }
   if (now < window_end_) return;
-  end_.ended_by_time = true;
+  end_.ended_by = EndedBy::kDuration;
+  Stop(now);
+}
+
+void CaptureSession::EndAtDeadline(absl::Duration now) {
+  if (state_ > State::kFired || now < deadline_) return;
+  end_.ended_by = EndedBy::kDeadline;
   Stop(now);
 }
 

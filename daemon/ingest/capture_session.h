@@ -74,7 +74,7 @@ class CaptureSession {
   bool target_holds_memory() const { return end_.target_holds_memory && !let_go_; }
 
   // Sends ARM.
-  void Begin(Connection& connection);
+  void Begin(Connection& connection, absl::Duration now);
   const Connection* connection() const { return connection_; }
   // The target's answers. False: not expected.
   bool OnArmed();
@@ -111,11 +111,13 @@ class CaptureSession {
   void PumpFinalChunks();
   void WatchCpu(absl::Duration now);
   void EndLongWindow(absl::Duration now);
+  void EndAtDeadline(absl::Duration now);
 
   const std::string id_;
   const GpuSpec gpu_;
   const TorchSpec torch_;
   const std::string step_marker_;
+  const absl::Duration time_left_;
   const uint64_t number_;
   const TargetNumber target_;
   const int64_t pid_;
@@ -130,6 +132,7 @@ class CaptureSession {
   bool target_is_armed_ = false;  // In kArming: ARMED came.
   Connection* connection_ = nullptr;
   FirePlan plan_;
+  absl::Duration deadline_ = absl::InfiniteDuration();
   absl::Duration window_end_ = absl::InfiniteDuration();  // Once it has begun.
   CpuWatch cpu_watch_;
   int64_t watched_window_ = -1;  // The latest one that cpu_watch_ has begun.

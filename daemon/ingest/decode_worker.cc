@@ -221,7 +221,7 @@ DrainResult DecodeWorker::Conclude(const End& end) {
   result.target_gone = end.target_gone;
   result.library_gone = end.library_gone;
   result.target_is_stopped = end.target_is_stopped;
-  result.ended_by_time = end.ended_by_time;
+  result.ended_by = end.ended_by;
   result.sink_status = decoder.sink_status();
   return result;
 }

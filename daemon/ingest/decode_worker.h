@@ -43,9 +43,9 @@ class DecodeWorker {
     bool target_gone = false;
     bool library_gone = false;
     uint32_t stuck_writer_count = 0;
-    bool target_holds_memory = false;  // It did not answer.
-    bool target_is_stopped = false;    // As DrainResult has it, ...
-    bool ended_by_time = false;        // ... and this.
+    bool target_holds_memory = false;   // It did not answer.
+    bool target_is_stopped = false;     // As DrainResult has it, ...
+    EndedBy ended_by = EndedBy::kNone;  // ... and this.
     CpuRecord cpu;
     CpuTimesReader read_cpu_times;  // As DrainResult has it.
   };

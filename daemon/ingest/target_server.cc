@@ -264,7 +264,7 @@ void TargetServer::Handle(ArmCommand command) {
     return AbandonArming(session,
                          absl::UnavailableError(StrCat("target ", session.target(), " has ended")));
   }
-  session.Begin(peer->connection);
+  session.Begin(peer->connection, clock_.Monotonic());
 }
 
 void TargetServer::Handle(const FireCommand& command) {

@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -548,13 +549,32 @@ absl::StatusOr<std::vector<SummarizedCapture>> CaptureStore::ListSummaries(
 }
 
 absl::StatusOr<StoreUsage> CaptureStore::Usage() {
+  Clock& clock = Clock::Real();  // Those of tests stand still.
+  const absl::Duration end = clock.Monotonic() + kUsagePatience;
+  while (!mu_.TryLock()) {
+    if (clock.Monotonic() >= end) {
+      const absl::MutexLock lock(&memory_mu_);
+      StoreUsage usage = last_usage_;
+      usage.is_outdated = true;
+      return usage;
+    }
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  absl::StatusOr<StoreUsage> usage = ReadUsage();
+  mu_.Unlock();
+  if (!usage.ok()) return usage;
+  ASSIGN_OR_RETURN(usage->disk, options_.measure_disk(options_.data_dir));
+  usage->capture_bytes += unfinished_.Bytes();
+  const absl::MutexLock lock(&memory_mu_);
+  last_usage_ = *usage;
+  return usage;
+}
+
+absl::StatusOr<StoreUsage> CaptureStore::ReadUsage() {
   StoreUsage usage = {.max_total_bytes = max_total_bytes_, .min_free_percent = min_free_percent_};
-  ASSIGN_OR_RETURN(usage.disk, options_.measure_disk(options_.data_dir));
-  usage.capture_bytes = unfinished_.Bytes();
-  absl::MutexLock lock(&mu_);
   ASSIGN_OR_RETURN(const Catalog::Totals totals, catalog_->Count());
   usage.capture_count = totals.captures_with_file;
-  usage.capture_bytes += totals.file_bytes;
+  usage.capture_bytes = totals.file_bytes;
   usage.evicted_capture_count = totals.evicted;
   ASSIGN_OR_RETURN(usage.pinned_bytes, catalog_->PinnedBytes(""));
   usage.catalog_bytes = catalog_->SizeOnDisk();
@@ -612,15 +632,18 @@ absl::StatusOr<AuditPage> CaptureStore::ListAudit(const AuditFilter& filter, int
 }
 
 absl::StatusOr<std::optional<std::string>> CaptureStore::CapturesForbidden() {
-  absl::MutexLock lock(&mu_);
+  absl::MutexLock lock(&memory_mu_);
   return captures_forbidden_;
 }
 
 absl::Status CaptureStore::ForbidCaptures(const std::optional<std::string>& reason) {
+  {
+    // The switch holds in memory before it is written: an operator who stops captures on a full
+    // disk gets that, and the error says that a restart would undo it.
+    absl::MutexLock lock(&memory_mu_);
+    captures_forbidden_ = reason;
+  }
   absl::MutexLock lock(&mu_);
-  // The switch holds in memory before it is written: an operator who stops captures on a full disk
-  // gets that, and the error says that a restart would undo it.
-  captures_forbidden_ = reason;
   return WriteEssential([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!reason.has_value()) return catalog_->RemoveSwitch(kCapturesForbidden);
     return catalog_->PutSwitch(kCapturesForbidden, *reason);

@@ -78,6 +78,7 @@ struct StoreUsage {
   int64_t min_free_percent = 0;
   DiskSpace disk;
   int64_t evicted_capture_count = 0;  // Captures whose events were ever removed to make room.
+  bool is_outdated = false;           // As it was before: the disk does not answer.
 };
 
 // An open capture file; it stays readable if the capture is deleted.
@@ -97,6 +98,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   static constexpr int64_t kMaxPageSize = 1000;
   // The default maximum of a capture.
   static constexpr int64_t kMaxImportBytes = int64_t{2} << 30;
+  static constexpr absl::Duration kUsagePatience = absl::Milliseconds(200);
 
   struct Options {
     std::filesystem::path data_dir;
@@ -208,6 +210,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
                                                                const SummaryParts& parts,
                                                                int64_t limit,
                                                                std::string_view before_id);
+  // After kUsagePatience in which the catalog is busy, as while a disk hangs: as it was before.
   absl::StatusOr<StoreUsage> Usage();
 
   // ---- imports (capture_store_imports.cc) ----
@@ -300,6 +303,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // Returns those that are removed: all but what was pinned since the caller chose them.
   absl::StatusOr<std::vector<StoredRecord>> RemoveRecords(std::vector<StoredRecord> records);
   absl::Status NoRoomFor(std::string_view principal, const Shortage& shortage);
+  absl::StatusOr<StoreUsage> ReadUsage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Runs `write`. If the disk is full, it runs once more with the catalog's reserve freed.
   absl::Status WriteEssential(absl::FunctionRef<absl::Status()> write)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -337,11 +341,14 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // One eviction at a time. Lock order: before mu_.
   absl::Mutex eviction_mu_;
   absl::Mutex mu_;
+  // What must be answered while a disk hangs. Lock order: last.
+  absl::Mutex memory_mu_;
+  std::optional<std::string> captures_forbidden_ ABSL_GUARDED_BY(memory_mu_);
+  StoreUsage last_usage_ ABSL_GUARDED_BY(memory_mu_);
   const std::unique_ptr<Catalog> catalog_ ABSL_PT_GUARDED_BY(mu_);
   CatalogReserve reserve_ ABSL_GUARDED_BY(mu_);
   CatalogReserve audit_reserve_ ABSL_GUARDED_BY(mu_);
   std::optional<AuditEntry> unwritten_audit_ ABSL_GUARDED_BY(mu_);  // The last, if it failed.
-  std::optional<std::string> captures_forbidden_ ABSL_GUARDED_BY(mu_);
   const std::unique_ptr<StoreRecovery> recovery_;
   // Last: they use all of the above.
   std::jthread recoverer_;

@@ -40,7 +40,11 @@ absl::Status CaptureStore::Settle() {
   // At a start, every holding counts as changed: this charges each principal for what it holds
   // already.
   const LedgerUpdate update(*this);
-  ASSIGN_OR_RETURN(captures_forbidden_, catalog_->GetSwitch(kCapturesForbidden));
+  ASSIGN_OR_RETURN(std::optional<std::string> forbidden, catalog_->GetSwitch(kCapturesForbidden));
+  {
+    const absl::MutexLock memory_lock(&memory_mu_);
+    captures_forbidden_ = std::move(forbidden);
+  }
   if (!reserve_.Fill()) LogWarning("the disk is full: the catalog has no reserve");
   audit_reserve_.Fill();
   return absl::OkStatus();

@@ -187,7 +187,7 @@ TEST_F(CaptureManagerTest, AWindowThatIngestEndedByTimeIsComplete) {
   DrainResult result;
   result.epoch_unix_ns = 5'000'000'000;
   result.windows.push_back({.start_ns = 1'000, .end_ns = 2'000'501'000});
-  result.ended_by_time = true;
+  result.ended_by = EndedBy::kDuration;
   targets_.Drained(created.id, result);
   const CaptureRecord done = GetOrDie(created.id);
   EXPECT_EQ(done.state, CaptureState::kComplete);

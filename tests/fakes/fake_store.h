@@ -6,6 +6,7 @@
 #define PROFD_TESTS_FAKES_FAKE_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,6 +24,8 @@ class FakeStore final : public StorePort {
  public:
   // What the next calls answer, until set again.
   absl::Status insert_error, update_error, create_error, room_error, finish_error;
+  // What CreateFile() does first, unless empty.
+  std::function<void()> before_create;
   EvictedCaptures evicted;  // For the capture that CheckRoom() was last called for.
 
   std::vector<std::string> finished() const {
@@ -50,6 +53,7 @@ class FakeStore final : public StorePort {
   }
   absl::StatusOr<std::unique_ptr<CaptureFileSink>> CreateFile(
       const CaptureRecord& record) override {
+    if (before_create) before_create();
     if (!create_error.ok()) return create_error;
     return std::make_unique<File>(*this, record.id);
   }

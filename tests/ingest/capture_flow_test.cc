@@ -149,10 +149,21 @@ TEST_F(CaptureFlowTest, AWindowThatHasLastedLongEnoughEndsByItself) {
   FakeThread thread(*target_, 1);
   thread.Instant("x");
   const DrainResult result = observer_.WaitDrained("A");
-  EXPECT_TRUE(result.ended_by_time);
+  EXPECT_EQ(result.ended_by, EndedBy::kDuration);
   EXPECT_EQ(result.event_count, 1);
   ASSERT_THAT(result.windows, SizeIs(1));
   EXPECT_GE(result.windows[0].end_ns - result.windows[0].start_ns, 20'000'000);
+}
+
+TEST_F(CaptureFlowTest, ACaptureEndsByItselfWhenItsTimeIsOver) {
+  StartWithTarget();
+  time_left_ = absl::Milliseconds(50);
+  ASSERT_THAT(Arm(number_, "A", sink_), IsOk());
+  observer_.WaitArmed("A");
+  // It is never fired.
+  const DrainResult result = observer_.WaitDrained("A");
+  EXPECT_EQ(result.ended_by, EndedBy::kDeadline);
+  EXPECT_THAT(result.windows, IsEmpty());
 }
 
 TEST_F(CaptureFlowTest, ManyChunksOfManyThreadsArriveInOrder) {

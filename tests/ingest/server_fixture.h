@@ -40,7 +40,8 @@ class TargetServerTest : public testing::Test {
                          .holder = holder_,
                          .memory_bytes = memory_bytes,
                          .gpu = gpu_,
-                         .torch = torch_},
+                         .torch = torch_,
+                         .time_left = time_left_},
                         sink);
   }
   // Arms and fires one that answers in the background.
@@ -69,6 +70,7 @@ class TargetServerTest : public testing::Test {
   quota::Principal holder_ = quota::LocalPrincipal(1000, 0);
   GpuSpec gpu_;
   TorchSpec torch_ = {.operators = OperatorMode::kOff};
+  absl::Duration time_left_ = absl::InfiniteDuration();
   RecordingObserver observer_;
   RecordingSink sink_;
   std::unique_ptr<TargetServer> server_;

@@ -737,6 +737,31 @@ TEST_F(CaptureStoreTest, ThatCapturesAreForbiddenOutlivesTheDaemon) {
   EXPECT_THAT(store_->CapturesForbidden(), IsOkAndHolds(std::nullopt));
 }
 
+// A writer outside holds the catalog up, as a disk that hangs does.
+TEST_F(CaptureStoreTest, ItsUseIsKnownWhileTheCatalogCannotBeWritten) {
+  StoreCapture(1);
+  ASSERT_THAT(store_->ForbidCaptures("a benchmark runs"), IsOk());
+  const absl::StatusOr<StoreUsage> before = store_->Usage();
+  ASSERT_THAT(before, IsOk());
+  EXPECT_FALSE(before->is_outdated);
+  auto other = Database::Open(folder_ / "data" / "catalog.db", Database::Mode::kReadWrite);
+  ASSERT_THAT(other, IsOk());
+  ASSERT_THAT((*other)->Exec("BEGIN IMMEDIATE"), IsOk());
+  std::thread writer([&] { EXPECT_THAT(store_->InsertCapture(NewRecord(IdOf(2))), IsOk()); });
+  absl::StatusOr<StoreUsage> during = before;
+  while (during.ok() && !during->is_outdated) during = store_->Usage();
+  EXPECT_THAT(during, IsOk());
+  EXPECT_THAT(store_->CapturesForbidden(), IsOkAndHolds("a benchmark runs"));
+  EXPECT_THAT((*other)->Exec("COMMIT"), IsOk());
+  writer.join();
+  ASSERT_THAT(during, IsOk());
+  EXPECT_EQ(during->capture_count, 1);
+  EXPECT_EQ(during->capture_bytes, before->capture_bytes);
+  const absl::StatusOr<StoreUsage> after = store_->Usage();
+  ASSERT_THAT(after, IsOk());
+  EXPECT_FALSE(after->is_outdated);
+}
+
 TEST_F(CaptureStoreTest, CapturesCanBeWrittenListedAndDeletedAtTheSameTime) {
   constexpr int kThreads = 4;
   constexpr int kCapturesEach = 8;

@@ -27,16 +27,20 @@ std::optional<int64_t> VisibleOwner(const Caller& caller) {
   return caller.uid;
 }
 
+absl::StatusOr<std::string> FindCaptureId(store::CaptureStore& store, const Caller& caller,
+                                          std::string_view name) {
+  ASSIGN_OR_RETURN(std::string id, ParseCaptureName(name));
+  if (IsUlid(id)) return id;
+  const auto may_list = [&caller](const CaptureRecord& record) {
+    return caller.May(Verb::kList, OwnerOf(record));
+  };
+  ASSIGN_OR_RETURN(CaptureRecord resolved, store.ResolvePrefix(id, may_list));
+  return std::move(resolved.id);
+}
+
 absl::StatusOr<CaptureRecord> FindCapture(CaptureManager& manager, store::CaptureStore& store,
                                           const Caller& caller, std::string_view name) {
-  ASSIGN_OR_RETURN(std::string id, ParseCaptureName(name));
-  if (!IsUlid(id)) {
-    const auto may_list = [&caller](const CaptureRecord& record) {
-      return caller.May(Verb::kList, OwnerOf(record));
-    };
-    ASSIGN_OR_RETURN(CaptureRecord resolved, store.ResolvePrefix(id, may_list));
-    id = std::move(resolved.id);
-  }
+  ASSIGN_OR_RETURN(const std::string id, FindCaptureId(store, caller, name));
   return manager.Get(caller, id);
 }
 

@@ -7,6 +7,7 @@
 #define PROFD_DAEMON_RPC_SERVICES_CAPTURE_LOOKUP_H_
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,11 @@ namespace profd::rpc {
 // The only owner (uid) whose captures the caller may see, for filters of the store. nullopt: there
 // may be several, so each capture has to be checked.
 std::optional<int64_t> VisibleOwner(const Caller& caller);
+
+// The whole ID of what a resource name, or one with the beginning of an ID, names. A whole one is
+// not looked up: the capture need not exist.
+absl::StatusOr<std::string> FindCaptureId(store::CaptureStore& store, const Caller& caller,
+                                          std::string_view name);
 
 absl::StatusOr<CaptureRecord> FindCapture(CaptureManager& manager, store::CaptureStore& store,
                                           const Caller& caller, std::string_view name);

@@ -147,9 +147,10 @@ class CaptureService final : public RpcService {
 
   absl::Status Cancel(const CallInfo& info, const v1::CancelCaptureRequest& request,
                       v1::Capture& response) {
-    ASSIGN_OR_RETURN(const CaptureRecord found,
-                     FindCapture(parts_.manager, parts_.store, info.caller, request.name()));
-    ASSIGN_OR_RETURN(const CaptureRecord record, parts_.manager.Cancel(info.caller, found.id));
+    // Not by FindCapture(): nothing may wait for the disk before the target is stopped.
+    ASSIGN_OR_RETURN(const std::string id,
+                     FindCaptureId(parts_.store, info.caller, request.name()));
+    ASSIGN_OR_RETURN(const CaptureRecord record, parts_.manager.Cancel(info.caller, id));
     ToProto(info, record, response);
     return absl::OkStatus();
   }

@@ -76,10 +76,11 @@ absl::Status GroupCalls::Commit(const CallInfo& info, const v1::CommitGroupReque
 absl::Status GroupCalls::Abort(const CallInfo& info, const v1::AbortGroupRequest& request,
                                v1::CaptureGroup& response) {
   ASSIGN_OR_RETURN(const std::string id, ParseGroupName(request.group()));
-  RETURN_IF_ERROR(ToProto(info.caller, id, response));  // NOT_FOUND before anything is done.
-  RETURN_IF_ERROR(parts_.manager.AbortGroup(info.caller, id));
-  response.Clear();
-  return ToProto(info.caller, id, response);
+  // First, for nothing may wait for the disk before the targets are stopped. NOT_FOUND comes first
+  // of the errors.
+  const absl::Status aborted = parts_.manager.AbortGroup(info.caller, id);
+  RETURN_IF_ERROR(ToProto(info.caller, id, response));
+  return aborted;
 }
 
 absl::Status GroupCalls::Close(const CallInfo& info, const v1::CloseGroupRequest& request,

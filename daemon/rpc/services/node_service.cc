@@ -210,9 +210,7 @@ class NodeService final : public RpcService {
     node.set_pid(getpid());
     node.set_uid(geteuid());
     node.set_target_count(std::ssize(parts_.targets.List()));
-    node.set_live_capture_count(std::ranges::count_if(
-        parts_.manager.Live(),
-        [](const CaptureRecord& record) { return !IsTerminal(record.state); }));
+    node.set_live_capture_count(parts_.manager.live_count());
     node.set_resident_bytes(ResidentBytes());
     FactsToProto(info.caller, node);
     return StorageToProto(info.caller, *node.mutable_storage());
@@ -240,6 +238,7 @@ class NodeService final : public RpcService {
     storage.set_free_bytes(usage.disk.free_bytes);
     storage.set_evicted_count(usage.evicted_capture_count);
     storage.set_pinned_bytes(usage.pinned_bytes);
+    storage.set_is_outdated(usage.is_outdated);
     return absl::OkStatus();
   }
 
