@@ -25,6 +25,8 @@ namespace {
 
 constexpr size_t kBatchRows = 8192;
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
+constexpr int64_t kMostUnrecordedPart = 10;    // One in so many of a step.
+constexpr int64_t kLongRangeNs = 100'000'000;  // Shorter ones span no hole that matters.
 constexpr uint8_t kOperatorRange = static_cast<uint8_t>(wire::RangeCategory::kOperator);
 constexpr uint8_t kUserRange = static_cast<uint8_t>(wire::RangeCategory::kUser);
 constexpr uint8_t kPythonRange = static_cast<uint8_t>(wire::RangeCategory::kPython);
@@ -301,6 +303,7 @@ absl::Status CaptureBuilder::AddSlice(const TraceEvent& event) {
     case Category::kGpuAnnotation:
       return AddGpuAnnotation(event);
     case Category::kDerived:
+      if (event.category == "Trace") NoteProfilerEnd(event);
       other_events_.Add(event);
       return absl::OkStatus();
     case Category::kPython:
@@ -374,7 +377,17 @@ absl::Status CaptureBuilder::AddStepArguments(const TraceEvent& event) {
 }
 
 absl::Status CaptureBuilder::Keep(uint32_t thread, const Span& span, const ImportedRange& range) {
-  Cover(span);
+  if (range.category == kOperatorRange || span.duration_ns < kLongRangeNs) {
+    Cover(span);
+  } else {
+    // A frame that is open all the time, or an annotation around an epoch, says nothing about what
+    // was recorded meanwhile, but for that the program went on.
+    Cover({.start_ns = span.start_ns, .duration_ns = 0});
+    Cover({.start_ns = span.end_ns(), .duration_ns = 0});
+    --contents_.event_count;  // It is one event.
+    long_ranges_.Add(span.start_ns, span.end_ns());
+    host_coverage_.Add(span.start_ns, span.end_ns());
+  }
   rows_[thread].ranges.push_back(range);
   return Hold();
 }
@@ -499,8 +512,32 @@ bool CaptureBuilder::AddStep(std::string_view text, const Span& span, uint32_t t
     if (at->second.start_ns <= span.start_ns) return false;
     at->second = {span.start_ns, span.end_ns(), thread};
   }
-  Cover(span);
   return true;
+}
+
+// Where the profiler says that it stopped, if it does.
+void CaptureBuilder::NoteProfilerEnd(const TraceEvent& event) {
+  if (!event.start.has_value()) return;
+  const int64_t duration_ns = event.duration.has_value() ? event.duration->ns : 0;
+  const std::optional<Span> span = Place(event.start->ns, duration_ns);
+  if (span.has_value()) profiler_end_ns_ = std::max(profiler_end_ns_, span->end_ns());
+}
+
+// A step that goes on when the profiler has stopped is not recorded to its end, and its length says
+// nothing about the program.
+void CaptureBuilder::CoverSteps() {
+  for (auto at = steps_.begin(); at != steps_.end();) {
+    const Span span = {.start_ns = at->second.start_ns,
+                       .duration_ns = at->second.end_ns - at->second.start_ns};
+    const bool is_known = profiler_end_ns_ > span.start_ns;
+    if (is_known && span.end_ns() - profiler_end_ns_ > span.duration_ns / kMostUnrecordedPart) {
+      not_understood_.Count("ProfilerStep that ends after the recording");
+      steps_.erase(at++);
+      continue;
+    }
+    Cover(span);
+    ++at;
+  }
 }
 
 // torch's number of a thread stands where a node of autograd says on whose thread its forward
@@ -674,7 +711,8 @@ absl::Status CaptureBuilder::FinishSteps() {
 // true (daemon/report/index/impossible_times.h). Without it, the capture begins and ends elsewhere.
 void CaptureBuilder::FinishWindows() {
   std::vector<std::pair<int64_t, int64_t>>& windows = contents_.windows;
-  windows = coverage_.Windows(contents_.steps, contents_.start_ns, last_ns_, is_continuous_);
+  windows = coverage_.Windows(contents_.steps, contents_.start_ns, last_ns_, is_continuous_,
+                              long_ranges_);
   if (windows.size() < 2 || host_coverage_.empty()) {
     return JoinNearest(store::kMaxImportedWindows, windows);
   }
@@ -704,6 +742,7 @@ std::set<std::string> CaptureBuilder::RecordedPids() const {
 
 absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   RETURN_IF_ERROR(FinishPaired());
+  CoverSteps();
   for (const auto& [stream, work] : streams_) last_ns_ = std::max(last_ns_, work.end_ns);
   for (const ThreadRows& rows : rows_) {
     last_ns_ = std::max({last_ns_, rows.calls.end_ns, rows.driver_calls.end_ns});

@@ -5,7 +5,7 @@
 // Threads: one.
 // Memory:  names, inputs and threads, as their tables say; 44 bytes per range, 24 more per
 //          operator, 64 per event of memory or other instant, step, and recorded CUDA event; 10 per
-//          CUDA call, twice that for launches; of GPU rows RowSpool::kMemoryBytes;
+//          CUDA call, twice that for launches; of GPU rows RowSpool::kMemoryBytes, and 32 MiB;
 //          of arguments that exports need, as KeptArguments says; of stacks,
 //          as PythonStacks says.
 // Errors:  the sink's; RESOURCE_EXHAUSTED for more than kMaxHeldRows, kMaxCalls, or kMaxStreams.
@@ -66,8 +66,11 @@ class CaptureBuilder {
 
   absl::Status Add(const TraceEvent& event);
   void AddUnknownArgument(const TraceEvent& event, std::string_view key);
-  // The trace says that profd wrote it; before its events.
-  void SetIsOurs() { is_ours_ = is_continuous_ = true; }
+  // The trace says that profd wrote it; before its events. `is_continuous`: see SetIsContinuous().
+  void SetIsOurs(bool is_continuous) {
+    is_ours_ = true;
+    is_continuous_ = is_continuous;
+  }
   // What the trace says its process groups are called, by torch's name.
   void SetGroupNames(std::map<std::string, std::string> names) { group_names_ = std::move(names); }
   // In which order an export of ours has its threads, so that another has the same.
@@ -144,6 +147,7 @@ class CaptureBuilder {
     std::set<std::string> recorded_pids;
     int64_t launch_count = 0;           // Calls of the runtime that launch kernels or graphs.
     int64_t repeated_launch_count = 0;  // Of those: with the correlation of another one.
+    int64_t split_launch_count = 0;     // Kernels of the launch of another one, on another GPU.
   };
   // Gives the sink all that it has not got yet. Call once, last.
   absl::StatusOr<Contents> Finish();
@@ -244,7 +248,10 @@ class CaptureBuilder {
   absl::Status Keep(uint32_t thread, const Span& span, const ImportedRange& range);
   absl::Status Keep(uint32_t thread, const ApiRow& row);
   absl::Status Keep(uint32_t thread, const MemoryRow& row);
+  template <typename Side>
+  std::array<Side, 3> SidesOrUnknown(const TraceEvent& event, Text text);
   uint32_t StreamOf(int64_t stream);
+  uint32_t StreamOfWork(const TraceEvent& event);
   uint32_t StreamOr(const TraceEvent& event, Number number, uint32_t otherwise);
   absl::Status Keep(const GpuRow& row);
   absl::Status Keep(const SyncRow& row);
@@ -261,6 +268,8 @@ class CaptureBuilder {
   absl::Status FinishThread(uint32_t thread, ThreadRows& rows);
   absl::Status FinishArguments();
   absl::Status FinishGpu();
+  void NoteProfilerEnd(const TraceEvent& event);
+  void CoverSteps();
   absl::Status FinishSteps();
   void FinishWindows();
 
@@ -289,8 +298,10 @@ class CaptureBuilder {
   std::optional<int64_t> epoch_ns_;
   int64_t first_ns_ = std::numeric_limits<int64_t>::max();
   int64_t last_ns_ = std::numeric_limits<int64_t>::min();
+  int64_t profiler_end_ns_ = std::numeric_limits<int64_t>::min();  // The least: not known.
   Contents contents_;
   Coverage coverage_;
+  Coverage long_ranges_;    // Of the program's own, which count for coverage_ by their ends alone.
   Coverage host_coverage_;  // Of all but GPU work.
 
   std::vector<ThreadRows> rows_;  // By thread.
@@ -302,9 +313,11 @@ class CaptureBuilder {
   std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>> cuda_events_;
   // By device, context, and stream.
   std::map<std::tuple<int64_t, int64_t, int64_t>, SequenceEnd> streams_;
-  absl::flat_hash_map<int64_t, uint32_t> wide_streams_;  // Which they are, by what they are.
-  absl::flat_hash_set<uint32_t> calls_;                  // Their correlations.
-  absl::flat_hash_set<uint32_t> launches_;               // Those of launches.
+  std::map<std::string, int64_t, std::less<>> named_streams_;  // Numbers for texts.
+  absl::flat_hash_map<uint32_t, uint16_t> kernel_devices_;     // By correlation: of the first.
+  absl::flat_hash_map<int64_t, uint32_t> wide_streams_;        // Which they are, by what they are.
+  absl::flat_hash_set<uint32_t> calls_;                        // Their correlations.
+  absl::flat_hash_set<uint32_t> launches_;                     // Those of launches.
   absl::flat_hash_map<int64_t, Step> steps_;
   // Of operators and annotations; the second for events that lack the first.
   std::vector<int64_t> external_ids_;

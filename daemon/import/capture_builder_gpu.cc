@@ -1,11 +1,14 @@
 // What CaptureBuilder makes of events of CUDA and its like.
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/import/capture_builder.h"
@@ -18,23 +21,29 @@
 namespace profd::importer {
 namespace {
 
-// Of "[1,2,3]".
+// Enough to see whether launches have kernels on several GPUs.
+constexpr size_t kMostKernelDevices = 1'000'000;
+
+// Of "[1, 2, 3]"; those that are left out are 1. nullopt: it has none, or one that no GPU has. Also
+// for a single number.
 template <typename Side>
-std::array<Side, 3> Sides(std::string_view json, Side otherwise) {
-  std::array<Side, 3> sides = {otherwise, otherwise, otherwise};
-  const char* at = json.data();
-  const char* const end = json.data() + json.size();
-  for (size_t i = 0; i < sides.size() && at != end; ++i) {
-    while (at != end && (*at < '0' || *at > '9')) ++at;
-    const auto [behind, error] = std::from_chars(at, end, sides[i]);
-    if (error != std::errc()) break;
-    at = behind;
+std::optional<std::array<Side, 3>> Sides(std::string_view json) {
+  std::array<Side, 3> sides = {1, 1, 1};
+  if (json.starts_with("\"[") && json.ends_with("]\"")) json = json.substr(1, json.size() - 2);
+  if (json.starts_with('[') && json.ends_with(']')) json = json.substr(1, json.size() - 2);
+  size_t count = 0;
+  for (const absl::string_view each : absl::StrSplit(ToAbsl(json), ',')) {
+    const std::string_view text = FromAbsl(absl::StripAsciiWhitespace(each));
+    const std::optional<int64_t> side = ParseInteger(text);
+    if (!side.has_value() || *side < 1 || !std::in_range<Side>(*side)) return std::nullopt;
+    if (count < sides.size()) sides[count++] = static_cast<Side>(*side);
   }
   return sides;
 }
 
-std::array<uint32_t, 3> SidesOrUnknown(std::string_view json) {
-  return Sides<uint32_t>(json, json.empty() ? 0 : 1);
+// Texts of zeros stand for sides that are not known.
+bool SaysUnknown(std::string_view json) {
+  return json.find_first_not_of("[]0, ") == std::string_view::npos;
 }
 
 }  // namespace
@@ -83,6 +92,35 @@ absl::Status CaptureBuilder::Keep(uint32_t thread, const ApiRow& row) {
   return sink_.Append(thread, row);
 }
 
+// 0 for all, if one is not known.
+template <typename Side>
+std::array<Side, 3> CaptureBuilder::SidesOrUnknown(const TraceEvent& event, Text text) {
+  const std::string_view json = event.Get(text);
+  if (SaysUnknown(json)) return {};
+  const std::optional<std::array<Side, 3>> sides = Sides<Side>(json);
+  if (!sides.has_value()) CountNotUnderstood(event, " with an impossible grid");
+  return sides.value_or(std::array<Side, 3>{});
+}
+
+// A number, of the event's row if it has none itself; or, of a text, the number at its end.
+uint32_t CaptureBuilder::StreamOfWork(const TraceEvent& event) {
+  if (event.Has(Number::kStream)) return StreamOf(event.Get(Number::kStream, 0));
+  std::string_view text = event.stream.empty() ? event.tid : event.stream;
+  if (const std::optional<int64_t> number = ParseInteger(text)) return StreamOf(*number);
+  if (text.ends_with('"')) text.remove_suffix(1);
+  const size_t last = text.find_last_not_of("0123456789");
+  const std::string_view digits = last == std::string_view::npos ? text : text.substr(last + 1);
+  if (const std::optional<int64_t> number = ParseInteger(digits)) return StreamOf(*number);
+  // Other names get numbers that no trace has.
+  if (text.empty()) return 0;
+  constexpr size_t kMostBytes = 64;
+  text = text.substr(0, kMostBytes);
+  const auto next = static_cast<int64_t>(named_streams_.size());
+  if (next == report::kMostWideStreams && !named_streams_.contains(text)) return 0;
+  constexpr int64_t kFirstNamed = -1000;
+  return StreamOf(kFirstNamed - named_streams_.try_emplace(std::string(text), next).first->second);
+}
+
 absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
   const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
   if (!span.has_value()) return absl::OkStatus();
@@ -92,7 +130,6 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
     CountNotUnderstood(event, " of an impossible device");
     return absl::OkStatus();
   }
-  const int64_t stream = event.Get(Number::kStream, ParseInteger(event.tid).value_or(0));
   const bool is_kernel = kind == GpuRowKind::kKernel;
   // Our own exports have kinds of work that other traces have no category for.
   const auto has_title = [&](const GpuKind& own) {
@@ -108,7 +145,7 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
                 .kind = kind,
                 .device = Narrow<uint16_t>(device, 0),
                 .context = NumberOr<uint32_t>(event, Number::kContext, 0),
-                .stream = StreamOf(stream),
+                .stream = StreamOfWork(event),
                 .correlation = CorrelationOf(event),
                 .graph_id = NumberOr<uint32_t>(event, Number::kGraph, 0),
                 .graph_node_id = static_cast<uint64_t>(event.Get(Number::kGraphNode, 0)),
@@ -127,12 +164,17 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
   }
   if (!event.Get(Text::kEnded).empty()) row.flags |= kGpuStraddlesEnd;
   if (!event.Get(Text::kLaunchedByDevice).empty()) row.flags |= kGpuDeviceLaunched;
+  if (kind == GpuRowKind::kKernel && row.correlation != 0 && row.graph_id == 0 &&
+      kernel_devices_.size() < kMostKernelDevices) {
+    const auto [at, is_new] = kernel_devices_.try_emplace(row.correlation, row.device);
+    if (!is_new && at->second != row.device) ++contents_.split_launch_count;
+  }
   if (kind == GpuRowKind::kKernel) {
     ASSIGN_OR_RETURN(row.name, names_.IdOfJson(event.name));
     // 0: the trace does not tell, as for the nodes of a graph on ROCm.
-    row.grid = SidesOrUnknown(event.Get(Text::kGrid));
-    row.block = SidesOrUnknown(event.Get(Text::kBlock));
-    row.cluster = Sides<uint16_t>(event.Get(Text::kCluster), 0);
+    row.grid = SidesOrUnknown<uint32_t>(event, Text::kGrid);
+    row.block = SidesOrUnknown<uint32_t>(event, Text::kBlock);
+    row.cluster = SidesOrUnknown<uint16_t>(event, Text::kCluster);
     row.registers_per_thread = NumberOr<uint16_t>(event, Number::kRegisters, 0);
     // Static and dynamic are told as one.
     row.dynamic_shared_bytes = NumberOr<uint32_t>(event, Number::kSharedBytes, 0);

@@ -63,6 +63,7 @@ std::string DeviceNameOf(const TraceEvent& event) {
 absl::Status CaptureBuilder::AddInstant(const TraceEvent& event) {
   // Marks of the recording itself.
   if (event.name == "Record Window End") {
+    NoteProfilerEnd(event);
     other_events_.Add(event);
     return absl::OkStatus();
   }

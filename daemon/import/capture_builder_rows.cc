@@ -90,6 +90,16 @@ absl::Status CaptureBuilder::AddPaired(const TraceEvent& event) {
   if (!span.has_value()) return absl::OkStatus();
   const std::optional<uint32_t> thread = ThreadOf(event);
   if (!thread.has_value()) return absl::OkStatus();
+  // What a profiler records of a GPU has a begin and a length in one event. In two, all that links
+  // it is missing.
+  const Category category = CategoryOf(event.category);
+  const bool is_of_gpu = category == Category::kKernel || category == Category::kMemcpy ||
+                         category == Category::kMemset || category == Category::kRuntime ||
+                         category == Category::kDriver;
+  if (is_of_gpu && event.phase == 'B') {
+    not_understood_.Count(
+        StrCat("cat:", event.category, " as ph:B and ph:E, taken as a range of the program"));
+  }
   ASSIGN_OR_RETURN(const uint32_t name, names_.IdOfJson(event.name));
   paired_.Add(event, span->start_ns, *thread, name, not_understood_);
   return Hold();

@@ -56,9 +56,15 @@ bool Coverage::Touches(int64_t start_ns, int64_t end_ns) const {
   return after != stretches_.begin() && std::prev(after)->second >= start_ns;
 }
 
+bool Coverage::Contains(int64_t start_ns, int64_t end_ns) const {
+  const auto after = stretches_.upper_bound(start_ns);
+  return after != stretches_.begin() && std::prev(after)->second >= end_ns;
+}
+
 std::vector<std::pair<int64_t, int64_t>> Coverage::Windows(std::span<const StepRecord> steps,
                                                            int64_t origin_ns, int64_t end_ns,
-                                                           bool is_continuous) const {
+                                                           bool is_continuous,
+                                                           const Coverage& long_ranges) const {
   std::vector<StepRecord> by_time(steps.begin(), steps.end());
   std::ranges::sort(by_time, {}, &StepRecord::start_ns);
   const auto is_hole = [&](int64_t from_ns, int64_t to_ns) {
@@ -68,7 +74,8 @@ std::vector<std::pair<int64_t, int64_t>> Coverage::Windows(std::span<const StepR
     // schedule skips steps), however short it is.
     const bool between_steps = next != by_time.begin() && next != by_time.end();
     if (between_steps && std::prev(next)->index + 1 != next->index) return true;
-    return !is_continuous && to_ns - from_ns >= kLongHoleNs;
+    return !is_continuous && to_ns - from_ns >= kLongHoleNs &&
+           !long_ranges.Contains(from_ns, to_ns);
   };
   std::vector<std::pair<int64_t, int64_t>> windows;
   for (const auto& [from_ns, recorded_to_ns] : stretches_) {

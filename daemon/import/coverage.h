@@ -46,14 +46,18 @@ class Coverage {
   bool empty() const { return stretches_.empty(); }
   // Whether an event is in [start_ns, end_ns].
   bool Touches(int64_t start_ns, int64_t end_ns) const;
+  // Whether all of it is covered.
+  bool Contains(int64_t start_ns, int64_t end_ns) const;
 
   // Returns the times [start, end) that were recorded, by start, of which none is after `end_ns`.
   // `steps` are by number, with times that begin at `origin_ns`. Times between steps whose numbers
   // do not follow each other are holes if no event is in them; other times only if they are much
-  // longer, and without steps if `is_continuous` does not say that all was recorded.
+  // longer, in no range of `long_ranges`, and without steps if `is_continuous` does not say that
+  // all was recorded.
   std::vector<std::pair<int64_t, int64_t>> Windows(std::span<const StepRecord> steps,
                                                    int64_t origin_ns, int64_t end_ns,
-                                                   bool is_continuous) const;
+                                                   bool is_continuous,
+                                                   const Coverage& long_ranges) const;
 
  private:
   void Coalesce();

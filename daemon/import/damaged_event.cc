@@ -135,6 +135,25 @@ RepairedEvent RepairEvent(std::string_view event) {
   return repaired;
 }
 
+size_t EndOfDamagedMember(std::string_view text, size_t from, bool is_all) {
+  constexpr size_t kLongestKey = 64;
+  for (size_t at = text.find(',', from); at != std::string_view::npos;
+       at = text.find(',', at + 1)) {
+    size_t key = at + 1;
+    if (!Take(text, key, '"')) continue;
+    const size_t quote = text.find_first_of("\"\\\n", key);
+    if (quote == std::string_view::npos || text[quote] != '"' || quote - key > kLongestKey)
+      continue;
+    size_t behind = quote + 1;
+    if (Take(text, behind, ':')) return at;
+  }
+  if (!is_all) return std::string_view::npos;
+  const size_t last = text.find_last_not_of(" \t\r\n");
+  return last != std::string_view::npos && last >= from && text[last] == '}'
+             ? last
+             : std::string_view::npos;
+}
+
 size_t EndOfDamagedEvent(std::string_view text) {
   for (size_t at = text.find('}'); at != std::string_view::npos; at = text.find('}', at + 1)) {
     size_t behind = at + 1;

@@ -29,6 +29,12 @@ size_t ByteOfDamage(std::string_view event);
 // std::string_view::npos: none is.
 size_t FindDamagedEvent(std::string_view text);
 
+// `text` begins with the value of a member of the trace; after `from` bytes of it comes what
+// follows no value. Returns the size of the value up to the comma before the next member or, if
+// `is_all` of the trace is in `text`, up to its last bracket; std::string_view::npos: neither is
+// there.
+size_t EndOfDamagedMember(std::string_view text, size_t from, bool is_all);
+
 struct RepairedEvent {
   std::string json;
   int64_t non_finite_numbers = 0;  // null is in the place of each.

@@ -76,6 +76,20 @@ std::optional<int64_t> ParseInteger(std::string_view token) {
       error == std::errc() && at == end) {
     return static_cast<int64_t>(large);
   }
+  // Pointers print so.
+  if (token.starts_with("0x") || token.starts_with("0X")) {
+    const auto [at, error] = std::from_chars(token.data() + 2, end, large, 16);
+    if (error == std::errc() && at == end) return static_cast<int64_t>(large);
+    return std::nullopt;
+  }
+  // Tools that have numbers of one type only write "7.0" and "1e15".
+  constexpr double kExact = 9007199254740992;  // 2^53: all integers up to it.
+  double number = 0;
+  if (const auto [at, error] = std::from_chars(token.data(), end, number);
+      error == std::errc() && at == end && std::abs(number) <= kExact &&
+      std::trunc(number) == number) {
+    return static_cast<int64_t>(number);
+  }
   return std::nullopt;
 }
 

@@ -24,7 +24,8 @@ struct ExactTime {
 // Nothing where it is no number, or none that fits.
 std::optional<ExactTime> ParseMicros(std::string_view number);
 
-// A JSON number without fraction and exponent, or one in quotes as some releases wrote them.
+// A JSON number that is an integer ("7", "7.0"), or one in quotes, as some releases write them,
+// also as pointers print ("0x7f00").
 std::optional<int64_t> ParseInteger(std::string_view token);
 
 }  // namespace profd::importer

@@ -1,6 +1,8 @@
 #include "daemon/import/gpu_words.h"
 
+#include <array>
 #include <string>
+#include <utility>
 
 #include "daemon/report/index/gpu_names.h"
 
@@ -33,12 +35,42 @@ std::string_view Between(std::string_view text, std::string_view before, std::st
   return text.substr(0, text.find(behind));
 }
 
+// CUpti_ActivityMemcpyKind of names that other profilers give: "CopyHostToDevice" (roctracer),
+// "MEMORY_COPY_DEVICE_TO_HOST" (rocprofiler), "Memcpy-HtoD". 0: it does not say.
+uint8_t SpelledOutCopy(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, uint8_t>, 10> kDirections = {{
+      {"hosttodevice", 1},
+      {"devicetohost", 2},
+      {"devicetodevice", 8},
+      {"hosttohost", 9},
+      {"peertopeer", 10},
+      {"htod", 1},
+      {"dtoh", 2},
+      {"dtod", 8},
+      {"htoh", 9},
+      {"ptop", 10},
+  }};
+  std::string letters;
+  for (const char c : name) {
+    if (c == '(') break;
+    const char lower = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    if (lower >= 'a' && lower <= 'z') letters += lower;
+  }
+  for (const auto& [word, kind] : kDirections) {
+    if (letters.ends_with(word)) return kind;
+  }
+  return 0;
+}
+
 }  // namespace
 
 CopyKinds CopyKindsOf(std::string_view name) {
   constexpr std::string_view kMemcpy = "Memcpy ";
   CopyKinds kinds;
-  if (!name.starts_with(kMemcpy)) return kinds;
+  if (!name.starts_with(kMemcpy)) {
+    kinds.copy = SpelledOutCopy(name);
+    return kinds;
+  }
   kinds.copy = static_cast<uint8_t>(
       NumberOf(Between(name, kMemcpy, " "), kMostCopyKinds, report::CopyKindName));
   kinds.source = MemoryKindOf(Between(name, "(", " -> "));

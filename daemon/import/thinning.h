@@ -12,8 +12,7 @@ namespace profd::importer {
 
 // torch.profiler numbers operators one after another ("External id", "Ev Idx"). Returns how many
 // numbers between those in `ids` are missing; 0 for the few that complete traces lack, too, and
-// where all are missing in one place: counters jump, but what thins a trace leaves gaps all over
-// it. nullopt for too few ids.
+// where all are missing in a few places. nullopt for too few ids.
 std::optional<int64_t> MissingIds(std::vector<int64_t> ids);
 
 }  // namespace profd::importer

@@ -209,6 +209,8 @@ struct EventParser::Impl {
         const Number which = std::get<Number>(what);
         event.numbers[static_cast<size_t>(which)] = *number;
         event.numbers_present |= TraceEvent::Bit(which);
+      } else if (std::get<Number>(what) == Number::kStream) {
+        event.stream = raw;
       }
     }
     return simdjson::SUCCESS;

@@ -126,7 +126,8 @@ struct TraceEvent {
   std::string_view scope;  // The `s` of instants, without its quotes.
   std::optional<ExactTime> start;
   std::optional<ExactTime> duration;
-  int64_t offset = 0;  // Where it begins in the text.
+  std::string_view stream;  // Of a "stream" that is no number: JSON.
+  int64_t offset = 0;       // Where it begins in the text.
 
   bool Has(Number number) const { return (numbers_present & Bit(number)) != 0; }
   int64_t Get(Number number, int64_t otherwise) const {

@@ -190,6 +190,7 @@ void TraceHeader::Add(std::string_view key, std::string_view value, NotUnderstoo
     AddOurs(json, known_);
     threads_ = ThreadsIn(json);
     has_torch_ = json.contains("torch");
+    has_windows_ = NumberIn(json, "window_count") > 1;
   }
 }
 

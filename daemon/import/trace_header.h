@@ -36,6 +36,8 @@ class TraceHeader {
   // Of exports of profd: the process, and its threads in the order in which the capture had them.
   int64_t pid() const { return known_.target.pid; }
   bool has_torch() const { return has_torch_; }
+  // An export of profd, of a trace with several windows.
+  bool has_windows() const { return has_windows_; }
   std::span<const Thread> threads() const { return threads_; }
   // What process groups are called, by torch's name of them.
   const std::map<std::string, std::string>& group_names() const { return group_names_; }
@@ -54,6 +56,7 @@ class TraceHeader {
   bool is_ours_ = false;
   bool is_merged_ = false;
   bool has_torch_ = false;
+  bool has_windows_ = false;
   int64_t base_unix_ns_ = 0;
   size_t kept_bytes_ = 0;
   std::vector<Thread> threads_;

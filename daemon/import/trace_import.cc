@@ -48,7 +48,7 @@ class Import : public TraceSplitter::Handler {
     header_.Add(key, value, not_understood_);
     if (key == "distributedInfo") builder_.SetGroupNames(header_.group_names());
     if (key == "profd" && header_.is_ours()) {
-      builder_.SetIsOurs();
+      builder_.SetIsOurs(/*is_continuous=*/!header_.has_windows());
       builder_.SetThreads(header_.pid(), header_.threads());
     }
     if (!header_.is_merged()) return absl::OkStatus();
@@ -142,6 +142,17 @@ class Import : public TraceSplitter::Handler {
                  " launches have the correlation of another launch: it holds several processes "
                  "with one pid, and GPU work cannot be assigned. Import the traces that it was "
                  "merged from, each by itself"));
+    }
+    // One launch makes kernels on one GPU. Of a process whose calls are missing, the kernels would
+    // be taken for another's.
+    const bool is_split = contents.split_launch_count >= kFewestCollisions &&
+                          contents.split_launch_count * 100 >= contents.launch_count;
+    if (contents.recorded_pids.size() < 2 && is_split) {
+      return absl::FailedPreconditionError(StrCat(
+          contents.split_launch_count, " of its ", contents.launch_count,
+          " launches have kernels on several GPUs: it holds several processes, of which some "
+          "lack their CUDA calls, and GPU work cannot be assigned. Import the traces that it "
+          "was merged from, each by itself"));
     }
     if (contents.recorded_pids.size() < 2) return absl::OkStatus();
     std::string pids;

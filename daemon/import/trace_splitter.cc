@@ -105,6 +105,39 @@ absl::StatusOr<std::string_view> TraceSplitter::Value() {
   }
 }
 
+absl::StatusOr<std::string_view> TraceSplitter::MemberValue() {
+  RETURN_IF_ERROR(Peek().status());
+  size_t size = 0;
+  while (true) {
+    const char* const begin = window_.data() + begin_;
+    const char* const value_end = SkipJsonValue(begin, window_.data() + end_);
+    size_t next = 0;
+    if (value_end != nullptr) {
+      size = static_cast<size_t>(value_end - begin);
+      next = begin_ + size;
+      while (next < end_ && IsJsonSpace(window_[next])) ++next;
+    }
+    if (value_end == nullptr || next == end_) {
+      ASSIGN_OR_RETURN(const bool more, Fill());
+      if (more) continue;
+      if (value_end == nullptr) return EndTooEarly(CutPlace::kAfterEvents);
+      break;
+    }
+    if (window_[next] == ',' || window_[next] == '}') break;
+    const std::string_view text(window_.data() + begin_, end_ - begin_);
+    const size_t damaged_size = EndOfDamagedMember(text, size, at_end_);
+    if (damaged_size != std::string_view::npos) {
+      size = damaged_size;
+      break;
+    }
+    ASSIGN_OR_RETURN(const bool more, Fill());
+    if (!more) return Damaged("',' or '}' must come here");
+  }
+  const std::string_view value(window_.data() + begin_, size);
+  begin_ += size;
+  return value;
+}
+
 absl::Status TraceSplitter::Run() {
   RETURN_IF_ERROR(Peek().status());
   if (std::string_view(window_.data() + begin_, end_ - begin_).starts_with(kByteOrderMark)) {
@@ -153,7 +186,7 @@ absl::Status TraceSplitter::ReadMembers() {
       RETURN_IF_ERROR(ReadEvents());
     } else {
       const int64_t offset = Offset();
-      ASSIGN_OR_RETURN(const std::string_view value, Value());
+      ASSIGN_OR_RETURN(const std::string_view value, MemberValue());
       if (value.empty()) return Damaged("a value must come here");
       RETURN_IF_ERROR(handler_.OnMember(key, value, offset));
     }

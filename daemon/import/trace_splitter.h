@@ -57,7 +57,7 @@ class TraceSplitter {
     // The file ends too early, and nothing more comes. What it returns, Run() returns: the default
     // is DATA_LOSS.
     virtual absl::Status OnCutOff(const CutOff& cut);
-    // `key` as it is written, without its quotes.
+    // `key` as it is written, without its quotes. `value` is no JSON where its quotes do not match.
     virtual absl::Status OnMember(std::string_view key, std::string_view value, int64_t offset) = 0;
   };
 
@@ -80,6 +80,9 @@ class TraceSplitter {
   absl::Status Expect(char expected, std::string_view what);
   // A whole value, which is taken. Valid until more is read.
   absl::StatusOr<std::string_view> Value();
+  // The same of a member: what it is followed by shows whether its quotes match. Where they do not,
+  // all up to the next member, or to the end of the object.
+  absl::StatusOr<std::string_view> MemberValue();
 
   absl::Status ReadMembers();
   absl::Status ReadEvents();

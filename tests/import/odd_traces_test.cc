@@ -97,6 +97,39 @@ TEST_F(OddTracesTest, NothingIsKnownOfTheTimeBetweenWindows) {
                                        HasSubstr("computes for 80%")));
 }
 
+// An epoch's annotation, or a frame that with_stack saw open all the time.
+TEST_F(OddTracesTest, ARangeOverTwoWindowsMakesThemNotOne) {
+  for (const std::string_view category : {"user_annotation", "python_function"}) {
+    SCOPED_TRACE(category);
+    events_.clear();
+    for (const int64_t at : {0, 5'000'000}) {
+      for (int step = 0; step < 3; ++step) {
+        const int64_t start_us = at + 1000 * (1 + step);
+        Step(static_cast<int>(at / 1'000'000) + step, start_us);
+        Launch(start_us + 50, 800);
+      }
+    }
+    Add(StrCat(R"({"ph":"X","cat":")", category,
+               R"(","name":"epoch","pid":7,"tid":9,"ts":900,)"
+               R"("dur":5003200,"args":{}})"));
+    const auto reader = ReadAll();
+    ASSERT_NE(reader, nullptr);
+    EXPECT_THAT(reader->record().windows, SizeIs(2));
+    const auto time = report::SummarizeTime(*reader, {});
+    ASSERT_THAT(time, IsOk());
+    EXPECT_GT(time->unrecorded_ns, 4'990'000'000);
+  }
+}
+
+TEST_F(OddTracesTest, WhatAnAnnotationCoversWasRecorded) {
+  Launch(0, 800);
+  Launch(5'000'000, 800);
+  Add(R"({"ph":"X","cat":"user_annotation","name":"save","pid":7,"tid":9,"ts":900,"dur":4999000})");
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->record().windows, SizeIs(1));
+}
+
 // As torch.profiler.schedule(wait=1, active=1) writes them.
 TEST_F(OddTracesTest, OfVeryManyWindowsTheNearestAreJoined) {
   constexpr int kSkipping = static_cast<int>(store::kMaxImportedWindows) + 44;
@@ -117,6 +150,21 @@ TEST_F(OddTracesTest, OfVeryManyWindowsTheNearestAreJoined) {
     EXPECT_GT(windows[i].start_ns, windows[i - 1].end_ns);
     EXPECT_GE(windows[i].first_step, windows[i - 1].end_step);
   }
+}
+
+TEST_F(OddTracesTest, AStepThatEndsAfterTheRecordingIsNoStep) {
+  Step(1, 1000);
+  Launch(1050, 800);
+  Step(2, 2000, 13'000'000);
+  Launch(2050, 800);
+  Add(R"x({"ph":"X","cat":"Trace","name":"PyTorch Profiler (0)","pid":"Spans","tid":"P",)x"
+      R"x("ts":900,"dur":2200})x");
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->steps(), SizeIs(1));
+  EXPECT_LT(reader->record().covered_ns, 3'000'000);
+  EXPECT_THAT(reader->record().imported.not_understood,
+              Contains(Pair("ProfilerStep that ends after the recording", 1)));
 }
 
 TEST_F(OddTracesTest, StepsHaveNumbersThatCanBeCounted) {
@@ -158,6 +206,31 @@ TEST_F(OddTracesTest, StreamsOf64BitsHaveTheirOwnNumbersInReports) {
   }
   EXPECT_THAT(counts, ElementsAre(std::pair(7, 1), std::pair(3'221'225'473, 1), std::pair(kHip, 2),
                                   std::pair(kHip + 1, 1)));
+}
+
+TEST_F(OddTracesTest, QuotesInAMemberOfTheTraceLoseThatMemberAlone) {
+  Step(1, 1000);
+  Launch(1050, 800);
+  for (const std::string_view member :
+       {R"("note": "run "a" of b")", R"("note": "./logs/"x"/a.json")", R"("note": "["a", "b"]")",
+        R"("note": "say "a, b", c")"}) {
+    for (const bool is_first : {true, false}) {
+      SCOPED_TRACE(member);
+      const std::string events = StrCat(R"("traceEvents": [)", events_, "]");
+      const std::string text =
+          is_first ? StrCat(R"({"schemaVersion": 1, )", member, ", ", events, "\n}\n")
+                   : StrCat(R"({"schemaVersion": 1, )", events, ", ", member, ", \"x\": 1}");
+      const auto reader = Read(text);
+      ASSERT_NE(reader, nullptr);
+      EXPECT_EQ(reader->gpu_row_count(), 1);
+      EXPECT_THAT(reader->record().imported.not_understood,
+                  Contains(Pair("member:note is not JSON", 1)));
+    }
+    const auto reader =
+        Read(StrCat(R"({"schemaVersion": 1, "traceEvents": [)", events_, "], ", member, "}"));
+    ASSERT_NE(reader, nullptr);
+    EXPECT_EQ(reader->gpu_row_count(), 1);
+  }
 }
 
 TEST_F(OddTracesTest, WindowsNeedNoSteps) {

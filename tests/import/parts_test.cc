@@ -219,6 +219,14 @@ TEST(MissingIdsTest, OneJumpIsNoThinning) {
   EXPECT_THAT(MissingIds(ids), Optional(979 * 9 + 5'000));
 }
 
+TEST(MissingIdsTest, AFewJumpsAreNoThinning) {
+  std::vector<int64_t> ids;
+  for (int64_t window = 0; window < 4; ++window) {
+    for (int64_t i = 0; i < 60; ++i) ids.push_back(window * 560 + i);
+  }
+  EXPECT_THAT(MissingIds(ids), Optional(0));
+}
+
 TEST(MissingIdsTest, AnyNumbersAreSafe) {
   std::vector<int64_t> ids;
   for (uint64_t i = 0; i < 1'000; ++i) {

@@ -33,6 +33,7 @@ class RoundTripTest : public ImportTest {
     EXPECT_EQ(second->record.imported.producer, "profd");
     EXPECT_EQ(second->record.start_unix_ns, first->record.start_unix_ns);
     EXPECT_EQ(second->record.event_count, first->record.event_count);
+    EXPECT_EQ(second->record.windows.size(), first->record.windows.size());
     EXPECT_EQ(second->record.target.pid, first->record.target.pid);
     EXPECT_EQ(second->record.target.command, first->record.target.command);
     EXPECT_EQ(second->record.target.metadata, first->record.target.metadata);
@@ -50,6 +51,19 @@ class RoundTripTest : public ImportTest {
 
   std::string exported_;
 };
+
+TEST_F(RoundTripTest, WindowsWithoutStepsStayApart) {
+  std::string events;
+  for (const int64_t at_us : {0, 5'000'000}) {
+    for (int i = 0; i < 3; ++i) {
+      StrAppend(&events, events.empty() ? "" : ",",
+                R"({"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":)",
+                at_us + 1000 * i, R"(,"dur":900})");
+    }
+  }
+  ExpectSameAgain(
+      Write("windows.json", StrCat(R"({"schemaVersion":1,"traceEvents":[)", events, "]}")));
+}
 
 TEST_F(RoundTripTest, ACollectiveGetsNoInputsThatItsTraceLacked) {
   ExpectSameAgain(Write(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -174,6 +175,10 @@ std::string AboutCapture(const CaptureRecord& record, std::span<const ChromeThre
       .Text("library_version", record.target.library_version)
       .Object("labels", Texts(record.spec.labels))
       .Object("metadata", Texts(record.target.metadata));
+  // Between windows that were found in a trace, nothing is known. Those of our captures are steps.
+  if (!record.imported.source.empty() && record.windows.size() > 1) {
+    object.Number("window_count", std::ssize(record.windows));
+  }
   if (HasGpu(record.gpu)) object.Object("gpu", AboutGpu(record.gpu, left_out.gpu_annotations));
   if (HasTorch(record.torch)) {
     object.Object("torch", AboutTorch(record.torch, left_out));
