@@ -18,7 +18,7 @@
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/gpu/occupancy.h"
 #include "daemon/report/index/by_name.h"
-#include "daemon/report/index/copy_kernels.h"
+#include "daemon/report/index/kernel_purpose.h"
 #include "daemon/report/index/place_index.h"
 #include "daemon/report/index/stack_table.h"
 
@@ -31,32 +31,28 @@ bool HasPart(std::string_view text, std::string_view part) {
 
 // What a kernel is, judged by its name.
 struct KernelName {
-  bool communication = false;
   bool tensor = false;
   bool elementwise = false;
   // A product of a matrix and a vector is bound by memory, one of doubles has other cores, and
   // some kernels only prepare or finish a product.
   bool no_tensor_work = false;
+  // Of a library whose names tell whether it uses tensor cores; those of Triton do not.
+  bool tells = false;
 };
 
-// Reductions over several GPUs that are not NCCL's: they take few blocks on purpose.
-bool IsOwnCollective(std::string_view name) {
-  for (const std::string_view part :
-       {"multimem_", "all_reduce", "allreduce", "cross_device_reduce", "nvshmem"}) {
-    if (HasPart(name, part)) return true;
-  }
-  return false;
-}
-
 KernelName Classify(std::string_view name) {
-  KernelName kernel = {.communication = IsCommunicationKernel(name) || IsOwnCollective(name),
-                       .tensor = UsesTensorCores(name),
+  KernelName kernel = {.tensor = UsesTensorCores(name),
                        .elementwise = HasPart(name, "elementwise_kernel")};
   kernel.no_tensor_work = kernel.elementwise;
   for (const std::string_view part :
        {"gemv", "gemvx", "dgemm", "splitK", "splitk", "f64", "dot_kernel", "reduce_", "nchwToNhwc",
         "nhwcToNchw", "Memset", "vectorized"}) {
     if (HasPart(name, part)) kernel.no_tensor_work = true;
+  }
+  for (const std::string_view part :
+       {"gemm", "Gemm", "cudnn", "cublas", "convolve", "conv2d", "wgrad", "dgrad", "fprop",
+        "winograd", "magma", "miopen", "Cijk_"}) {
+    if (HasPart(name, part)) kernel.tells = true;
   }
   return kernel;
 }
@@ -140,6 +136,7 @@ class KernelPass {
                              : sources.reader.record().windows.front().start_ns),
         copies_(sources, device, copies),
         copy_kernels_(sources.reader.names()),
+        communication_kernels_(sources.reader.names(), sources.attribution),
         kernel_names_(sources.reader.names(), &Classify),
         eligible_names_(sources.reader.names(), &IsEligible),
         launched_(sources.scope.stretches.size()) {}
@@ -194,7 +191,7 @@ class KernelPass {
   void AddKernel(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
     const uint32_t name = batch.name[i];
     const KernelName& kernel = kernel_names_.Of(name);
-    if (kernel.communication || copy_kernels_.Has(name, call)) return;
+    if (communication_kernels_.Has(name, call) || copy_kernels_.Has(name, call)) return;
     const int64_t duration_ns = batch.duration_ns[i];
     ++facts_.count;
     facts_.total_ns += duration_ns;
@@ -219,7 +216,7 @@ class KernelPass {
 
   void AddEligible(const KernelName& kernel, const GpuAttribution::Call& call,
                    const GpuBatch& batch, size_t i) {
-    if (kernel.no_tensor_work && !kernel.tensor) return;
+    if ((kernel.no_tensor_work || !kernel.tells) && !kernel.tensor) return;
     const uint32_t op = sources_.attribution.paths()[call.path].name;
     if (!eligible_names_.Of(op)) return;
     facts_.eligible_ns += batch.duration_ns[i];
@@ -272,6 +269,7 @@ class KernelPass {
   const int64_t window_start_ns_;
   CopyPass copies_;
   CopyKernels copy_kernels_;
+  CommunicationKernels communication_kernels_;
   ByName<KernelName> kernel_names_;
   ByName<bool> eligible_names_;
   std::vector<Launched> launched_;  // By stretch of the scope.

@@ -359,6 +359,11 @@ table::Report ToReport(const KernelTable& kernels) {
         StrCat("No kernels were recorded, but ",
                FormatCountOf(kernels.launch_count, "call that launches", "calls that launch"),
                " GPU work: what the GPU did is unknown."));
+  } else if (kernels.rows.empty() && kernels.lacks_gpu_events) {
+    report.notes.emplace_back(
+        "No kernels are here: the trace is cut off, and its GPU events were left out, because "
+        "others "
+        "are missing.");
   } else if (kernels.rows.empty()) {
     report.notes.emplace_back(
         "No kernels were recorded: the program launched none, uses no CUDA, or was captured with "

@@ -15,11 +15,11 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/capture/event_kinds.h"
 #include "daemon/report/index/by_name.h"
-#include "daemon/report/index/copy_kernels.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/impossible_times.h"
+#include "daemon/report/index/kernel_purpose.h"
 #include "daemon/report/index/launch_statistics.h"
 
 namespace profd::report {

@@ -5,9 +5,9 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/index/by_name.h"
-#include "daemon/report/index/copy_kernels.h"
 #include "daemon/report/index/earlier_work.h"
 #include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/kernel_purpose.h"
 #include "daemon/report/index/merge_runs.h"
 #include "daemon/report/index/recorded_time.h"
 #include "daemon/report/index/short_replays.h"
@@ -25,18 +25,18 @@ void Grow(int64_t& sum, uint64_t by) {
 
 class WorkOfRows {
  public:
-  explicit WorkOfRows(std::span<const std::string> names)
-      : communication_(names, &IsCommunicationKernel), copies_(names) {}
+  WorkOfRows(std::span<const std::string> names, const GpuAttribution& attribution)
+      : communication_(names, attribution), copies_(names) {}
 
   Work Of(GpuRowKind kind, uint32_t name, const GpuAttribution::Call* call) {
     if (IsMemoryWork(kind)) return Work::kCopy;
     if (kind != GpuRowKind::kKernel) return Work::kCompute;
     if (copies_.Has(name, call)) return Work::kCopy;
-    return communication_.Of(name) ? Work::kCommunication : Work::kCompute;
+    return communication_.Has(name, call) ? Work::kCommunication : Work::kCompute;
   }
 
  private:
-  ByName<bool> communication_;
+  CommunicationKernels communication_;
   CopyKernels copies_;
 };
 
@@ -67,7 +67,7 @@ absl::StatusOr<DeviceWork> DeviceWork::Read(store::CaptureReader& reader,
   ASSIGN_OR_RETURN(const ShortReplays replays, FindShortReplays(reader, attribution));
   ASSIGN_OR_RETURN(const WideStreams wide, WideStreams::Read(reader));
   EarlierWork earlier(reader.record());
-  WorkOfRows work_of_rows(reader.names());
+  WorkOfRows work_of_rows(reader.names(), attribution);
   RETURN_IF_ERROR(reader.ForEach<GpuRow>(
       kGpuTime | kGpuWhat | kGpuWhere | kGpuCause, {}, [&](const GpuBatch& batch) {
         ReserveMore(work.activities_, batch.size);

@@ -41,7 +41,7 @@ void AddDeviceRows(const store::CaptureReader& reader, int64_t number, const Dev
 
 absl::StatusOr<IdleTable> SummarizeIdle(store::CaptureReader& recorded) {
   BelievedReader reader(recorded);
-  ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::BuildCalls(reader));
+  ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
   ASSIGN_OR_RETURN(const DeviceWork work, DeviceWork::Read(reader, attribution));
   std::vector<StreamIdle> streams;
   for (const DeviceWork::Stream& stream : work.streams()) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -18,6 +19,7 @@
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/impossible_times.h"
+#include "daemon/report/index/kernel_purpose.h"
 #include "daemon/report/index/launch_statistics.h"
 #include "daemon/report/index/step_lookup.h"
 
@@ -67,6 +69,7 @@ struct KernelSums {
   uint64_t queue_ns = 0;
   int64_t orphans = 0;
   int64_t graph_nodes = 0;
+  int64_t communicating = 0;  // Those that exchange data.
   int64_t configurations = 0;
   uint64_t longest_ns = 0;  // Of one configuration.
   Configuration longest{};
@@ -83,6 +86,7 @@ class KernelSummary {
 
   absl::StatusOr<KernelTable> Summarize() {
     ASSIGN_OR_RETURN(attribution_, GpuAttribution::Build(reader_));
+    communication_.emplace(reader_.names(), attribution_);
     RETURN_IF_ERROR(reader_.ForEach<GpuRow>(
         kGpuTime | kGpuWhat | kGpuWhere | kGpuCause | kGpuLaunch, {}, [&](const GpuBatch& batch) {
           for (size_t i = 0; i < batch.size; ++i) AddRow(batch, i);
@@ -141,6 +145,7 @@ class KernelSummary {
     const int64_t duration_ns = batch.duration_ns[i];
     durations_.Add(kernel, duration_ns);
     if ((batch.flags[i] & kGpuOrphan) != 0) ++sums.orphans;
+    if (communication_->Has(batch.name[i], call)) ++sums.communicating;
     if (batch.graph_id[i] != 0 || batch.graph_node_id[i] != 0) ++sums.graph_nodes;
     const bool has_op = call != nullptr && call->path != RangePaths::kNone;
     ops_.Add(kernel, has_op ? first_ids_[attribution_.paths()[call->path].name] : 0, duration_ns);
@@ -239,7 +244,7 @@ class KernelSummary {
                      .max_ns = statistics.max_ns,
                      .configuration_count = sums.configurations,
                      .uses_tensor_cores = UsesTensorCores(name),
-                     .is_communication = IsCommunicationKernel(name),
+                     .is_communication = 2 * sums.communicating > statistics.count,
                      .op = op,
                      .orphan_count = sums.orphans,
                      .graph_count = sums.graph_nodes};
@@ -276,6 +281,9 @@ class KernelSummary {
   }
 
   void CountLaunches() {
+    for (const auto& [what, count] : reader_.record().imported.not_understood) {
+      table_.lacks_gpu_events |= what.starts_with("GPU events, of which others are missing");
+    }
     for (const GpuAttribution::Call& call : attribution_.calls()) {
       if (options_.step.has_value() &&
           (call.step < 0 || attribution_.StepIndexOf(call) != *options_.step)) {
@@ -295,6 +303,7 @@ class KernelSummary {
   const KernelOptions options_;
   const std::vector<uint32_t> first_ids_;
   GpuAttribution attribution_;
+  std::optional<CommunicationKernels> communication_;  // Once that is built.
   Numbering<StreamKey> streams_;
   Numbering<uint32_t> kernels_;  // By name.
   std::vector<KernelSums> sums_;

@@ -73,14 +73,15 @@ struct KernelTable {
   // GPU. They are in no row and no total, but in the busy times. 0 with `step`.
   int64_t earlier_kernel_count = 0;
   int64_t earlier_kernel_ns = 0;
-  int64_t launch_count = 0;  // Calls that launch kernels or graphs; only if there are no rows.
+  int64_t launch_count = 0;       // Calls that launch kernels or graphs; only if there are no rows.
+  bool lacks_gpu_events = false;  // Likewise: an import left them out, because others are missing.
 };
 absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& reader,
                                              const KernelOptions& options);
 
 const table::Description<KernelRow>& KernelColumns();
-// The report "kernels" of reports.h, and back: without launch_count. DATA_LOSS: the parts do not
-// fit together.
+// The report "kernels" of reports.h, and back: without launch_count and lacks_gpu_events.
+// DATA_LOSS: the parts do not fit together.
 table::Report ToReport(const KernelTable& kernels);
 absl::StatusOr<KernelTable> KernelsFrom(const table::Report& report);
 

@@ -10,7 +10,9 @@ namespace {
 
 // A step that takes less than this share of the device's time for it runs ahead.
 constexpr double kKeepsPace = 0.9;
-constexpr size_t kFewestSteps = 2;
+// Of the time from its first work to its last: a device that is busy for so much of it sets the
+// pace.
+constexpr double kAlwaysBusy = 0.9;
 
 }  // namespace
 
@@ -51,14 +53,20 @@ bool RunsAhead(int64_t step_ns, const LaunchedWork& launched) {
   return static_cast<double>(step_ns) < kKeepsPace * static_cast<double>(launched.busy_ns);
 }
 
-bool AllRunAhead(std::span<const int64_t> steps_ns, std::span<const LaunchedWork> launched) {
-  if (launched.size() != steps_ns.size() || steps_ns.size() < kFewestSteps) return false;
+bool HostRunsAhead(std::span<const int64_t> steps_ns, std::span<const LaunchedWork> launched) {
+  if (launched.size() != steps_ns.size() || steps_ns.empty()) return false;
+  size_t ahead = 0;
+  int64_t busy_ns = 0;
   for (size_t i = 0; i < steps_ns.size(); ++i) {
     if (launched[i].end_ns <= launched[i].start_ns) return false;
-    if (!RunsAhead(steps_ns[i], launched[i])) return false;
     if (i > 0 && launched[i].start_ns <= launched[i - 1].start_ns) return false;
+    if (RunsAhead(steps_ns[i], launched[i])) ++ahead;
+    busy_ns = Sum(busy_ns, launched[i].busy_ns);
   }
-  return true;
+  if (ahead == steps_ns.size()) return true;
+  const int64_t all_ns = Difference(launched.back().end_ns, launched.front().start_ns);
+  return 2 * ahead >= steps_ns.size() &&
+         static_cast<double>(busy_ns) >= kAlwaysBusy * static_cast<double>(all_ns);
 }
 
 bool FollowEachOther(std::span<const StepRecord> steps, size_t position) {

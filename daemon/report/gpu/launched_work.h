@@ -3,8 +3,9 @@
 //   host     ├ step 0 ┤├ step 1 ┤├ step 2 ┤
 //   device     ├────── step 0 ──────┤├────── step 1 ──────┤├────── step 2 ──────┤
 //
-// A host that never waits runs ahead of its device. Its marks then say how fast it launches, and
-// the device how long a step takes: from the first work of a step to that of the next.
+// A host that never waits, or only now and then, runs ahead of its device. Its marks then say how
+// fast it launches, and the device how long a step takes: from the first work of a step to that of
+// the next.
 //
 // Threads: any. Errors: none; any times are safe.
 #ifndef PROFD_DAEMON_REPORT_GPU_LAUNCHED_WORK_H_
@@ -42,9 +43,10 @@ std::optional<uint32_t> BusiestStream(const DeviceWork& work,
 // Whether a step of the host takes much less than the device takes for what it launched.
 bool RunsAhead(int64_t step_ns, const LaunchedWork& launched);
 
-// Whether the host runs ahead in all of these steps, at least two, and the device does them in
-// order. `launched`: by step, of one stream.
-bool AllRunAhead(std::span<const int64_t> steps_ns, std::span<const LaunchedWork> launched);
+// Whether the device sets the pace: it does the steps in order, and the host runs ahead in all of
+// them; or in at least half of them, while the device is busy nearly all the time, so that the
+// others only wait for it, as one does that reads the loss. `launched`: by step, of one stream.
+bool HostRunsAhead(std::span<const int64_t> steps_ns, std::span<const LaunchedWork> launched);
 
 // Whether the step after the one at `position` begins when that one ends, or soon after: no hole in
 // the recording lies between.

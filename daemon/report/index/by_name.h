@@ -1,8 +1,8 @@
 // ByName keeps what a function says of each name of a capture, so that it looks at a name once,
 // however many rows have it.
 //
-//   ByName<bool> is_communication(reader.names(), &IsCommunicationKernel);
-//   if (is_communication.Of(batch.name[i])) ...
+//   ByName<bool> is_copy(reader.names(), &IsCopyCall);
+//   if (is_copy.Of(batch.name[i])) ...
 //
 // Threads: one at a time. The names must outlive it.
 #ifndef PROFD_DAEMON_REPORT_INDEX_BY_NAME_H_

@@ -84,6 +84,10 @@ constexpr std::array kTensorCoreFamilies = {
     "tensorop"sv,
     "xmma"sv,
     "nvjet"sv,
+    "enable_3x_kernel"sv,  // CUTLASS, from Hopper on
+    "_mi16x16"sv,          // Tensile, on AMD's matrix cores
+    "_mi32x32"sv,
+    "_mi4x4"sv,
     "flash_fwd"sv,
     "flash_bwd"sv,
     "flashattn"sv,
@@ -100,6 +104,9 @@ constexpr std::array kPlainFamilies = {
     "simt"sv, "ffma"sv, "_sm50"sv, "_sm60"sv, "_sm61"sv,
 };
 
+// Reductions over the threads of a block, which exchange nothing.
+constexpr auto kOfOneBlock = std::to_array<std::string_view>(
+    {"BlockAllReduce", "WarpAllReduce", "block_all_reduce", "warp_all_reduce"});
 // Parts of the names of kernels that exchange data.
 constexpr auto kCommunicationFamilies = std::to_array<std::string_view>({
     "ncclKernel",           // NCCL, until 2.18
@@ -116,7 +123,11 @@ constexpr auto kCommunicationFamilies = std::to_array<std::string_view>({
     "deep_ep::",            // DeepEP: dispatch and combine
     "7deep_ep",             // the same, mangled
     "all2all",
-    "pplx::",  // pplx-kernels: the same
+    "pplx::",               // pplx-kernels: the same
+    "mori::",               // AMD's: the same
+    "userbuffers",          // Transformer Engine
+    "lowPrecisionTwoShot",  // TensorRT-LLM
+    "lowPrecisionOneShot",
 });
 constexpr auto kCollectiveWords =
     std::to_array<std::array<std::string_view, 3>>({{"all", "reduce", ""},
@@ -239,7 +250,8 @@ std::string Demangler::Demangle(std::string_view name) {
   return Shortened(text, kMaxDisplayBytes);
 }
 
-bool IsCommunicationKernel(std::string_view name) {
+CommunicationSign CommunicationSignOf(std::string_view name) {
+  using enum CommunicationSign;
   if (name.starts_with("_Z")) {
     // A mangled name is "_Z", the length of the name, and the name.
     name.remove_prefix(2);
@@ -247,12 +259,17 @@ bool IsCommunicationKernel(std::string_view name) {
   } else {
     name = FunctionOf(name);
   }
-  if (name.starts_with("nccl") || name.starts_with("nvshmem")) return true;
+  if (name.starts_with("nccl") || name.starts_with("nvshmem")) return kLibrary;
+  // Inductor names a kernel after the operators that it fuses: "triton_poi_fused_all_reduce_0" is
+  // the copy before one.
+  if (name.starts_with("triton_") && Contains(name, "_fused_")) return kNone;
   const auto is_part = [&](std::string_view part) { return Contains(name, part); };
-  if (std::ranges::any_of(kCommunicationFamilies, is_part))
-    return !Contains(name, "deep_ep::layout");
-  return std::ranges::any_of(kCollectiveWords,
-                             [&](const auto& words) { return HasWords(name, words); });
+  if (std::ranges::any_of(kCommunicationFamilies, is_part)) {
+    return Contains(name, "deep_ep::layout") ? kNone : kLibrary;
+  }
+  if (std::ranges::any_of(kOfOneBlock, is_part)) return kNone;
+  const auto has_words = [&](const auto& words) { return HasWords(name, words); };
+  return std::ranges::any_of(kCollectiveWords, has_words) ? kWords : kNone;
 }
 
 bool IsCopyCall(std::string_view call) {
@@ -273,6 +290,7 @@ bool IsCopyKernel(std::string_view kernel) {
 
 bool LaunchesWork(std::string_view call) {
   return Contains(call, "LaunchKernel") || Contains(call, "LaunchCooperativeKernel") ||
+         Contains(call, "EnqueueKernelLaunch") ||  // Of Intel's runtimes.
          LaunchesGraph(call);
 }
 

@@ -59,10 +59,16 @@ class Demangler {
   size_t left_bytes_ = size_t{64} << 20;  // Of text, cut or not.
 };
 
-// A kernel that exchanges data with other GPUs, by its name, mangled or not: of NCCL, RCCL, MSCCL,
-// and NVSHMEM; collectives on symmetric memory; those of inference engines (vLLM, SGLang,
-// TensorRT-LLM, DeepEP, QuickReduce); and any that is named after a collective.
-bool IsCommunicationKernel(std::string_view name);
+// What the name of a kernel, mangled or not, says about whether it exchanges data with other GPUs.
+// CommunicationKernels (kernel_purpose.h) also goes by the operator that launched it.
+enum class CommunicationSign : uint8_t {
+  kNone,
+  kWords,  // It is named after a collective, as another kernel may be.
+  // Of NCCL, RCCL, MSCCL, NVSHMEM, Transformer Engine; on symmetric memory; of an inference engine
+  // (vLLM, SGLang, TensorRT-LLM, DeepEP, QuickReduce).
+  kLibrary,
+};
+CommunicationSign CommunicationSignOf(std::string_view name);
 
 // A call that copies or fills memory: "cudaMemcpyAsync", "hipMemset". On ROCm, kernels do it.
 bool IsCopyCall(std::string_view call);

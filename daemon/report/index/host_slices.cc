@@ -206,6 +206,10 @@ class FrameSampler {
 
 }  // namespace
 
+bool IsPythonFunction(uint8_t category) {
+  return category == static_cast<uint8_t>(wire::RangeCategory::kPython);
+}
+
 class HostSlices::Builder {
  public:
   Builder(store::CaptureReader& reader, const Options& options)
@@ -272,7 +276,7 @@ class HostSlices::Builder {
                                      .thread = batch.thread,
                                      .depth = batch.depth[i]},
                            .level = batch.depth[i]};
-        if (batch.category[i] == static_cast<uint8_t>(wire::RangeCategory::kPython)) {
+        if (IsPythonFunction(batch.category[i])) {
           is_recorded_ = true;
           std::optional<uint32_t>& function = functions[batch.name[i]];
           if (!function.has_value()) {

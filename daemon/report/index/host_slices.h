@@ -50,6 +50,9 @@ struct HostSlice {
   bool is_python = false;
 };
 
+// Whether a range of this category (wire::RangeCategory) is a Python function.
+bool IsPythonFunction(uint8_t category);
+
 class HostSlices {
  public:
   struct Options {

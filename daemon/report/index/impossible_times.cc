@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "daemon/base/status_macros.h"
+#include "daemon/report/index/by_name.h"
+#include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/launch_statistics.h"
 #include "daemon/report/index/wrapping_math.h"
 
@@ -29,6 +31,14 @@ constexpr int64_t kQuietNs = 5'000'000'000;
 // Clocks of GPU and host may differ by less.
 constexpr int64_t kLateNs = 10'000'000;
 constexpr int64_t kLateClockNs = 50'000;
+// Work of a name that lasts this many times as long as all others of it, of which there are some.
+constexpr int64_t kFarLonger = 100;
+constexpr int64_t kFewestAlike = 5;
+// Work that an idle GPU begins with at nearly the same distance from its launch, each time.
+constexpr size_t kFewestShifted = 10;
+constexpr uint64_t kIdleNs = 50'000;
+constexpr int64_t kShiftSpreadNs = 1'000'000;
+constexpr double kNearlyAll = 0.9;
 // How many successors are compared. Of a graph's nodes, which run side by side, there may be more.
 constexpr size_t kMostSuccessors = 64;
 
@@ -42,19 +52,25 @@ struct Row {
   bool is_node;
 };
 
-// When the host knew that work was done: at the end of the first call that waited for all work of
-// the GPU, and began after the work was launched.
+bool WaitsForDevice(std::string_view call) {
+  return call.find("DeviceSynchronize") != std::string_view::npos ||
+         call.starts_with("cuCtxSynchronize");
+}
+bool WaitsForStream(std::string_view call) {
+  return call.find("StreamSynchronize") != std::string_view::npos;
+}
+
+// When the host knew that work was done: at the end of the first call that waited for it, and began
+// after the work was launched.
 class DeviceWaits {
  public:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-  absl::Status Read(store::CaptureReader& reader) {
+  // `is_wait`: by a call's name.
+  absl::Status Read(store::CaptureReader& reader, bool (*is_wait)(std::string_view)) {
     std::vector<bool> waits;  // By name.
     waits.reserve(reader.names().size());
-    for (const std::string& name : reader.names()) {
-      waits.push_back(name.find("DeviceSynchronize") != std::string::npos ||
-                      name.starts_with("cuCtxSynchronize"));
-    }
+    for (const std::string& name : reader.names()) waits.push_back(is_wait(name));
     if (std::ranges::find(waits, true) == waits.end()) return absl::OkStatus();
     RETURN_IF_ERROR(reader.ForEach<ApiRow>([&](const ApiBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
@@ -116,13 +132,14 @@ class TimeSearch {
   TimeSearch(store::CaptureReader& reader, const GpuAttribution& attribution)
       : reader_(reader),
         attribution_(attribution),
+        graphs_(reader.names(), &LaunchesGraph),
         tolerance_ns_(kOutlastsNs + 2 * std::clamp<int64_t>(reader.record().imported.time_unit_ns,
                                                             0, kOutlastsNs)),
         clock_error_ns_(std::clamp<int64_t>(reader.record().gpu.clock_error_ns, 0, kQuietNs)) {}
 
   absl::StatusOr<ImpossibleTimes> Find() {
     constexpr uint32_t kColumns = kGpuTime | kGpuWhat | kGpuWhere | kGpuCause;
-    RETURN_IF_ERROR(waits_.Read(reader_));
+    RETURN_IF_ERROR(waits_.Read(reader_, &WaitsForDevice));
     RETURN_IF_ERROR(reader_.ForEach<GpuRow>(kColumns, {}, [&](const GpuBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) Add(batch, i);
       return absl::OkStatus();
@@ -131,6 +148,7 @@ class TimeSearch {
       return std::tie(a.start_ns, a.end_ns) < std::tie(b.start_ns, b.end_ns);
     });
     if (WaitsAreForAll()) FindUnawaited();
+    FindShifted();
     const bool any_far = std::ranges::any_of(
         rows_, [&](const Row& row) { return AwayFromLaunch(row) > uint64_t{kQuietNs}; });
     if (any_far) {
@@ -143,6 +161,7 @@ class TimeSearch {
                      [](const Row& a, const Row& b) { return a.stream < b.stream; });
     for (size_t i = 0; i < rows_.size(); ++i) FindOverlong(i);
     if (WaitsAreForAll()) FindOutlastingWaits();
+    if (WaitsAreForAll() && streams_.keys().size() == 1) RETURN_IF_ERROR(FindOverlongLast());
     return std::move(times_);
   }
 
@@ -155,7 +174,8 @@ class TimeSearch {
                      call == nullptr ? DeviceWaits::kNever : waits_.DoneBy(call->end_ns),
                      streams_.Of({batch.device[i], batch.context[i], batch.stream[i]}),
                      batch.name[i], batch.correlation[i],
-                     batch.graph_id[i] != 0 || batch.graph_node_id[i] != 0});
+                     batch.graph_id[i] != 0 || batch.graph_node_id[i] != 0 ||
+                         (call != nullptr && graphs_.Of(call->name))});
   }
 
   // A thread waits for one GPU, and its call does not say which. What a trace lists may be all GPUs
@@ -218,6 +238,39 @@ class TimeSearch {
     }
   }
 
+  // Removes all that was launched if an idle GPU begins with it at the same distance from the
+  // launch each time: the GPU's clock is off by that much.
+  void FindShifted() {
+    std::vector<int64_t> distances_ns;  // Of those that begin on an idle GPU.
+    size_t launched = 0;
+    int64_t until_ns = std::numeric_limits<int64_t>::min();
+    for (const Row& row : rows_) {
+      const GpuAttribution::Call* const call = attribution_.Find(row.correlation);
+      const bool is_idle = row.start_ns > until_ns && Distance(until_ns, row.start_ns) > kIdleNs;
+      until_ns = std::max(until_ns, row.end_ns);
+      if (call == nullptr) continue;
+      ++launched;
+      if (is_idle) distances_ns.push_back(Difference(row.start_ns, call->end_ns));
+    }
+    // Work in a queue begins at the same distance, too, but soon after other work.
+    if (distances_ns.size() < kFewestShifted || 2 * distances_ns.size() < launched) return;
+    std::ranges::sort(distances_ns);
+    const int64_t shift_ns = distances_ns[distances_ns.size() / 2];
+    const auto alike = std::ranges::count_if(distances_ns, [&](int64_t distance_ns) {
+      return DistanceOf(std::min(distance_ns, shift_ns), std::max(distance_ns, shift_ns)) <=
+             kShiftSpreadNs;
+    });
+    if (DistanceOf(std::min<int64_t>(shift_ns, 0), std::max<int64_t>(shift_ns, 0)) < kLateNs ||
+        static_cast<double>(alike) < kNearlyAll * static_cast<double>(distances_ns.size())) {
+      return;
+    }
+    std::erase_if(rows_, [&](const Row& row) {
+      if (attribution_.Find(row.correlation) == nullptr) return false;
+      LeaveOut(row, DistanceOf(std::min<int64_t>(shift_ns, 0), std::max<int64_t>(shift_ns, 0)));
+      return true;
+    });
+  }
+
   // 0: it begins within the call, or its launch is not known.
   uint64_t AwayFromLaunch(const Row& row) const {
     const GpuAttribution::Call* call = attribution_.Find(row.correlation);
@@ -268,6 +321,36 @@ class TimeSearch {
     }
   }
 
+  // Of the only stream, which a wait for a stream may well have been for: its last work, if it
+  // lasts far longer than other work of that name ever does, and beyond that wait.
+  absl::Status FindOverlongLast() {
+    if (rows_.empty()) return absl::OkStatus();
+    const Row& last = rows_.back();
+    const GpuAttribution::Call* const call = attribution_.Find(last.correlation);
+    if (call == nullptr ||
+        times_.possible_ns.contains({last.start_ns, Difference(last.end_ns, last.start_ns)})) {
+      return absl::OkStatus();
+    }
+    int64_t alike = 0;
+    int64_t longest_ns = 0;
+    for (const Row& row : std::span(rows_).first(rows_.size() - 1)) {
+      if (row.name != last.name) continue;
+      ++alike;
+      longest_ns = std::max(longest_ns, Difference(row.end_ns, row.start_ns));
+    }
+    const bool is_far_longer =
+        alike >= kFewestAlike && Difference(last.end_ns, last.start_ns) / kFarLonger > longest_ns;
+    if (!is_far_longer) return absl::OkStatus();
+    DeviceWaits waits;
+    RETURN_IF_ERROR(waits.Read(reader_, &WaitsForStream));
+    const int64_t awaited_ns = waits.DoneBy(call->end_ns);
+    if (last.end_ns <= awaited_ns || DistanceOf(awaited_ns, last.end_ns) <= kLateNs) {
+      return absl::OkStatus();
+    }
+    SetOverlong(last, std::max<int64_t>(0, Difference(awaited_ns, last.start_ns)));
+    return absl::OkStatus();
+  }
+
   void SetOverlong(const Row& row, int64_t possible_ns) {
     ++times_.overlong_count;
     times_.possible_ns[{row.start_ns, Difference(row.end_ns, row.start_ns)}] = possible_ns;
@@ -284,6 +367,7 @@ class TimeSearch {
 
   store::CaptureReader& reader_;
   const GpuAttribution& attribution_;
+  ByName<bool> graphs_;  // Calls whose work is the nodes of one, with or without their numbers.
   const int64_t tolerance_ns_;
   const int64_t clock_error_ns_;  // How far the GPU's times may be off from the host's.
   DeviceWaits waits_;

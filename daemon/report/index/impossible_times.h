@@ -3,7 +3,9 @@
 //   stream 7  ▕██▏  ▕████████████████████ … 3 s      lasts beyond the start of what its stream did
 //                        ▕██▏  ▕██▏  ▕██▏            next: a stream does one thing at a time
 //   stream 9                             … ▕██▏      begins minutes from its launch on an idle GPU;
-//                                                    seconds, if the host did nothing meanwhile
+//                                                    seconds, if the host did nothing meanwhile;
+//                                                    or all work does, always by as much: its clock
+//                                                    is off
 //   stream 4  ▕████████████████████ … 2 s            lasts beyond, or begins after, a call of the
 //   host      launch ▕ device sync ▏                 host that waited for it
 //

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "daemon/base/status_macros.h"
 #include "daemon/report/index/end_of.h"
@@ -23,6 +24,13 @@ std::string_view WithoutPrefix(std::string_view name) {
   return {};
 }
 
+// Whether `call`, in any of its versions ("_v2", "_ptsz"), is one of `calls`.
+bool IsOneOf(std::span<const std::string_view> calls, std::string_view call) {
+  return std::ranges::any_of(calls, [&](std::string_view known) {
+    return call.starts_with(known) && (call.size() == known.size() || call[known.size()] == '_');
+  });
+}
+
 bool MayBlock(const GpuBatch& batch, size_t i) {
   if (static_cast<GpuRowKind>(batch.kind[i]) != GpuRowKind::kMemcpy) return false;
   if (batch.copy_kind[i] == kToHost) return batch.destination_kind[i] != kPinnedMemory;
@@ -40,16 +48,20 @@ bool IsAllocatorCall(std::string_view name) {
       "FreeHost",      "MemAlloc",          "MemFree",
       "MemAllocPitch", "MemAllocManaged",   "MemAllocHost",
       "MemFreeHost",   "ExtMallocWithFlags"};
-  const std::string_view call = WithoutPrefix(name);
-  return std::any_of(kCalls.begin(), kCalls.end(), [&](std::string_view known) {
-    return call == known || (call.starts_with(known) && call.substr(known.size()) == "_v2");
-  });
+  return IsOneOf(kCalls, WithoutPrefix(name));
 }
 
 bool IsAllocationCall(std::string_view name) {
-  constexpr std::array<std::string_view, 3> kMappingCalls = {"MemCreate", "MemMap", "MemUnmap"};
-  return IsAllocatorCall(name) ||
-         std::ranges::find(kMappingCalls, WithoutPrefix(name)) != kMappingCalls.end();
+  // They map and page-lock memory, or take it from pools.
+  constexpr std::array<std::string_view, 18> kCalls = {
+      "MemCreate",         "MemRelease",        "MemMap",
+      "MemUnmap",          "MemSetAccess",      "MemAddressReserve",
+      "MemAddressFree",    "MallocAsync",       "MallocFromPoolAsync",
+      "FreeAsync",         "MemAllocAsync",     "MemAllocFromPoolAsync",
+      "MemFreeAsync",      "MemPoolTrimTo",     "HostRegister",
+      "HostUnregister",    "MemHostRegister",   "MemHostUnregister",
+  };
+  return IsAllocatorCall(name) || IsOneOf(kCalls, WithoutPrefix(name));
 }
 
 bool IsSyncCall(std::string_view name) {

@@ -19,7 +19,8 @@ namespace profd::report {
 bool IsSyncCall(std::string_view name);
 // True for "cudaMalloc", "hipFree", "cuMemAlloc_v2".
 bool IsAllocatorCall(std::string_view name);
-// IsAllocatorCall(), and calls that map memory of expandable segments without waiting: "cuMemMap".
+// IsAllocatorCall(), and calls that do it without waiting for the GPU: those that map memory of
+// expandable segments ("cuMemMap"), page-lock it, or take it from a pool.
 bool IsAllocationCall(std::string_view name);
 // IsSyncCall() without those that allocate or free memory.
 bool WaitsForGpu(std::string_view name);

@@ -19,6 +19,7 @@
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/interval_set.h"
+#include "daemon/report/index/kernel_purpose.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/ranks/collective_waits.h"
 #include "daemon/report/ranks/collectives.h"
@@ -387,20 +388,19 @@ class CollectiveSummary {
 
   absl::Status ReadKernels() {
     ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader_));
-    std::vector<std::optional<bool>> is_communication(reader_.names().size());
+    CommunicationKernels communication(reader_.names(), attribution);
     return reader_.ForEach<GpuRow>(kGpuTime | kGpuWhat | kGpuCause, {}, [&](const GpuBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
         if (IsMemoryWork(kind)) continue;
-        auto& known = is_communication[batch.name[i]];
-        if (!known.has_value()) known = IsCommunicationKernel(reader_.names()[batch.name[i]]);
-        const bool is_compute = kind == GpuRowKind::kGraphLaunch || !*known;
+        const GpuAttribution::Call* const call = attribution.Find(batch.correlation[i]);
+        const bool is_compute =
+            kind == GpuRowKind::kGraphLaunch || !communication.Has(batch.name[i], call);
         const int64_t start_ns = batch.start_ns[i];
         const int64_t end_ns = start_ns + batch.duration_ns[i];
         kernels_.push_back({start_ns, end_ns, is_compute});
         if (is_compute) continue;
-        AddKernel(attribution.Find(batch.correlation[i]), reader_.names()[batch.name[i]], start_ns,
-                  end_ns);
+        AddKernel(call, reader_.names()[batch.name[i]], start_ns, end_ns);
       }
       return absl::OkStatus();
     });
@@ -563,7 +563,7 @@ class CollectiveSummary {
         LaunchedWorkOfSteps(work, device, of_host.size(), step_of, stream);
     std::vector<int64_t> lengths_ns;
     for (const StepRecord& step : attribution.steps()) lengths_ns.push_back(step.duration_ns);
-    if (!AllRunAhead(lengths_ns, launched)) return of_host;
+    if (!HostRunsAhead(lengths_ns, launched)) return of_host;
     std::vector<StepRecord> of_device(attribution.steps().begin(), attribution.steps().end());
     for (size_t i = 0; i < of_device.size(); ++i) {
       of_device[i].start_ns = launched[i].start_ns;

@@ -222,12 +222,15 @@ class TimeSummary {
         BusiestStream(work, device));
     std::vector<int64_t> steps_ns;
     for (const TimeStep& step : report_.steps) steps_ns.push_back(step.duration_ns);
-    size_t first = steps_ns.size();
-    while (first > 0 && RunsAhead(steps_ns[first - 1], launched[first - 1])) --first;
-    const bool is_most = 2 * (steps_ns.size() - first) > steps_ns.size();
-    if (!is_most ||
-        !AllRunAhead(std::span(steps_ns).subspan(first), std::span(launched).subspan(first))) {
-      return;
+    size_t first = 0;
+    if (!HostRunsAhead(steps_ns, launched)) {
+      first = steps_ns.size();
+      while (first > 0 && RunsAhead(steps_ns[first - 1], launched[first - 1])) --first;
+      const bool is_most = 2 * (steps_ns.size() - first) > steps_ns.size();
+      if (!is_most ||
+          !HostRunsAhead(std::span(steps_ns).subspan(first), std::span(launched).subspan(first))) {
+        return;
+      }
     }
     for (size_t i = first; i + 1 < steps_ns.size(); ++i) {
       if (!FollowEachOther(attribution_.steps(), i)) continue;

@@ -280,5 +280,65 @@ TEST_F(ImpossibleTimesTest, AFullQueueMayHoldWorkForLong) {
   EXPECT_FALSE(Check().failed());
 }
 
+// A wait for a stream may be one for another stream, so more has to speak against the last kernel.
+class LastKernelTest : public ImpossibleTimesTest {
+ protected:
+  void KernelsAndALast(int64_t last_ns, std::string_view last_name) {
+    Steps(2);
+    for (int i = 0; i < 20; ++i) {
+      Launch({.start_ns = i * 200 * kUs + 100 * kUs,
+              .kernel_ns = i == 19 ? last_ns : 150 * kUs,
+              .lead_ns = 20 * kUs,
+              .kernel = i == 19 ? last_name : "kernel",
+              .op = "aten::add"});
+    }
+    reader_.ApiCall(main_, "cudaStreamSynchronize", 3'950 * kUs, 4'060 * kUs, 800);
+  }
+};
+
+TEST_F(LastKernelTest, EndsWithTheWaitForItsStream) {
+  KernelsAndALast(3 * kSecond, "kernel");
+  EXPECT_EQ(KernelTime(), 19 * 150 * kUs + 160 * kUs);
+  EXPECT_TRUE(Check().failed());
+}
+
+TEST_F(LastKernelTest, IsBelievedIfNothingLikeItIsKnown) {
+  KernelsAndALast(3 * kSecond, "another_kernel");
+  EXPECT_EQ(KernelTime(), 19 * 150 * kUs + 3 * kSecond);
+}
+
+TEST_F(LastKernelTest, IsBelievedIfItIsNotFarLonger) {
+  KernelsAndALast(14 * kMs, "kernel");
+  EXPECT_EQ(KernelTime(), 19 * 150 * kUs + 14 * kMs);
+}
+
+// All work begins a second after its launch, on an idle GPU.
+TEST_F(ImpossibleTimesTest, AClockThatIsOffByTheSameEachTimeIsNotBelieved) {
+  Steps(4);
+  for (int i = 0; i < 40; ++i) {
+    const int64_t at = i * kMs;
+    reader_.ApiCall(main_, "cudaLaunchKernel", at + 10 * kUs, at + 18 * kUs, 900 + i)
+        .Kernel("kernel", at + kSecond + 30 * kUs, at + kSecond + 630 * kUs, 900 + i, {});
+  }
+  EXPECT_TRUE(Check().failed());
+  EXPECT_EQ(Report().bound, BoundBy::kUnknown);
+  EXPECT_THAT(Report().verdict, Not(HasSubstr("SYNC_API")));
+}
+
+// As ROCm writes graphs: one launch, and nodes without numbers.
+TEST_F(ImpossibleTimesTest, NodesOfAGraphRunSideBySideAlsoWithoutNumbers) {
+  Steps(2);
+  for (int step = 0; step < 2; ++step) {
+    const int64_t at = step * kStepNs;
+    reader_.ApiCall(main_, "hipGraphLaunch", at + 10 * kUs, at + 18 * kUs, 900 + step);
+    reader_.Kernel("long", at + 30 * kUs, at + 3'030 * kUs, 900 + step, {});
+    for (int node = 0; node < 9; ++node) {
+      const int64_t start_ns = at + (130 + 200 * node) * kUs;
+      reader_.Kernel("short", start_ns, start_ns + 150 * kUs, 900 + step, {});
+    }
+  }
+  EXPECT_FALSE(Check().failed());
+}
+
 }  // namespace
 }  // namespace profd::report

@@ -109,6 +109,16 @@ TEST(DemanglerTest, LongNamesAreCutBetweenCharacters) {
   EXPECT_THAT(Demangled(std::string(2 * Demangler::kMaxDisplayBytes, '\x80')), EndsWith("..."));
 }
 
+bool IsCommunicationKernel(std::string_view name) {
+  return CommunicationSignOf(name) != CommunicationSign::kNone;
+}
+
+TEST(KernelFamilyTest, WhatALibraryNamesIsCertain) {
+  EXPECT_EQ(CommunicationSignOf("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"),
+            CommunicationSign::kLibrary);
+  EXPECT_EQ(CommunicationSignOf("rccl_all_gather_kernel"), CommunicationSign::kWords);
+}
+
 TEST(KernelFamilyTest, CommunicationIsNccl) {
   EXPECT_TRUE(IsCommunicationKernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"));
   EXPECT_TRUE(IsCommunicationKernel("ncclKernel_AllGather_RING_LL_Sum_int8_t"));
@@ -123,11 +133,19 @@ TEST(KernelFamilyTest, CommunicationIsNccl) {
         "void tensorrt_llm::allreduce_fusion_kernel_oneshot_lamport<1>(int)",
         "void deep_ep::intranode::dispatch<8, 768>(int4*, float*)",
         "void deep_ep::internode_ll::combine<3, 7168>(void*)",
-        "void quickreduce::allreduce_prototype_twoshot<T>(int)", "nvshmemi_barrier_all",
-        "mscclKernel_Sum_half_LL", "rccl_all_gather_kernel", "all2all_exchange_kernel",
-        "triton_all_to_all_vdev", "rcclGenericKernel<1, false>(ncclDevKernelArgsStorage)",
+        "void quickreduce::allreduce_prototype_twoshot<T>(int)",
+        "nvshmemi_barrier_all",
+        "mscclKernel_Sum_half_LL",
+        "rccl_all_gather_kernel",
+        "all2all_exchange_kernel",
+        "triton_all_to_all_vdev",
+        "rcclGenericKernel<1, false>(ncclDevKernelArgsStorage)",
         "void c10d::symmetric_memory::(anonymous namespace)::barrier_kernel(unsigned int**, int)",
-        "void pplx::a2a::dispatchSendKernel"}) {
+        "void pplx::a2a::dispatchSendKernel",
+        "kuserbuffers_pushrecv",
+        "userbuffers_fp16_sum_inplace_gpu_rr_rs_oop",
+        "mori::moe::EpDispatchIntraNodeKernel<T>",
+        "lowPrecisionTwoShotHierFirstKernel"}) {
     EXPECT_TRUE(IsCommunicationKernel(name)) << name;
   }
   for (const char* name :
@@ -135,6 +153,8 @@ TEST(KernelFamilyTest, CommunicationIsNccl) {
         "void at::native::vectorized_gather_kernel<16, long>(char*)",
         "void at::native::_scatter_gather_elementwise_kernel<128, 8>(int)",
         "void cub::DeviceReduceKernel<Policy>(int)", "parallel_reduce", "wallgather",
+        "triton_poi_fused_all_reduce_0", "triton_per_fused_add_all_gather_into_tensor_3",
+        "void oneflow::cuda::layer_norm::LayerNormBlockAllReduceSMemImpl<float>()",
         "void at::native::reduce_kernel<512, 1, ReduceOp<AllReduceFunctor>>(R)"}) {
     EXPECT_FALSE(IsCommunicationKernel(name)) << name;
   }
@@ -162,6 +182,8 @@ TEST(KernelFamilyTest, TensorCoresFromVoltaToBlackwell) {
            "flash::FlashAttnFwdSm90",
            "fmha_cutlassF_bf16_aligned_64x64_rf_sm80",
            "cudnn_generated_fort_native_sdpa_sm100_flash_fprop_wgmma_f16_knob_3",
+           "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT64x64x64_MI16x16x1_SN",
+           "void cutlass::device_kernel<enable_3x_kernel_for_sm9x<cutlass::gemm::kernel::G> >(P)",
        }) {
     EXPECT_TRUE(UsesTensorCores(name)) << name;
   }
