@@ -13,8 +13,10 @@ namespace profd::report {
 namespace {
 
 // CUpti_ActivityMemcpyKind, CUpti_ActivityMemoryKind
+constexpr uint8_t kUnknownCopy = 0;
 constexpr uint8_t kHostToDevice = 1;
 constexpr uint8_t kDeviceToHost = 2;
+constexpr uint8_t kPeerToPeer = 10;
 constexpr uint8_t kPageable = 1;
 constexpr uint8_t kPinned = 2;
 
@@ -69,6 +71,8 @@ void CopyPass::Add(const GpuBatch& batch, size_t i, const GpuAttribution::Call* 
 
 void CopyPass::AddCopy(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
   const uint8_t direction = batch.copy_kind[i];
+  if (direction == kPeerToPeer) facts_.between_gpus_ns += batch.duration_ns[i];
+  if (direction == kUnknownCopy) facts_.unknown_copy_ns += batch.duration_ns[i];
   if (direction != kHostToDevice && direction != kDeviceToHost) return;
   ++facts_.host_copy_count;
   (direction == kHostToDevice ? facts_.to_device_ns : facts_.to_host_ns) += batch.duration_ns[i];
@@ -99,6 +103,7 @@ void CopyPass::AddCopy(const GpuBatch& batch, size_t i, const GpuAttribution::Ca
       item.start_ns = call->start_ns;
       facts_.blocking_ns += item.duration_ns;
       if (direction == kDeviceToHost) facts_.blocking_to_host_ns += item.duration_ns;
+      if (host_memory == kPinned) facts_.blocking_pinned_ns += item.duration_ns;
       blocking_.Add(item);
     }
   }

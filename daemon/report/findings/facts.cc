@@ -20,6 +20,7 @@
 #include "daemon/report/index/autograd_names.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
+#include "daemon/report/index/host_slices.h"
 #include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/interval_set.h"
 #include "daemon/report/index/step_table.h"
@@ -108,6 +109,41 @@ int64_t EndOfEarlierWork(const FindingScope& scope, const DeviceWork& work, uint
     end_ns = std::max(end_ns, LastTimeOutside(launched, from_ns, activity.start_ns));
   }
   return end_ns;
+}
+
+// Other profilers begin and end in a step; ours discards what is not whole.
+absl::Status LeaveOutEdgesOfOthers(store::CaptureReader& reader, FindingScope& scope) {
+  if (reader.record().imported.source.empty() || scope.stretches.size() < 2)
+    return absl::OkStatus();
+  EdgeStep first;
+  EdgeStep last;
+  const auto note = [](const FindingScope::Stretch& stretch, int64_t start_ns, int64_t end_ns,
+                       EdgeStep& step) {
+    if (end_ns <= stretch.start_ns || start_ns >= stretch.end_ns) return;
+    step.last_ns = step.is_empty ? end_ns : std::max(step.last_ns, end_ns);
+    step.is_empty = false;
+  };
+  const auto note_both = [&](int64_t start_ns, int64_t duration_ns) {
+    const int64_t end_ns = Sum(start_ns, duration_ns);
+    note(scope.stretches.front(), start_ns, end_ns, first);
+    note(scope.stretches.back(), start_ns, end_ns, last);
+  };
+  const auto note_all = [&](const auto& batch) {
+    for (size_t i = 0; i < batch.size; ++i) note_both(batch.start_ns[i], batch.duration_ns[i]);
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(kRangeStart | kRangeDuration | kRangeCategory, {},
+                                           [&](const RangeBatch& batch) {
+                                             for (size_t i = 0; i < batch.size; ++i) {
+                                               if (IsPythonFunction(batch.category[i])) continue;
+                                               note_both(batch.start_ns[i], batch.duration_ns[i]);
+                                             }
+                                             return absl::OkStatus();
+                                           }));
+  RETURN_IF_ERROR(reader.ForEach<ApiRow>(note_all));
+  RETURN_IF_ERROR(reader.ForEach<GpuRow>(kGpuTime, {}, note_all));
+  LeaveOutEdges(first, last, scope);
+  return absl::OkStatus();
 }
 
 // From the start of the first to the end of the last work of the device; without one, the windows.
@@ -484,6 +520,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
   const CaptureRecord& record = reader.record();
   const bool may_warm_up = !record.imported.source.empty() || record.spec.warmup_steps == 0;
   facts.scope = ScopeOfSteps(reader.steps(), thresholds.first_step_ratio, may_warm_up);
+  RETURN_IF_ERROR(LeaveOutEdgesOfOthers(reader, facts.scope));
   if (device != devices.end() && !facts.gpu_withheld) {
     LeaveOutEarlierWork(EndOfEarlierWork(facts.scope, work, position), facts.scope);
     LeaveOutQueueFilling(LaunchedWorkOf(facts.scope, work, position), facts.scope);

@@ -52,7 +52,11 @@ struct GapFacts {
   std::vector<Evidence> after_sync;
   // Calls that wait for a GPU, in the scope, of threads that launch work.
   int64_t waiting_call_count = 0;
-  // In launch calls of kLongLaunchCallNs or longer: by call and operator, and how much of the time
+  // Idle time in operators and ranges of kLongHostWorkNs or longer that launch nothing.
+  std::vector<Evidence> host_work;
+  // Idle time in other calls of kLongCallNs or longer, by call and operator.
+  std::vector<Evidence> long_calls;
+  // In launch calls of kLongCallNs or longer: by call and operator, and how much of the time
   // was in calls that launched a kernel for the first time in the capture.
   std::vector<Evidence> long_launches;
   int64_t first_launch_ns = 0;
@@ -61,8 +65,9 @@ struct GapFacts {
   IntervalSet explained;
   // Waits for the data loader while the device did nothing (all of them, without a device).
   int64_t loader_wait_ns = 0;
-  // Of it, in steps that begin an epoch of a loader with worker processes, and these steps. Such a
-  // step asks twice: the old iterator ends, and a new one begins.
+  // Of it, in steps that begin an epoch of a loader with worker processes, and these steps; without
+  // steps, in waits that do. Such a step starts the workers, or asks twice: the old iterator ends,
+  // and a new one begins.
   int64_t epoch_start_wait_ns = 0;
   int64_t epoch_start_count = 0;
   std::vector<bool> epoch_starts;  // By stretch of the scope: whether its step is one of these.
@@ -149,7 +154,9 @@ struct CopyFacts {
   int64_t host_copy_count = 0;  // Between host and device.
   int64_t to_device_ns = 0;     // Time of these, by direction.
   int64_t to_host_ns = 0;
-  int64_t pageable_ns = 0;  // Asynchronous ones with pageable memory.
+  int64_t between_gpus_ns = 0;
+  int64_t unknown_copy_ns = 0;  // Of copies of which it is not known where they go.
+  int64_t pageable_ns = 0;      // Asynchronous ones with pageable memory.
   int64_t pageable_to_host_ns = 0;
   int64_t pageable_waited_ns = 0;  // Of those that the program waits for in the same operator.
   int64_t pageable_waited_in_op_ns = 0;  // Of these, where an operator is known.
@@ -157,6 +164,7 @@ struct CopyFacts {
   std::vector<Evidence> pageable;
   int64_t blocking_ns = 0;  // Time of the host in calls that wait for a copy.
   int64_t blocking_to_host_ns = 0;
+  int64_t blocking_pinned_ns = 0;  // With page-locked memory.
   std::vector<Evidence> blocking;
   // Large copies from and to pinned memory.
   int64_t link_bytes = 0;

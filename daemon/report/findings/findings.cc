@@ -329,6 +329,12 @@ std::string_view ToString(BoundBy bound) {
       return "start_up";
     case BoundBy::kCompilation:
       return "compilation";
+    case BoundBy::kProfiler:
+      return "profiler";
+    case BoundBy::kHostWork:
+      return "host_work";
+    case BoundBy::kApiCalls:
+      return "api_calls";
     case BoundBy::kLateStart:
       return "late_start";
     case BoundBy::kCpuOnly:
@@ -342,7 +348,7 @@ bool FromString(std::string_view name, BoundBy& bound) {
   return table::FindByName(
       name,
       {kUnknown, kHost, kCompute, kCommunication, kInput, kCopies, kSynchronization, kAllocation,
-       kStartUp, kCompilation, kLateStart, kCpuOnly},
+       kStartUp, kCompilation, kProfiler, kHostWork, kApiCalls, kLateStart, kCpuOnly},
       bound);
 }
 

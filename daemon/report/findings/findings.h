@@ -132,6 +132,9 @@ enum class BoundBy {
   kAllocation,       // The program waits for memory.
   kStartUp,          // The first calls load the driver.
   kCompilation,
+  kProfiler,   // The recording itself.
+  kHostWork,   // Operators and ranges that launch nothing.
+  kApiCalls,   // Calls of CUDA take long that neither launch, nor wait, nor allocate.
   kLateStart,  // Launched work does not start.
   kCpuOnly,    // No GPU was used.
 };

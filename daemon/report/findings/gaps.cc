@@ -11,6 +11,8 @@
 #include "daemon/report/findings/gather.h"
 #include "daemon/report/findings/idle_split.h"
 #include "daemon/report/findings/launchers.h"
+#include "daemon/report/index/by_name.h"
+#include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
 #include "daemon/report/time/data_loader_time.h"
@@ -26,6 +28,10 @@ constexpr int64_t kLongestLeadNs = 100'000'000;
 // Of programs with more launching threads, the others' gaps get the calls of all of them.
 constexpr size_t kMostSplits = 8;
 constexpr int64_t kLongestWaitNs = int64_t{1} << 60;
+
+bool BeginsWork(std::string_view call) {
+  return LaunchesWork(call) || IsCopyCall(call) || IsDecompressionCall(call);
+}
 
 struct Gap {
   int64_t start_ns;
@@ -74,6 +80,16 @@ class GapSweep {
     };
     facts_.after_sync = after_sync_.Take(EvidenceKind::kCall, describe);
     facts_.long_launches = long_launches_.Take(EvidenceKind::kCall, describe);
+    AddLongCalls();
+    facts_.host_work = host_work_sums_.Take(
+        EvidenceKind::kOp,
+        [&](uint32_t name, uint32_t, Evidence& evidence) { evidence.name = sources_.Name(name); });
+    facts_.long_calls =
+        other_calls_.Take(EvidenceKind::kCall, [&](uint32_t call, uint32_t op, Evidence& evidence) {
+          if ((call & kOverheadName) == 0) return describe(call, op, evidence);
+          evidence.name = OverheadName(call & ~kOverheadName);
+        });
+    ExplainOverhead();
     FindIdlestParts();
     AddLoaderWaits(sources_, busy_, facts_);
     return std::move(facts_);
@@ -100,6 +116,7 @@ class GapSweep {
       if (gap.end_ns - gap.start_ns < kShortHostGapNs) continue;
       AddHostTime(HostCause::kOutside, gap.start_ns, gap.end_ns);
     }
+    RETURN_IF_ERROR(FindHostWork());
     split_.FinishHostTimes();
     for (auto& [thread, split] : splits_) split.FinishHostTimes();
     return absl::OkStatus();
@@ -118,16 +135,36 @@ class GapSweep {
     return found == splits_.end() ? split_ : found->second;
   }
 
-  // Loading code on first use is the program's time, not the profiler's.
+  // Loading and compiling code on first use is the program's time, not the profiler's.
   absl::Status ReadOverhead() {
     return sources_.reader.ForEach<OverheadRow>([&](const OverheadBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
-        if (OverheadName(batch.kind[i]).ends_with("Loading")) continue;
-        AddHostTime(HostCause::kProfiler, batch.start_ns[i],
-                    batch.start_ns[i] + batch.duration_ns[i]);
+        const Overhead overhead = {batch.start_ns[i], Sum(batch.start_ns[i], batch.duration_ns[i]),
+                                   batch.kind[i]};
+        const bool is_programs = IsOfProgram(overhead.kind);
+        AddHostTime(is_programs ? HostCause::kLongCall : HostCause::kProfiler, overhead.start_ns,
+                    overhead.end_ns);
+        overhead_.push_back(overhead);
       }
       return absl::OkStatus();
     });
+  }
+
+  static bool IsOfProgram(uint32_t kind) {
+    const std::string name = OverheadName(kind);
+    return name.ends_with("Loading") || name.ends_with("Compiler");
+  }
+
+  // It has causes of its own, whether the host is in an operator meanwhile or not.
+  void ExplainOverhead() {
+    std::vector<IntervalSet::Interval> all(facts_.explained.intervals().begin(),
+                                           facts_.explained.intervals().end());
+    for (const Overhead& each : overhead_) {
+      all.push_back({.start_ns = each.start_ns, .end_ns = each.end_ns});
+    }
+    std::ranges::sort(all, {}, &IntervalSet::Interval::start_ns);
+    facts_.explained = IntervalSet();
+    for (const IntervalSet::Interval& each : all) facts_.explained.Add(each.start_ns, each.end_ns);
   }
 
   absl::Status FindBlockers() {
@@ -138,17 +175,20 @@ class GapSweep {
       waits.push_back(WaitsForGpu(name));
       allocates_.push_back(IsAllocationCall(name));
     }
+    ByName<bool> launches(sources_.reader.names(), &BeginsWork);
     for (const GpuAttribution::Call& call : sources_.attribution.calls()) {
       const auto position = static_cast<size_t>(&call - sources_.attribution.calls().data());
-      if (!allocates_[call.name] && !waits[call.name] && !blocking_copies[position]) continue;
+      const bool blocks = allocates_[call.name] || waits[call.name] || blocking_copies[position];
+      const bool is_long = Difference(call.end_ns, call.start_ns) >= kLongCallNs;
+      if (!blocks && (!is_long || launches.Of(call.name))) continue;
       if (!sources_.launchers.MayHoldUp(call)) continue;
-      const HostCause cause =
-          allocates_[call.name] ? HostCause::kAllocator : HostCause::kWaitingCall;
-      split_.AddHostTime(cause, call.start_ns, call.end_ns);
-      for (auto& [thread, split] : splits_) {
-        if (sources_.launchers.IsHeldUpBy(thread, call)) {
-          split.AddHostTime(cause, call.start_ns, call.end_ns);
-        }
+      AddCall(!blocks                 ? HostCause::kLongCall
+              : allocates_[call.name] ? HostCause::kAllocator
+                                      : HostCause::kWaitingCall,
+              call);
+      if (!blocks) {
+        long_calls_.push_back(&call);
+        continue;
       }
       blockers_.push_back(&call);
       if (!allocates_[call.name]) CountWait(call);
@@ -156,6 +196,69 @@ class GapSweep {
     std::sort(blockers_.begin(), blockers_.end(),
               [](const auto* a, const auto* b) { return a->end_ns < b->end_ns; });
     return absl::OkStatus();
+  }
+
+  void AddCall(HostCause cause, const GpuAttribution::Call& call) {
+    split_.AddHostTime(cause, call.start_ns, call.end_ns);
+    for (auto& [thread, split] : splits_) {
+      if (sources_.launchers.IsHeldUpBy(thread, call)) {
+        split.AddHostTime(cause, call.start_ns, call.end_ns);
+      }
+    }
+  }
+
+  // Ranges of launching threads that are long and launch nothing: the GPU waits for the host's
+  // work.
+  absl::Status FindHostWork() {
+    ByName<bool> launches(sources_.reader.names(), &BeginsWork);
+    absl::flat_hash_map<uint32_t, std::vector<int64_t>> launches_of;  // Their starts, by thread.
+    for (const auto& [thread, split] : splits_) {
+      std::vector<int64_t>& starts = launches_of[thread];
+      for (const GpuAttribution::Call& call : sources_.attribution.CallsOf(thread)) {
+        if (launches.Of(call.name)) starts.push_back(call.start_ns);
+      }
+    }
+    const auto add = [&](const RangeBatch& batch) {
+      const auto of_thread = launches_of.find(batch.thread);
+      if (of_thread == launches_of.end()) return absl::OkStatus();
+      IdleSplit& split = splits_.at(batch.thread);
+      std::vector<HostWork>& work = host_work_[batch.thread];
+      for (size_t i = 0; i < batch.size; ++i) {
+        if (batch.duration_ns[i] < kLongHostWorkNs) continue;
+        const int64_t start_ns = batch.start_ns[i];
+        const int64_t end_ns = Sum(start_ns, batch.duration_ns[i]);
+        const auto launch = std::ranges::lower_bound(of_thread->second, start_ns);
+        if (launch != of_thread->second.end() && *launch < end_ns) continue;
+        split.AddHostTime(HostCause::kHostWork, start_ns, end_ns);
+        // They come by their end: those within it came before.
+        while (!work.empty() && work.back().start_ns >= start_ns) work.pop_back();
+        work.push_back({start_ns, end_ns, batch.name[i]});
+      }
+      return absl::OkStatus();
+    };
+    return sources_.reader.ForEach<RangeRow>(kRangeStart | kRangeDuration | kRangeName, {}, add);
+  }
+
+  // Of a gap: to the range that has most of the time before the launch.
+  void AddHostWork(int64_t gap_start_ns, const Activity& next, int64_t ns) {
+    const auto of_thread = host_work_.find(next.call->thread);
+    if (of_thread == host_work_.end()) return;
+    const std::vector<HostWork>& work = of_thread->second;
+    const HostWork* most = nullptr;
+    int64_t most_ns = 0;
+    auto at = std::ranges::upper_bound(work, gap_start_ns, {}, &HostWork::end_ns);
+    for (; at != work.end() && at->start_ns < next.call->start_ns; ++at) {
+      const int64_t inside_ns = Difference(std::min(at->end_ns, next.call->start_ns),
+                                           std::max(at->start_ns, gap_start_ns));
+      if (inside_ns <= most_ns) continue;
+      most = &*at;
+      most_ns = inside_ns;
+    }
+    if (most == nullptr) return;
+    host_work_sums_.Add({.name = sources_.first_ids[most->name],
+                         .duration_ns = ns,
+                         .start_ns = gap_start_ns,
+                         .step = StepAt(gap_start_ns)});
   }
 
   // Calls come by thread, by start. One inside of another, as the driver's in the runtime's, is the
@@ -212,6 +315,9 @@ class GapSweep {
       if (parts.dispatch_ns > 0) dispatch_by_path_[next.call->path] += parts.dispatch_ns;
     }
     if (parts.launch_call_ns > 0) AddLongLaunch(next, parts.launch_call_ns);
+    if (parts.host_work_ns > 0 && next.call != nullptr) {
+      AddHostWork(start_ns, next, parts.host_work_ns);
+    }
     const int64_t launching_ns = parts.dispatch_ns + parts.kernel_wait_ns;
     if (next.call != nullptr) {
       sources_.launches[next.call->path].idle_ns += static_cast<uint64_t>(launching_ns);
@@ -268,6 +374,35 @@ class GapSweep {
                         .duration_ns = ns,
                         .start_ns = next.call->start_ns,
                         .step = StepAt(next.call->start_ns)});
+  }
+
+  // Calls come by thread, by start. One inside of another is part of it.
+  void AddLongCalls() {
+    const GpuAttribution::Call* around = nullptr;
+    for (const GpuAttribution::Call* call : long_calls_) {
+      if (around != nullptr && call->thread == around->thread && call->end_ns <= around->end_ns) {
+        continue;
+      }
+      around = call;
+      const int64_t idle_ns = Difference(call->end_ns, call->start_ns) -
+                              static_cast<int64_t>(busy_.MeasureIn(call->start_ns, call->end_ns));
+      if (idle_ns <= 0 || sources_.scope.PositionAt(call->start_ns) < 0) continue;
+      other_calls_.Add({.name = sources_.first_ids[call->name],
+                        .detail = OutermostOp(call->path),
+                        .duration_ns = idle_ns,
+                        .start_ns = call->start_ns,
+                        .step = StepAt(call->start_ns)});
+    }
+    for (const Overhead& each : overhead_) {
+      if (!IsOfProgram(each.kind) || sources_.scope.PositionAt(each.start_ns) < 0) continue;
+      const int64_t idle_ns = Difference(each.end_ns, each.start_ns) -
+                              static_cast<int64_t>(busy_.MeasureIn(each.start_ns, each.end_ns));
+      if (idle_ns <= 0) continue;
+      other_calls_.Add({.name = kOverheadName | each.kind,
+                        .duration_ns = idle_ns,
+                        .start_ns = each.start_ns,
+                        .step = StepAt(each.start_ns)});
+    }
   }
 
   int64_t StepAt(int64_t time_ns) const {
@@ -358,8 +493,9 @@ class GapSweep {
   IdleSplit split_;  // Of gaps before work whose launch, or launcher, has none of its own.
   absl::flat_hash_map<uint32_t, IdleSplit> splits_;  // By launching thread.
   IntervalSet busy_;
-  std::vector<bool> allocates_;                        // By name.
-  std::vector<const GpuAttribution::Call*> blockers_;  // By end.
+  std::vector<bool> allocates_;                          // By name.
+  std::vector<const GpuAttribution::Call*> blockers_;    // By end.
+  std::vector<const GpuAttribution::Call*> long_calls_;  // By thread, by start.
   struct Waits {
     int64_t end_ns = std::numeric_limits<int64_t>::min();  // Of the last one that counts.
     int64_t count = 0;
@@ -376,6 +512,21 @@ class GapSweep {
   const GpuAttribution::Call* lost_most_ = nullptr;  // The one that most of it is due to.
   EvidenceSums after_sync_;
   EvidenceSums long_launches_;
+  EvidenceSums other_calls_;
+  struct Overhead {
+    int64_t start_ns;
+    int64_t end_ns;
+    uint32_t kind;
+  };
+  static constexpr uint32_t kOverheadName = uint32_t{1} << 31;  // In place of a name: a kind.
+  std::vector<Overhead> overhead_;
+  struct HostWork {
+    int64_t start_ns;
+    int64_t end_ns;
+    uint32_t name;
+  };
+  absl::flat_hash_map<uint32_t, std::vector<HostWork>> host_work_;  // By thread, then by time.
+  EvidenceSums host_work_sums_;
 };
 
 }  // namespace
@@ -387,7 +538,11 @@ absl::StatusOr<GapFacts> GatherGaps(FactSources& sources, const TimeReport& time
 
 namespace {
 
-// By stretch: whether its step asked loaders with workers for more batches than steps usually do.
+// Workers that persist are not started anew, and a loader's iterator takes less.
+constexpr int64_t kLeastWorkerStartNs = 5'000'000;
+
+// By stretch: whether its step started a loader's workers, or asked loaders with workers for more
+// batches than steps usually do.
 std::vector<bool> EpochStarts(const FactSources& sources) {
   std::vector<int64_t> asked(sources.scope.stretches.size());
   for (const HostTime& wait : sources.loader_waits) {
@@ -398,8 +553,11 @@ std::vector<bool> EpochStarts(const FactSources& sources) {
   std::vector<int64_t> counts = asked;
   const auto usual = static_cast<int64_t>(counts.empty() ? 0 : Median(counts));
   std::vector<bool> starts(asked.size());
-  for (size_t i = 0; i < asked.size(); ++i) {
-    starts[i] = sources.scope.has_steps && usual > 0 && asked[i] > usual;
+  if (!sources.scope.has_steps) return starts;
+  for (size_t i = 0; i < asked.size(); ++i) starts[i] = usual > 0 && asked[i] > usual;
+  for (const HostTime& wait : sources.loader_waits) {
+    const int64_t position = sources.scope.PositionAt(wait.start_ns);
+    if (wait.starts_workers && position >= 0) starts[static_cast<size_t>(position)] = true;
   }
   return starts;
 }
@@ -419,9 +577,9 @@ void AddLoaderWaits(const FactSources& sources, const IntervalSet& busy, GapFact
       gaps.loader_in_process_ns += exposed_ns;
     }
     const int64_t position = sources.scope.PositionAt(wait.start_ns);
-    if (position >= 0 && epoch_starts[static_cast<size_t>(position)]) {
-      gaps.epoch_start_wait_ns += exposed_ns;
-    }
+    const bool in_epoch_start = position >= 0 && epoch_starts[static_cast<size_t>(position)];
+    if (in_epoch_start || wait.starts_workers) gaps.epoch_start_wait_ns += exposed_ns;
+    if (!sources.scope.has_steps && wait.starts_workers) ++gaps.epoch_start_count;
     const int64_t step =
         position < 0 ? -1 : sources.scope.stretches[static_cast<size_t>(position)].step;
     sums.Add({.name = sources.first_ids[wait.name],
@@ -444,6 +602,8 @@ void AddLoaderStarts(std::span<const LoaderStart> starts, FactSources& sources) 
     if (sources.scope.PositionAt(start.start_ns) != sources.scope.PositionAt(start.end_ns))
       continue;
     wait->start_ns = start.start_ns;
+    wait->starts_workers = start.end_ns - start.start_ns >= kLeastWorkerStartNs &&
+                           HasLoaderWorkers(sources.Name(wait->name));
   }
 }
 

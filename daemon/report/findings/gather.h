@@ -26,6 +26,7 @@ struct HostTime {
   int64_t start_ns;
   int64_t end_ns;
   uint32_t name;
+  bool starts_workers = false;  // A wait for a loader: it started its worker processes first.
 };
 
 // Launches of one path of ranges; paths are those of the attribution.

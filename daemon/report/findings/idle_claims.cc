@@ -40,6 +40,8 @@ constexpr std::array kClaims = {
     Claim{"HOST_BOUND", {&IdleParts::outside_ns}},
     Claim{"IDLE_HOST_WAIT", {&IdleParts::dispatch_ns}},
     Claim{"SLOW_LAUNCH_CALLS", {&IdleParts::launch_call_ns}},
+    Claim{"HOST_WORK", {&IdleParts::host_work_ns}},
+    Claim{"SLOW_API_CALLS", {&IdleParts::long_call_ns}},
     Claim{"IDLE_KERNEL_WAIT", {&IdleParts::kernel_wait_ns}},
     Claim{"LATE_START", {&IdleParts::late_start_ns}},
     Claim{"SMALL_KERNELS", {&IdleParts::dispatch_ns, &IdleParts::kernel_wait_ns}},

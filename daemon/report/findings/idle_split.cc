@@ -10,16 +10,17 @@ namespace {
 
 using IdlePart = int64_t IdleParts::*;
 
-constexpr std::array<IdlePart, 12> kIdleParts = {
+constexpr std::array<IdlePart, 14> kIdleParts = {
     &IdleParts::profiler_ns,      &IdleParts::data_loader_ns, &IdleParts::allocator_ns,
     &IdleParts::waiting_calls_ns, &IdleParts::compile_ns,     &IdleParts::collectives_ns,
-    &IdleParts::outside_ns,       &IdleParts::dispatch_ns,    &IdleParts::launch_call_ns,
-    &IdleParts::kernel_wait_ns,   &IdleParts::late_start_ns,  &IdleParts::other_ns};
+    &IdleParts::long_call_ns,     &IdleParts::outside_ns,     &IdleParts::host_work_ns,
+    &IdleParts::dispatch_ns,      &IdleParts::launch_call_ns, &IdleParts::kernel_wait_ns,
+    &IdleParts::late_start_ns,    &IdleParts::other_ns};
 // By HostCause.
 constexpr std::array<IdlePart, kHostCauses> kPartOfHostCause = {
     &IdleParts::profiler_ns,      &IdleParts::data_loader_ns, &IdleParts::allocator_ns,
     &IdleParts::waiting_calls_ns, &IdleParts::compile_ns,     &IdleParts::collectives_ns,
-    &IdleParts::outside_ns};
+    &IdleParts::long_call_ns,     &IdleParts::outside_ns,     &IdleParts::host_work_ns};
 // Times that no call explains, and that wait for no launch.
 constexpr size_t kBeforeBlame = static_cast<size_t>(HostCause::kDataLoader) + 1;
 constexpr size_t kProfilerOnly = static_cast<size_t>(HostCause::kProfiler) + 1;
@@ -117,7 +118,7 @@ IdleParts IdleSplit::Split(const Gap& gap, IntervalSet& explained) const {
                    gap_ns < kKernelWaitLimitNs ? &IdleParts::kernel_wait_ns : &IdleParts::other_ns);
   }
   const GpuAttribution::Call& launch = *gap.launch;
-  const bool is_long = Difference(launch.end_ns, launch.start_ns) >= kLongLaunchCallNs;
+  const bool is_long = Difference(launch.end_ns, launch.start_ns) >= kLongCallNs;
   int64_t call_ns = std::clamp(launch.start_ns, gap.start_ns, gap.end_ns);
   int64_t after_ns = std::clamp(launch.end_ns, call_ns, gap.end_ns);
   if (launch.start_ns <= gap.start_ns && !is_long) after_ns = gap.start_ns;

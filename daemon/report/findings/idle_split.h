@@ -34,9 +34,12 @@ struct IdleParts {
   int64_t waiting_calls_ns = 0;  // Likewise of calls that wait for a GPU.
   int64_t compile_ns = 0;
   int64_t collectives_ns = 0;  // Of the host.
+  int64_t long_call_ns = 0;    // In other API calls of kLongCallNs or longer, which launch nothing.
   int64_t outside_ns = 0;      // Host outside operators for kShortHostGapNs or longer.
+  // In operators and ranges of kLongHostWorkNs or longer in which nothing is launched.
+  int64_t host_work_ns = 0;
   int64_t dispatch_ns = 0;     // In operators, between them, and in launch calls of usual length.
-  int64_t launch_call_ns = 0;  // In launch calls of kLongLaunchCallNs or longer.
+  int64_t launch_call_ns = 0;  // In launch calls of kLongCallNs or longer.
   int64_t kernel_wait_ns = 0;  // Below kKernelWaitLimitNs, launched before.
   int64_t late_start_ns = 0;   // Of kLateStartNs or longer, launched before.
   int64_t other_ns = 0;        // Launched before, of a length between these; or no launch is known.
@@ -45,7 +48,7 @@ struct IdleParts {
   // While the next work was not launched.
   int64_t before_launch_ns() const {
     return data_loader_ns + allocator_ns + waiting_calls_ns + compile_ns + collectives_ns +
-           host_ns();
+           long_call_ns + host_work_ns + host_ns();
   }
   int64_t total_ns() const;
   void Add(const IdleParts& parts);
@@ -56,7 +59,9 @@ struct IdleParts {
   IdleParts LoweredAs(const IdleParts& before, const IdleParts& after) const;
 };
 
-inline constexpr int64_t kLongLaunchCallNs = 100'000;
+// API calls take a hundredth of this, as a rule.
+inline constexpr int64_t kLongCallNs = 100'000;
+inline constexpr int64_t kLongHostWorkNs = 1'000'000;
 // An idle GPU begins with what is launched much sooner than this.
 inline constexpr int64_t kLateStartNs = 1'000'000;
 
@@ -68,9 +73,11 @@ enum class HostCause : uint8_t {
   kWaitingCall,
   kCompile,
   kCollective,
+  kLongCall,
   kOutside,
+  kHostWork,
 };
-inline constexpr size_t kHostCauses = 7;
+inline constexpr size_t kHostCauses = 9;
 
 class IdleSplit {
  public:

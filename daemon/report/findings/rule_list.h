@@ -14,6 +14,8 @@ RuleResult GpuUnderused(const Facts&, const FindingThresholds&);  // busy less t
 RuleResult GpuGap(const Facts&, const FindingThresholds&);        // long gaps
 RuleResult IdleHostWait(const Facts&, const FindingThresholds&);  // idle while work is dispatched
 RuleResult SlowLaunchCalls(const Facts&, const FindingThresholds&);  // idle in launch calls
+RuleResult HostWork(const Facts&, const FindingThresholds&);         // idle in other host work
+RuleResult SlowApiCalls(const Facts&, const FindingThresholds&);     // idle in other calls
 RuleResult LateStart(const Facts&, const FindingThresholds&);        // idle long after the launch
 RuleResult IdleKernelWait(const Facts&, const FindingThresholds&);
 RuleResult IdleOther(const Facts&, const FindingThresholds&);

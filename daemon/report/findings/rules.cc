@@ -21,6 +21,8 @@ constexpr std::array kRules = {
     Rule{"IDLE_HOST_WAIT", "The GPU waits for kernel launches", true, &IdleHostWait, true, true},
     Rule{"START_UP", "The program starts up in the capture", true, &StartUp, true, true},
     Rule{"SLOW_LAUNCH_CALLS", "Launch calls take long", true, &SlowLaunchCalls, true, true},
+    Rule{"HOST_WORK", "Work on the host keeps the GPU waiting", true, &HostWork, true, true},
+    Rule{"SLOW_API_CALLS", "Calls of the CUDA API take long", true, &SlowApiCalls, true, true},
     Rule{"LATE_START", "Launched work does not start", true, &LateStart, true},
     Rule{"IDLE_KERNEL_WAIT", "Short gaps between kernels add up", true, &IdleKernelWait, true,
          true},

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "daemon/base/str_cat.h"
@@ -18,6 +20,21 @@ RuleResult CopyShare(const Facts& facts, int64_t ns, double threshold) {
   return result;
 }
 
+// Where most of the time of copies and memsets is spent.
+enum class CopyPlace { kHost, kWithinGpu, kBetweenGpus, kUnknown };
+CopyPlace MostOf(const CopyFacts& copies) {
+  const int64_t host_ns = copies.to_host_ns + copies.to_device_ns;
+  const int64_t within_ns = copies.memory_work_ns - copies.decompression_ns - host_ns -
+                            copies.between_gpus_ns - copies.unknown_copy_ns;
+  const std::array<std::pair<int64_t, CopyPlace>, 4> places = {
+      {{host_ns, CopyPlace::kHost},
+       {within_ns, CopyPlace::kWithinGpu},
+       {copies.between_gpus_ns, CopyPlace::kBetweenGpus},
+       {copies.unknown_copy_ns, CopyPlace::kUnknown}}};
+  return std::ranges::max_element(places, {}, [](const auto& place) { return place.first; })
+      ->second;
+}
+
 std::string CopyAdvice(const Facts& facts, bool can_hide) {
   const CopyFacts& copies = facts.copies;
   const bool torch = KindOf(facts) != ProgramKind::kWithoutTorch;
@@ -28,9 +45,21 @@ std::string CopyAdvice(const Facts& facts, bool can_hide) {
                       "only what the step uses.";
   }
   const bool to_host = copies.to_host_ns > copies.to_device_ns;
-  if (copies.to_host_ns + copies.to_device_ns == 0) {
-    return StrCat("Avoid copies within the GPU", torch ? ": contiguous(), clone()," : "",
-                  " and zero-filling of buffers that are overwritten anyway.");
+  switch (MostOf(copies)) {
+    case CopyPlace::kWithinGpu:
+      return StrCat("Avoid copies within the GPU", torch ? ": contiguous(), clone()," : "",
+                    " and zero-filling of buffers that are overwritten anyway.");
+    case CopyPlace::kBetweenGpus:
+      return can_hide
+                 ? "Send what another GPU needs on a separate stream while this one computes, "
+                   "as soon as it is known."
+                 : "Send less to other GPUs, or less often: lower precision, only what they use.";
+    case CopyPlace::kUnknown:
+      return "Find out what is copied, and where to: the capture does not say. Copies on a "
+             "separate "
+             "stream can run while the GPU computes.";
+    case CopyPlace::kHost:
+      break;
   }
   if (!can_hide) {
     return to_host ? "Keep results on the GPU, or reduce them there and copy less: metrics, "
@@ -93,6 +122,13 @@ int64_t AtMostExposed(const Facts& facts, int64_t ns) {
   return facts.PerStep(std::min(ns, facts.sum.exposed_copy_ns));
 }
 
+// Of a step: the time in which copies that nothing waits for could run.
+int64_t MostHidden(const Facts& facts) {
+  const int64_t overlapped_ns = facts.sum.copy_ns - facts.sum.exposed_copy_ns;
+  return facts.PerStep(std::max<int64_t>(facts.sum.compute_ns - overlapped_ns, 0) +
+                       facts.sum.idle_ns);
+}
+
 }  // namespace
 
 RuleResult CopyExposed(const Facts& facts, const FindingThresholds& thresholds) {
@@ -114,8 +150,15 @@ RuleResult CopyExposed(const Facts& facts, const FindingThresholds& thresholds) 
                           static_cast<double>(copies.memory_work_ns)),
               " of their time.");
   }
-  const bool can_hide = CapByFreeCompute(facts, facts.sum.exposed_copy_ns,
-                                         facts.sum.copy_ns - facts.sum.exposed_copy_ns, finding);
+  // Copies within the GPU are to be avoided, which saves all of their time; others are to be
+  // hidden.
+  bool can_hide = true;
+  if (!facts.ExposedCopiesAreDecompression() && MostOf(copies) == CopyPlace::kWithinGpu) {
+    finding.saving_ns_per_step = facts.PerStep(facts.sum.exposed_copy_ns);
+  } else {
+    can_hide = CapByFreeCompute(facts, facts.sum.exposed_copy_ns,
+                                facts.sum.copy_ns - facts.sum.exposed_copy_ns, finding);
+  }
   finding.advice = CopyAdvice(facts, can_hide);
   finding.evidence = facts.ExposedCopiesAreDecompression() ? copies.decompression
                      : copies.pageable.empty()             ? copies.blocking
@@ -190,9 +233,24 @@ RuleResult MemcpyBlocking(const Facts& facts, const FindingThresholds& threshold
   finding.measured =
       StrCat("The program waits in copies for ", TimeText(facts.PerStep(facts.copies.blocking_ns)),
              StepWords(facts), " (", PercentText(finding.value), ").");
-  finding.advice = 2 * facts.copies.blocking_to_host_ns > facts.copies.blocking_ns
-                       ? KeepOnGpu(facts)
-                       : "Use cudaMemcpyAsync from pinned memory (non_blocking=True in PyTorch).";
+  const bool to_host = 2 * facts.copies.blocking_to_host_ns > facts.copies.blocking_ns;
+  const bool is_pinned = 2 * facts.copies.blocking_pinned_ns > facts.copies.blocking_ns;
+  if (to_host) {
+    finding.advice = KeepOnGpu(facts);
+  } else if (const int64_t hidden_ns = MostHidden(facts);
+             2 * hidden_ns < finding.saving_ns_per_step) {
+    // A copy that nobody waits for still takes its time.
+    finding.saving_ns_per_step = hidden_ns;
+    finding.advice =
+        "Keep data that is used again on the GPU, or copy less: lower precision, only what "
+        "changed.";
+    StrAppend(&finding.measured, " Asynchronous copies could hide at most ", TimeText(hidden_ns),
+              StepWords(facts), " of them: no more compute and idle time is left.");
+  } else {
+    finding.saving_ns_per_step = std::min(finding.saving_ns_per_step, hidden_ns);
+    finding.advice = StrCat("Use cudaMemcpyAsync", is_pinned ? "" : " from pinned memory",
+                            " (non_blocking=True in PyTorch).");
+  }
   finding.evidence = facts.copies.blocking;
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = "part of the wait may be for work before the copy";

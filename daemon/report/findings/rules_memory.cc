@@ -18,6 +18,10 @@ constexpr std::string_view kNeedsReserved = "the allocator's reserved bytes";
 constexpr double kRoomyShare = 0.5;
 // Share of the steps (without the first) that must end with more memory than the step before.
 constexpr double kRisingShare = 0.8;
+// Of the slope over all steps: what is there at the end.
+constexpr double kKeptShare = 0.5;
+// A fall by the rise of more steps than these is no noise.
+constexpr double kMostStepsFallenBack = 2.5;
 constexpr int64_t kFewestForLeak = 5;
 // A program may keep something in every N-th step: its memory rises in few steps, and never falls.
 constexpr int64_t kFewestRises = 3;
@@ -248,7 +252,12 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
                              kRisingShare * static_cast<double>(growth.step_count - 1);
   const bool rises_in_some = growth.never_falls && growth.rising_count >= kFewestRises &&
                              growth.step_count >= kFewestForRareRises;
-  result.fired = finding.value > finding.threshold && (rises_in_most || rises_in_some);
+  // What is collected for some steps and then freed rises in most of them, too.
+  const double rise = finding.value * static_cast<double>(growth.step_count - 1);
+  const bool is_kept = static_cast<double>(growth.net_bytes) >= kKeptShare * rise;
+  const bool may_fall_again =
+      static_cast<double>(growth.deepest_fall_bytes) > kMostStepsFallenBack * finding.value;
+  result.fired = finding.value > finding.threshold && (rises_in_most || rises_in_some) && is_kept;
   finding.severity = Severity::kWarning;
   if (!rises_in_most) finding.title = "Memory grows in some steps and never falls";
   finding.measured =
@@ -263,7 +272,7 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
     if (device->capacity_bytes > 0) {
       const int64_t steps = std::max<int64_t>(free_bytes, 0) / growth.bytes_per_step;
       const double hours = static_cast<double>(steps) / steps_per_hour;
-      if (hours <= kSoonHours) finding.severity = Severity::kCritical;
+      if (hours <= kSoonHours && !may_fall_again) finding.severity = Severity::kCritical;
       StrAppend(&finding.measured, "; memory is full after ", steps, " more steps, in ",
                 60 * hours < 1 ? TimeText(static_cast<int64_t>(3600e9 * hours))
                 : hours < 1    ? absl::StrFormat("%.2g minutes", 60 * hours)
@@ -293,6 +302,12 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   if (growth.step_count >= kStepsForHigh && !rises_often) {
     StrAppend(&finding.confidence_reason, ", and memory rises in only ", growth.rising_count,
               " of them, which a cache that fills up can explain");
+  }
+  if (may_fall_again) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        StrCat("memory fell by ", SizeText(growth.deepest_fall_bytes),
+               " in the capture, and may fall again: something is collected for some steps");
   }
   return result;
 }

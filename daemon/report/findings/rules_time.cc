@@ -10,15 +10,12 @@
 #include "daemon/report/findings/advice.h"
 #include "daemon/report/findings/contention.h"
 #include "daemon/report/findings/rule_list.h"
+#include "daemon/report/findings/rule_parts.h"
 #include "daemon/report/ranks/cpu_waits.h"
 
 namespace profd::report {
 namespace {
 
-constexpr std::string_view kNeedsGpu = "GPU work";
-constexpr std::string_view kNeedsCalls = "CUDA API calls (profctl trace --gpu default)";
-constexpr std::string_view kNeedsWork =
-    "a window in which kernels run; in this one, the program captures CUDA graphs";
 constexpr size_t kMostCausesInText = 3;
 // Smaller collectives are bound by latency.
 constexpr int64_t kTellingCollectiveBytes = 1 << 20;
@@ -32,46 +29,6 @@ constexpr double kChanceShare = 0.05;
 // The same with fewer steps than kStepsThatTell.
 constexpr double kChanceShareOfFew = 0.10;
 constexpr size_t kStepsThatTell = 10;
-
-// A result whose value is a share of the steps, compared with its threshold.
-RuleResult ShareOfSteps(const Facts& facts, int64_t ns, double threshold) {
-  RuleResult result;
-  result.finding.unit = FindingUnit::kShare;
-  result.finding.value = facts.ShareOfSteps(ns);
-  result.finding.threshold = threshold;
-  result.fired = result.finding.value > threshold;
-  result.finding.saving_ns_per_step = facts.PerStep(ns);
-  return result;
-}
-
-// Of a step, for a finding whose value is a share of it: no more than this has no finding.
-int64_t UnreportedNs(const Facts& facts, const Finding& finding) {
-  return static_cast<int64_t>(finding.threshold * static_cast<double>(facts.scope.mean_ns));
-}
-
-// One or two steps are weak evidence.
-void SetConfidence(const Facts& facts, Confidence best, Finding& finding) {
-  finding.confidence = best;
-  if (!facts.scope.has_steps) {
-    finding.confidence = std::min(best, Confidence::kMedium);
-    finding.confidence_reason = "no steps: the capture counts as one step";
-  } else if (facts.scope.count < 3) {
-    finding.confidence = std::min(best, Confidence::kMedium);
-    finding.confidence_reason = StrCat("only ", CountText(facts.scope.count, "step"));
-  } else {
-    finding.confidence_reason = CountText(facts.scope.count, "step");
-  }
-}
-
-std::string StepWord(const Facts& facts) {
-  return facts.scope.has_steps ? "each step" : "the capture";
-}
-
-// "12 ms of each step (34%)"
-std::string OfStep(const Facts& facts, int64_t ns) {
-  return StrCat(TimeText(facts.PerStep(ns)), " of ", StepWord(facts), " (",
-                PercentText(facts.ShareOfSteps(ns)), ")");
-}
 
 std::vector<Evidence> IdleSteps(const Facts& facts) {
   std::vector<Evidence> rows;
@@ -188,8 +145,9 @@ RuleResult InputBound(const Facts& facts, const FindingThresholds& thresholds) {
     StrAppend(&finding.measured, " ",
               PercentText(static_cast<double>(facts.gaps.epoch_start_wait_ns) /
                           static_cast<double>(facts.gaps.loader_wait_ns)),
-              " of the wait is in the ", CountText(facts.gaps.epoch_start_count, "step"), " that ",
-              facts.gaps.epoch_start_count == 1 ? "begins" : "begin",
+              " of the wait is in the ",
+              CountText(facts.gaps.epoch_start_count, facts.scope.has_steps ? "step" : "wait"),
+              " that ", facts.gaps.epoch_start_count == 1 ? "begins" : "begin",
               " an epoch, in which the loader starts its workers again.");
     finding.advice =
         "Keep the workers from epoch to epoch: DataLoader(persistent_workers=True). More workers "
@@ -263,8 +221,14 @@ RuleResult GpuUnderused(const Facts& facts, const FindingThresholds& thresholds)
   if (facts.RecordsGraphs()) return Needs(std::string(kNeedsWork));
   RuleResult result = ShareOfSteps(facts, facts.sum.busy_ns, thresholds.gpu_busy_share);
   Finding& finding = result.finding;
+  // While the profiler itself is at work, the program cannot use the GPU.
+  const int64_t profiler_ns = facts.gaps.parts.profiler_ns;
+  if (profiler_ns > 0 && profiler_ns < facts.scope.total_ns) {
+    finding.value = static_cast<double>(facts.sum.busy_ns) /
+                    static_cast<double>(facts.scope.total_ns - profiler_ns);
+  }
   result.fired = finding.value < thresholds.gpu_busy_share;
-  finding.saving_ns_per_step = facts.PerStep(facts.sum.idle_ns);
+  finding.saving_ns_per_step = facts.PerStep(facts.sum.idle_ns - facts.gaps.parts.profiler_ns);
   finding.measured = StrCat("The GPU is busy for ", OfStep(facts, facts.sum.busy_ns), ", idle for ",
                             OfStep(facts, facts.sum.idle_ns), ".");
   finding.advice =
@@ -317,33 +281,6 @@ RuleResult IdleHostWait(const Facts& facts, const FindingThresholds& thresholds)
                             " while operators dispatch the next launch: the host is too slow.");
   finding.advice = LaunchAdvice(facts);
   finding.evidence = LateLaunchers(facts);
-  SetConfidence(facts, Confidence::kHigh, finding);
-  DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
-  return result;
-}
-
-RuleResult SlowLaunchCalls(const Facts& facts, const FindingThresholds& thresholds) {
-  if (!facts.has_gpu()) return Needs(std::string(kNeedsGpu));
-  if (facts.calls.call_count == 0) return Needs(std::string(kNeedsCalls));
-  if (facts.RecordsGraphs()) return Needs(std::string(kNeedsWork));
-  const int64_t ns = facts.gaps.parts.launch_call_ns;
-  RuleResult result = ShareOfSteps(facts, ns, thresholds.launch_call_share);
-  Finding& finding = result.finding;
-  finding.measured = StrCat("The GPU idles ", OfStep(facts, ns), " inside launch calls of ",
-                            TimeText(kLongLaunchCallNs), " or more.");
-  // Code is loaded, and kernels are compiled or chosen, when they are launched first.
-  const bool first_use = 2 * facts.gaps.first_launch_ns >= ns;
-  if (first_use) {
-    StrAppend(&finding.measured, " ", TimeText(facts.gaps.first_launch_ns),
-              " of it are in the first launch of a kernel, which loads or compiles its code.");
-  }
-  finding.advice =
-      first_use ? "Record after more warm-up steps. In the program, warm up each kernel and shape "
-                  "before they are needed, keep compile caches (TRITON_CACHE_DIR, MIOpen and cuDNN "
-                  "plans), or load code early (CUDA_MODULE_LOADING=EAGER)."
-                : "Look for what holds the driver up: other threads that launch, allocate, or "
-                  "synchronize at the same time, page faults, or too few CPUs.";
-  finding.evidence = facts.gaps.long_launches;
   SetConfidence(facts, Confidence::kHigh, finding);
   DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
   return result;

@@ -11,6 +11,8 @@ namespace {
 
 constexpr size_t kFewestForFirst = 3;
 constexpr size_t kFewestInPace = 2;
+constexpr size_t kFewestBesideCut = 3;
+constexpr int64_t kWarmsUp = 2;  // Times as long as others.
 constexpr size_t kFewestAfterEarlierWork = 3;
 // Times in a file may be anything; within this, sums of differences cannot overflow.
 constexpr int64_t kFarthestNs = int64_t{1} << 60;
@@ -21,6 +23,11 @@ void Finish(FindingScope& scope) {
   }
   scope.count = std::max<int64_t>(1, static_cast<int64_t>(scope.stretches.size()));
   scope.mean_ns = scope.total_ns / scope.count;
+}
+
+// Whether it begins when the other ends, or soon after: no hole in the recording lies between.
+bool Follows(const FindingScope::Stretch& next, const FindingScope::Stretch& step) {
+  return next.start_ns <= step.end_ns + (step.end_ns - step.start_ns) / 2;
 }
 
 // Of the steps after the first, those that take at least half as long as it, without those that
@@ -84,6 +91,37 @@ FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_r
   return scope;
 }
 
+void LeaveOutEdges(const EdgeStep& first, const EdgeStep& last, FindingScope& scope) {
+  auto& stretches = scope.stretches;
+  if (stretches.size() < 2) return;
+  const size_t count = stretches.size();
+  std::vector<int64_t> others;
+  for (size_t i = 0; i + 1 < count; ++i) {
+    others.push_back(stretches[i].end_ns - stretches[i].start_ns);
+  }
+  const int64_t usual_ns = Median(others);
+  const FindingScope::Stretch& end = stretches.back();
+  const int64_t length_ns = end.end_ns - end.start_ns;
+  const int64_t quiet_ns = end.end_ns - std::clamp(last.last_ns, end.start_ns, end.end_ns);
+  const int64_t excess_ns = length_ns - usual_ns;
+  const bool is_cut = count > kFewestBesideCut && length_ns < usual_ns / 2;
+  const bool stops =
+      count > kFewestBesideCut && excess_ns > usual_ns / 4 && quiet_ns >= excess_ns / 2;
+  if (last.is_empty || is_cut || stops) stretches.pop_back();
+  // As the first of all, the first step of each window may warm up.
+  std::vector<FindingScope::Stretch> kept;
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    const bool begins_window = i > 0 && !Follows(stretches[i], stretches[i - 1]);
+    const int64_t ns = stretches[i].end_ns - stretches[i].start_ns;
+    if (!begins_window || ns <= kWarmsUp * usual_ns) kept.push_back(stretches[i]);
+  }
+  stretches = std::move(kept);
+  if (first.is_empty && stretches.size() > 1) stretches.erase(stretches.begin());
+  scope.edge_count = static_cast<int64_t>(count - stretches.size());
+  scope.total_ns = 0;
+  Finish(scope);
+}
+
 void LeaveOutQueueFilling(std::span<const LaunchedWork> launched, FindingScope& scope) {
   auto& stretches = scope.stretches;
   if (launched.size() != stretches.size()) return;
@@ -107,11 +145,18 @@ void TakeDeviceTimes(std::span<const LaunchedWork> launched, int64_t last_end_ns
   auto& stretches = scope.stretches;
   std::vector<int64_t> lengths_ns;
   for (const auto& stretch : stretches) lengths_ns.push_back(stretch.end_ns - stretch.start_ns);
-  if (!AllRunAhead(lengths_ns, launched)) return;
+  if (!HostRunsAhead(lengths_ns, launched)) return;
+  // Between windows of the recording, nothing is known.
+  std::vector<bool> is_followed(stretches.size());
+  for (size_t i = 0; i + 1 < stretches.size(); ++i) {
+    is_followed[i] = Follows(stretches[i + 1], stretches[i]);
+  }
   for (size_t i = 0; i < stretches.size(); ++i) {
+    const bool is_last = i + 1 == stretches.size();
     stretches[i].start_ns = launched[i].start_ns;
-    stretches[i].end_ns = i + 1 < stretches.size() ? launched[i + 1].start_ns
-                                                   : std::max(launched[i].end_ns, last_end_ns);
+    stretches[i].end_ns = is_followed[i] ? launched[i + 1].start_ns
+                          : is_last      ? std::max(launched[i].end_ns, last_end_ns)
+                                         : launched[i].end_ns;
   }
   scope.by_device = true;
   scope.earlier_work_ns = 0;  // They begin with what was launched in them.

@@ -28,6 +28,7 @@ struct FindingScope {
   int64_t first_step = -1;
   int64_t first_ns = 0;
   int64_t median_other_ns = 0;
+  int64_t edge_count = 0;           // Steps that LeaveOutEdges() left out.
   int64_t queue_filling_count = 0;  // Steps that LeaveOutQueueFilling() left out.
   bool by_device = false;           // Stretches are those of TakeDeviceTimes().
   int64_t earlier_work_count = 0;   // Steps that LeaveOutEarlierWork() left out.
@@ -63,16 +64,26 @@ inline constexpr int64_t kLastWarmUpStep = 10;
 // whether a first step beyond kLastWarmUpStep can be slow because recording had just begun.
 FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_ratio,
                           bool may_warm_up);
+// What an edge of the recording shows of its step.
+struct EdgeStep {
+  bool is_empty = true;  // No operator, call, or GPU work is in it.
+  int64_t last_ns = 0;   // When the last of these ended.
+};
+// Leaves out a first or last step that is empty, a last one that is cut (less than half as long as
+// the others), or of which most of what it takes longer than the others is empty, at its end, since
+// another profiler stopped there, and the first step of a later window that takes more than twice
+// as long as others. Sets edge_count.
+void LeaveOutEdges(const EdgeStep& first, const EdgeStep& last, FindingScope& scope);
 // Leaves out the steps at the start in which the host only filled the launch queue, as it does
 // after a synchronization: they end long before the GPU has done what they launched. They are
 // shorter than any later step can be. Does nothing unless the steps after them keep pace with the
 // GPU. `launched`: by stretch.
 void LeaveOutQueueFilling(std::span<const LaunchedWork> launched, FindingScope& scope);
-// If the program never waits, each of its steps ends long before the GPU has done it, and the
-// host's marks tell how fast it launches, not how long a step takes. Then a stretch is the time
-// from the first work of its step to that of the next one, of the last step to the end of its work.
-// Does nothing unless all steps run ahead.
-// `launched`: of the busiest stream. `last_end_ns`: when the last step's work ends on any stream.
+// If the program never waits, or only now and then, its steps end long before the GPU has done
+// them, and the host's marks tell how fast it launches, not how long a step takes. Then a stretch
+// is the time from the first work of its step to that of the next one, of the last step to the end
+// of its work. Does nothing unless HostRunsAhead(). `launched`: of the busiest stream.
+// `last_end_ns`: when the last step's work ends on any stream.
 void TakeDeviceTimes(std::span<const LaunchedWork> launched, int64_t last_end_ns,
                      FindingScope& scope);
 // Leaves out the steps at the start that begin before `first_work_ns`: until then, the GPU did what

@@ -34,6 +34,8 @@ struct FindingThresholds {
   double gap_shortest_ns = 500e6;  // A single gap of this length is enough.
   double host_wait_share = 0.10;
   double launch_call_share = 0.05;  // Idle in launch calls that take long.
+  double host_work_share = 0.05;    // Idle in host work that launches nothing.
+  double api_call_share = 0.05;     // Idle in other calls that take long.
   double late_start_share = 0.05;   // Idle long after the next work was launched.
   double kernel_wait_share = 0.10;
   double other_idle_share = 0.20;

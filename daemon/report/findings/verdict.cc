@@ -45,6 +45,14 @@ std::string_view WordsFor(BoundBy bound) {
       return "starting up: the GPU waits for calls that load the driver and its code";
     case BoundBy::kCompilation:
       return "bound by compilation";
+    case BoundBy::kProfiler:
+      return "held up by its recording: for most of the time in which the GPU is idle, the "
+             "profiler "
+             "itself was at work";
+    case BoundBy::kHostWork:
+      return "host-bound: the GPU waits for work on the host that launches nothing";
+    case BoundBy::kApiCalls:
+      return "host-bound: the GPU waits for calls of the CUDA API that launch nothing";
     case BoundBy::kLateStart:
       return "held up on the GPU: launched work does not start, because the GPU is blocked or does "
              "work that is not in the capture";
@@ -219,6 +227,7 @@ std::string WhereTheTimeGoes(const Facts& facts) {
     text = StrCat("A step takes ", TimeText(facts.scope.mean_ns), " (mean of ",
                   CountText(facts.scope.count, "step"),
                   facts.scope.by_device ? ", from the GPU's work: the host runs ahead" : "",
+                  LeftOut(facts.scope.edge_count, "at an edge of the recording"),
                   LeftOut(facts.scope.queue_filling_count, "that only filled the launch queue"),
                   LeftOut(facts.scope.earlier_work_count,
                           "in which the GPU did what was launched before the capture"),
@@ -394,7 +403,7 @@ BoundBy BoundOf(const Facts& facts) {
           ? facts.sum.idle_ns - facts.unrecorded.idle_ns * std::max<int64_t>(facts.scope.count, 1)
           : 0;
   const int64_t host_ns = idle.host_ns() + idle.kernel_wait_ns;
-  const std::array<std::pair<int64_t, BoundBy>, 10> losses = {
+  const std::array<std::pair<int64_t, BoundBy>, 13> losses = {
       {{facts.sum.exposed_communication_ns, BoundBy::kCommunication},
        {facts.sum.exposed_copy_ns, BoundBy::kCopies},
        {std::max<int64_t>(host_ns - added_ns, 0), BoundBy::kHost},
@@ -403,8 +412,11 @@ BoundBy BoundOf(const Facts& facts) {
        {idle.allocator_ns, start_up ? BoundBy::kStartUp : BoundBy::kAllocation},
        {idle.compile_ns, BoundBy::kCompilation},
        {idle.collectives_ns, BoundBy::kCommunication},
+       {idle.host_work_ns, BoundBy::kHostWork},
+       {idle.long_call_ns, BoundBy::kApiCalls},
        {idle.late_start_ns, BoundBy::kLateStart},
-       {idle.other_ns, BoundBy::kUnknown}}};
+       {idle.other_ns, BoundBy::kUnknown},
+       {idle.profiler_ns, BoundBy::kProfiler}}};
   return std::max_element(losses.begin(), losses.end(),
                           [](const auto& a, const auto& b) { return a.first < b.first; })
       ->second;

@@ -54,12 +54,11 @@ bool IsAllocatorCall(std::string_view name) {
 bool IsAllocationCall(std::string_view name) {
   // They map and page-lock memory, or take it from pools.
   constexpr std::array<std::string_view, 18> kCalls = {
-      "MemCreate",         "MemRelease",        "MemMap",
-      "MemUnmap",          "MemSetAccess",      "MemAddressReserve",
-      "MemAddressFree",    "MallocAsync",       "MallocFromPoolAsync",
-      "FreeAsync",         "MemAllocAsync",     "MemAllocFromPoolAsync",
-      "MemFreeAsync",      "MemPoolTrimTo",     "HostRegister",
-      "HostUnregister",    "MemHostRegister",   "MemHostUnregister",
+      "MemCreate",           "MemRelease",        "MemMap",         "MemUnmap",
+      "MemSetAccess",        "MemAddressReserve", "MemAddressFree", "MallocAsync",
+      "MallocFromPoolAsync", "FreeAsync",         "MemAllocAsync",  "MemAllocFromPoolAsync",
+      "MemFreeAsync",        "MemPoolTrimTo",     "HostRegister",   "HostUnregister",
+      "MemHostRegister",     "MemHostUnregister",
   };
   return IsAllocatorCall(name) || IsOneOf(kCalls, WithoutPrefix(name));
 }

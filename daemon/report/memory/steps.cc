@@ -87,6 +87,13 @@ MemoryGrowth GrowthOf(std::span<const MemoryStepRow> steps) {
     growth.rising_count += steps[i].end_bytes > steps[i - 1].end_bytes ? 1 : 0;
     growth.never_falls = growth.never_falls && steps[i].end_bytes >= steps[i - 1].end_bytes;
   }
+  growth.net_bytes = Difference(steps.back().end_bytes, steps.front().end_bytes);
+  int64_t highest = steps.front().end_bytes;
+  for (const MemoryStepRow& step : steps) {
+    highest = std::max(highest, step.end_bytes);
+    growth.deepest_fall_bytes =
+        std::max(growth.deepest_fall_bytes, Difference(highest, step.end_bytes));
+  }
   const size_t stride = (steps.size() + kMostStepsCompared - 1) / kMostStepsCompared;
   std::vector<double> slopes;
   for (size_t i = 0; i < steps.size(); i += stride) {

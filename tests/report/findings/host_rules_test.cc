@@ -386,7 +386,7 @@ class WorkerForkTest : public FindingsFixture {
   static constexpr int kSteps = 24;
 
   // `seeds`: the iterator draws its seed before the fork; else the program does something else.
-  void Epochs(bool seeds, std::string_view loader = kWorkers) {
+  void Epochs(bool seeds, std::string_view loader = kWorkers, bool marks_steps = true) {
     int64_t at = 0;
     for (int step = 0; step < kSteps; ++step) {
       const int64_t begin = at;
@@ -410,15 +410,26 @@ class WorkerForkTest : public FindingsFixture {
       }
       reader_.Operator(main_, "aten::mm", at, at + 5 * kMs);
       at += 5 * kMs;
-      reader_.Step(step, begin, at - begin);
+      if (marks_steps) reader_.Step(step, begin, at - begin);
     }
     CaptureRecord& record = reader_.mutable_record();
     record.windows.push_back({.start_ns = 0, .end_ns = at, .first_step = 0, .end_step = kSteps});
+    if (!marks_steps) {
+      record.windows.back() = {.start_ns = 0, .end_ns = at};
+      return;
+    }
     record.spec.steps = kSteps;
     record.covered_steps = kSteps;
     record.covered_ns = at;
   }
 };
+
+TEST_F(WorkerForkTest, WithoutStepsTheForkShowsWhereAnEpochBegins) {
+  Epochs(true, kWorkers, /*marks_steps=*/false);
+  const Finding finding = Find("INPUT_BOUND");
+  EXPECT_THAT(finding.advice, HasSubstr("persistent_workers=True"));
+  EXPECT_THAT(finding.measured, HasSubstr("of the wait is in the 3 waits that begin an epoch"));
+}
 
 TEST_F(WorkerForkTest, TheForkIsTheLoaders) {
   Epochs(true);

@@ -15,10 +15,18 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Pair;
 
-using MemoryRulesTest = FindingsFixture;
+class MemoryRulesTest : public FindingsFixture {
+ protected:
+  void AllocateMemory(int64_t bytes, int64_t reserved) {
+    reader_.Allocate(
+        main_, 1, 0x1000, bytes,
+        {.total_allocated_bytes = bytes, .total_reserved_bytes = reserved, .device_type = 1});
+  }
+};
 
 TEST_F(MemoryRulesTest, APeakNearTheDevicesMemoryNamesAlsoWhatIsOlderThanTheWindow) {
   Healthy();
@@ -33,6 +41,63 @@ TEST_F(MemoryRulesTest, APeakNearTheDevicesMemoryNamesAlsoWhatIsOlderThanTheWind
   for (const Evidence& part : finding.evidence) parts.emplace_back(part.name, part.bytes >> 30);
   EXPECT_THAT(parts, ElementsAre(Pair("parameter", 50), Pair("reserved without use", 11),
                                  Pair("allocated before the window", 10), Pair("aten::mm", 5)));
+}
+
+TEST_F(MemoryRulesTest, APeakNearTheDevicesMemoryIsFound) {
+  Healthy();
+  AllocateMemory(int64_t{75} << 30, int64_t{76} << 30);
+  const Finding finding = Find("MEM_NEAR_LIMIT");
+  EXPECT_NEAR(finding.value, 0.95, 0.001);
+  EXPECT_EQ(finding.severity, Severity::kWarning);
+  EXPECT_EQ(finding.saving_ns_per_step, 0);
+}
+
+TEST_F(MemoryRulesTest, APeakWithRoomToSpareIsNoFinding) {
+  Healthy();
+  AllocateMemory(int64_t{60} << 30, int64_t{61} << 30);
+  EXPECT_THAT(Fired(), IsEmpty());
+}
+
+TEST_F(MemoryRulesTest, ReservedMemoryThatIsNotInUseIsFoundOnAFullDevice) {
+  Healthy();
+  AllocateMemory(int64_t{40} << 30, int64_t{60} << 30);
+  EXPECT_NEAR(Find("MEM_FRAG").value, 1.0 / 3, 0.01);
+}
+
+TEST_F(MemoryRulesTest, ReservedMemoryOfAnEmptyDeviceMattersToNobody) {
+  Healthy();
+  AllocateMemory(int64_t{4} << 30, int64_t{8} << 30);
+  EXPECT_THAT(Fired(), IsEmpty());
+}
+
+TEST_F(MemoryRulesTest, MemoryThatGrowsWithEveryStepIsFound) {
+  Healthy(8);
+  int64_t total = int64_t{1} << 30;
+  for (int step = 0; step < 8; ++step) {
+    total += 16 << 20;
+    reader_.Allocate(main_, step * kStepNs + kMs, 0x1000 + static_cast<uint64_t>(step) * 0x100,
+                     16 << 20,
+                     {.total_allocated_bytes = total,
+                      .total_reserved_bytes = int64_t{2} << 30,
+                      .device_type = 1});
+  }
+  const Finding finding = Find("MEM_LEAK");
+  EXPECT_EQ(finding.unit, FindingUnit::kBytes);
+  EXPECT_DOUBLE_EQ(finding.value, 16 << 20);
+  EXPECT_FALSE(finding.evidence.empty());
+}
+
+TEST_F(MemoryRulesTest, MemoryThatIsFreedInEveryStepIsNoLeak) {
+  Healthy(8);
+  const int64_t total = int64_t{1} << 30;
+  for (int step = 0; step < 8; ++step) {
+    reader_
+        .Allocate(main_, step * kStepNs + kMs, 0x1000, 16 << 20,
+                  {.total_allocated_bytes = total + (16 << 20), .device_type = 1})
+        .Free(main_, step * kStepNs + 2 * kMs, 0x1000, 16 << 20,
+              {.is_free = true, .total_allocated_bytes = total, .device_type = 1});
+  }
+  EXPECT_THAT(Fired(), IsEmpty());
 }
 
 // A block of 8 MiB in each step, which torch does not see freed.
@@ -74,6 +139,44 @@ TEST_F(CpuGrowthTest, IsNoLeakInATraceOfTorchWhoseTotalBeginsAbove0) {
   reader_.mutable_record().imported.source = "trace.json";
   EXPECT_THAT(Fired(), Not(Contains("MEM_LEAK")));
   EXPECT_THAT(NeedsOf("MEM_LEAK"), HasSubstr("is not known"));
+}
+
+// Each step keeps a block; after every `period` steps, all of them are freed.
+class SawtoothTest : public FindingsFixture {
+ protected:
+  static constexpr int64_t kBlock = 8 << 20;
+  static constexpr int64_t kBase = int64_t{1} << 30;
+
+  void Collect(int count, int first_fall, int period) {
+    Healthy(count);
+    int kept = 0;
+    const auto address = [](int i) { return 0x100000 + static_cast<uint64_t>(i) * 0x1000000; };
+    for (int step = 0; step < count; ++step) {
+      const int64_t at = step * kStepNs + kMs;
+      reader_.Allocate(main_, at, address(kept), kBlock,
+                       {.total_allocated_bytes = kBase + (kept + 1) * kBlock, .device_type = 1});
+      ++kept;
+      if (step < first_fall || (step - first_fall) % period != 0) continue;
+      for (int i = 0; i < 4 * period && kept > 0; ++i) {
+        --kept;
+        reader_.Free(main_, at + kUs * (i + 1), address(kept), kBlock,
+                     {.total_allocated_bytes = kBase + kept * kBlock, .device_type = 1});
+      }
+    }
+  }
+};
+
+TEST_F(SawtoothTest, WhatFallsBackToItsStartIsNoLeak) {
+  Collect(20, 9, 10);
+  EXPECT_THAT(Fired(), Not(Contains("MEM_LEAK")));
+}
+
+TEST_F(SawtoothTest, WhatFellOnceMayFallAgain) {
+  Collect(12, 3, 100);
+  const Finding finding = Find("MEM_LEAK");
+  EXPECT_EQ(finding.confidence, Confidence::kLow);
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("memory fell by 24 MiB in the capture"));
+  EXPECT_NE(finding.severity, Severity::kCritical);
 }
 
 // ---- where it is allocated ----
