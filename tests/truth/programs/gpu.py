@@ -226,6 +226,30 @@ class SlowLoader(Training):
         super().step(step)
 
 
+class HostWork(Training):
+    """Computes on the host, in a range that launches nothing, for longer than the GPU has work. The
+    cause is the time beyond."""
+
+    def step(self, step):
+        start_ns = time.time_ns()
+        with profd.annotate('augment'):
+            measuring.spin(self.arguments.ms)
+        worked_ns = time.time_ns() - start_ns
+        self.measurement.add(start_ns, max(0, worked_ns - self.LAYERS * self.LAYER_NS))
+        super().step(step)
+
+
+class ReadsLoss(Training):
+    """Never waits, but for the loss of every --every steps: the GPU always has work."""
+
+    STEPS_AHEAD = 1000
+
+    def step(self, step):
+        super().step(step)
+        if self.is_due(step):
+            self.gpu.sync()
+
+
 class SyncOfStep(Training):
     """Waits for the GPU once in each step, as for the loss's value, and computes in Python before it
     launches the next step. The cause is the time after the wait, in which the GPU has nothing to do."""
@@ -532,6 +556,7 @@ CAUSES = {
     'launch-bound': LaunchBound, 'slow-launches': Slowly,
     'blocking-copies': BlockingCopies, 'exposed-copies': ExposedCopies,
     'exposed-communication': ExposedCommunication, 'slow-loader': SlowLoader,
+    'host-work': HostWork, 'reads-loss': ReadsLoss,
     'checkpoint': Checkpoint, 'allocation-churn': AllocationChurn, 'leak': Leak,
     'fragmentation': Fragmentation, 'near-limit': NearLimit, 'step-sync': SyncOfStep,
     'item': ItemOfStep, 'device-sync': DeviceSync, 'sleep': Sleepily, 'lock': Locked,
