@@ -121,6 +121,12 @@ absl::Status StdoutError(int error_number) {
   return WithReason(std::move(status), kStdoutClosedReason);
 }
 
+absl::Status NoThreadError() {
+  return LocalFailure(absl::ResourceExhaustedError(
+      "cannot start a thread; raise the limit on processes (`ulimit -u`, or pids.max of the "
+      "cgroup), or end other programs of yours"));
+}
+
 int ExitCodeOf(const absl::Status& status) {
   const Advice* advice = FindAdvice(ReasonOf(status));
   return advice != nullptr ? advice->exit_code : ExitCodeWithoutReason(status.code());

@@ -40,6 +40,9 @@ absl::Status LocalFailure(absl::Status status);
 // the program that started this one ignores SIGPIPE.
 absl::Status StdoutError(int error_number);
 
+// A thread that could not be started. Reason LOCAL.
+absl::Status NoThreadError();
+
 int ExitCodeOf(const absl::Status& status);
 
 // What to do about it; empty where the message says all there is to say. `reason` is that of

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <system_error>
 #include <utility>
 
 #include "cli/base/errors.h"
@@ -38,17 +39,26 @@ sigset_t OurSignals() {
 
 Interrupts::Interrupts() {
   const sigset_t signals = OurSignals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  pthread_sigmask(SIG_BLOCK, &signals, &mask_before_);
   signals_.Reset(signalfd(-1, &signals, SFD_CLOEXEC));
   stop_.Reset(eventfd(0, EFD_CLOEXEC));
-  thread_ = std::thread([this] { Run(); });
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error&) {
+    pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+    throw;
+  }
 }
 
-// The signals stay blocked: gRPC's threads have inherited that, and the process is ending.
+// From now on the signals end the process as usual, even where it hangs. gRPC's threads have them
+// blocked, but this thread has not.
 Interrupts::~Interrupts() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof one);
   thread_.join();
+  sigset_t mask = mask_before_;
+  if (interrupted()) sigaddset(&mask, SIGHUP);  // A second one does not end the process, see Run().
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
 void Interrupts::Run() {
@@ -74,8 +84,18 @@ void Interrupts::Run() {
       [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
       _exit(kExitInterrupted);
     }
-    // Apart from this thread: a handler that hangs must not keep the second signal waiting.
-    handling = std::thread([this] { CallHandler(); });
+    // On another thread: a handler that hangs must not keep the second signal waiting.
+    try {
+      handling = std::thread([this] { CallHandler(); });
+    } catch (const std::system_error&) {
+      // No thread is to be had. The kernel then ends the process at the second signal.
+      sigset_t seconds;
+      sigemptyset(&seconds);
+      sigaddset(&seconds, SIGINT);
+      sigaddset(&seconds, SIGTERM);
+      pthread_sigmask(SIG_UNBLOCK, &seconds, nullptr);
+      CallHandler();
+    }
   }
   if (handling.joinable()) handling.join();
 }

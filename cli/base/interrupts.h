@@ -3,13 +3,16 @@
 // with exit code 130; but no second SIGHUP does.
 //
 // Make it before any other thread starts (a DaemonClient starts some): they inherit the
-// blocked signals. A command that makes none is ended by the first signal, as usual.
+// blocked signals. A command that makes none is ended by the first signal, as usual. So is one
+// whose Interrupts is gone.
 //
+// Errors:  the constructor throws std::system_error where there is no thread for it.
 // Threads: OnInterrupt() one at a time; interrupted() any.
 #ifndef PROFD_CLI_BASE_INTERRUPTS_H_
 #define PROFD_CLI_BASE_INTERRUPTS_H_
 
 #include <atomic>
+#include <csignal>
 #include <functional>
 #include <string>
 #include <thread>
@@ -43,6 +46,7 @@ class Interrupts {
   void CallHandler();
 
   std::atomic<bool> interrupted_ = false;
+  sigset_t mask_before_{};  // Of the thread that made this.
   UniqueFd signals_;
   UniqueFd stop_;
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "cli/base/errors.h"
@@ -86,7 +87,7 @@ absl::Status PartFile::Restart() {
 }
 
 absl::Status PartFile::Append(std::string_view bytes) {
-  if (!writer_.joinable()) StartWriter();
+  if (!writer_.joinable()) RETURN_IF_ERROR(StartWriter());
   {
     const absl::MutexLock lock(&mu_);
     mu_.Await(absl::Condition(this, &PartFile::HasRoom));
@@ -100,7 +101,7 @@ absl::Status PartFile::Append(std::string_view bytes) {
 }
 
 absl::StatusOr<std::string> PartFile::Finish() {
-  if (!writer_.joinable()) StartWriter();  // Hashes what was there already.
+  if (!writer_.joinable()) RETURN_IF_ERROR(StartWriter());  // Hashes what was there already.
   {
     const absl::MutexLock lock(&mu_);
     ending_ = true;
@@ -112,7 +113,7 @@ absl::StatusOr<std::string> PartFile::Finish() {
   return result_;
 }
 
-void PartFile::StartWriter() {
+absl::Status PartFile::StartWriter() {
   {
     const absl::MutexLock lock(&mu_);
     ending_ = false;
@@ -120,7 +121,12 @@ void PartFile::StartWriter() {
     waiting_.clear();
   }
   written_from_ = size_;
-  writer_ = std::jthread([this] { WriterLoop(); });
+  try {
+    writer_ = std::jthread([this] { WriterLoop(); });
+  } catch (const std::system_error&) {
+    return NoThreadError();
+  }
+  return absl::OkStatus();
 }
 
 void PartFile::WriterLoop() {

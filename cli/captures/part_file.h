@@ -5,7 +5,8 @@
 // Threads:    one caller; its own thread ends with it.
 // Ownership:  pieces are copied.
 // Durability: none before Publish().
-// Errors:     LOCAL; of a piece by the next Append(), or by Finish().
+// Errors:     LOCAL; of a piece by the next Append(), or by Finish(). So is a thread that could not
+//             be started.
 #ifndef PROFD_CLI_CAPTURES_PART_FILE_H_
 #define PROFD_CLI_CAPTURES_PART_FILE_H_
 
@@ -52,7 +53,7 @@ class PartFile {
   // Bounds what waits to be written: 16 pieces of a download are 8 MiB.
   static constexpr size_t kMaxWaiting = 16;
 
-  void StartWriter();
+  absl::Status StartWriter();
   void WriterLoop();
   absl::StatusOr<std::string> WriteAll();
   absl::Status WritePiece(std::string_view bytes, int64_t offset) const;

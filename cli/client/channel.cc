@@ -91,6 +91,15 @@ RecentCredentials& Recent() {
   return *recent;
 }
 
+// Keeps gRPC's event engine to the end of the process, by a channel that never connects. gRPC 1.51
+// frees the engine with the last channel, and then waits for a timer thread: for ever, if that
+// thread could not be started (ulimit -u).
+void KeepEventEngine() {
+  static const auto* const channel = new std::shared_ptr<grpc::Channel>(
+      grpc::CreateChannel("unix:/", grpc::InsecureChannelCredentials()));
+  static_cast<void>(channel);
+}
+
 }  // namespace
 
 void SilenceGrpc() {
@@ -122,6 +131,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const Endpoint& endpoint, absl::Statu
   const std::shared_ptr<grpc::ChannelCredentials> credentials =
       endpoint.tls.has_value() ? Recent().Of(*endpoint.tls, status)
                                : grpc::InsecureChannelCredentials();
+  KeepEventEngine();
   return grpc::CreateCustomChannel(endpoint.address, credentials, arguments);
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -157,6 +158,16 @@ absl::StatusOr<int> Execute(const CommandLine& line) {
   return result;
 }
 
+// The standard library throws where the system has no thread for us.
+absl::StatusOr<int> ExecuteOrSayWhy(const CommandLine& line) {
+  try {
+    return Execute(line);
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) return NoThreadError();
+    return LocalFailure(absl::InternalError(error.what()));
+  }
+}
+
 int Fail(const absl::Status& status, const Command* command) {
   std::fputs(DescribeError(status).c_str(), stderr);
   if (ReasonOf(status) == kUsageReason && command != nullptr) {
@@ -173,7 +184,7 @@ int Main(const std::vector<std::string>& words) {
     const std::optional<HelpDetail> detail = AsksForHelp(line->words);
     if (detail.has_value()) return PrintHelp(*line, *detail);
   }
-  const absl::StatusOr<int> result = Execute(*line);
+  const absl::StatusOr<int> result = ExecuteOrSayWhy(*line);
   return result.ok() ? *result : Fail(result.status(), line->command);
 }
 
