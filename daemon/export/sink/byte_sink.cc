@@ -34,8 +34,8 @@ absl::StatusCode CodeOf(int error) {
     case EPERM:
     case EROFS:
       return absl::StatusCode::kPermissionDenied;
-    case EPIPE:
-      return absl::StatusCode::kCancelled;
+    case EPIPE:  // CANCELLED would mean that the caller interrupted it.
+      return absl::StatusCode::kAborted;
     case EISDIR:
     case ENAMETOOLONG:
       return absl::StatusCode::kInvalidArgument;
@@ -51,6 +51,8 @@ std::string_view RemedyFor(int error) {
       return "; make room there, or name a file elsewhere";
     case EFBIG:
       return "; raise the limit on the size of files (ulimit -f)";
+    case EPIPE:
+      return " (its reader has closed it)";
     default:
       return "";
   }

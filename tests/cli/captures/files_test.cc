@@ -662,6 +662,19 @@ TEST_F(FilesTest, AReaderThatStopsDoesNotKeepAnExportFromItsEnd) {
   EXPECT_EQ(process.Wait().exit_code, 130);
 }
 
+TEST_F(FilesTest, AReaderThatClosesItsFifoIsNoInterruption) {
+  const std::string fifo = Path("x.json");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  UniqueFd reader(open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_EQ(fcntl(reader.get(), F_SETPIPE_SZ, 4096), 4096);
+  ProfctlProcess process({"export", whole_, "-o", fifo}, {{"PROFD_SOCKET_DIR", "/nonexistent"}});
+  FillPipe(reader.get());
+  reader.Reset();
+  const RunResult result = process.Wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("Broken pipe (its reader has closed it)"));
+}
+
 TEST_F(FilesTest, AFifoThatNobodyReadsIsAnError) {
   const std::string fifo = Path("x.json");
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);

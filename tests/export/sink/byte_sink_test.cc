@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -172,6 +173,19 @@ TEST_F(FileSinkTest, AFifoThatNobodyReadsIsAnError) {
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   EXPECT_THAT(OpenFileSink(path),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no process reads")));
+}
+
+TEST_F(FileSinkTest, AFifoWhoseReaderClosesItIsAnErrorAndNoInterruption) {
+  const auto ignored = std::signal(SIGPIPE, SIG_IGN);
+  const fs::path path = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  UniqueFd reader(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const std::unique_ptr<ByteSink> sink = OpenOrDie(path);
+  ASSERT_THAT(sink->Append("one"), IsOk());
+  reader.Reset();
+  EXPECT_THAT(sink->Append("two"), StatusIs(absl::StatusCode::kAborted, HasSubstr("its reader")));
+  EXPECT_THAT(sink->Finish(), StatusIs(absl::StatusCode::kAborted));
+  std::signal(SIGPIPE, ignored);
 }
 
 TEST_F(FileSinkTest, LinksInACircleAreAnError) {
