@@ -188,9 +188,11 @@ absl::Status FetchToFile(DaemonClient& daemon, const CaptureView& view, const st
                          OnBytes on_bytes) {
   const std::string& id = view.record.id;
   if (IsTerminal(view.record.state) && !view.HasEvents()) {
-    return absl::FailedPreconditionError(
-        StrCat("capture ", id,
-               " has no file: ", view.record.deleted ? "it was deleted" : "nothing was recorded"));
+    const std::string& error = view.record.error_message;
+    const std::string why = view.record.deleted ? "it was deleted"
+                            : error.empty()     ? "nothing was recorded"
+                                                : error;
+    return absl::FailedPreconditionError(StrCat("capture ", id, " has no file: ", why));
   }
   // The part is next to the file that it becomes, for a link may lead to another file system.
   ASSIGN_OR_RETURN(const std::string to, PathToWrite(path));

@@ -119,6 +119,11 @@ absl::Status NoEvents(const CaptureRecord& record) {
                           " were deleted (by request or to free space); its summary is kept")),
                       "CAPTURE_DELETED");
   }
+  if (record.error_reason == kFileMissingReason) {
+    return WithReason(
+        absl::DataLossError(StrCat("capture ", record.id, ": ", record.error_message)),
+        kFileMissingReason);
+  }
   return WithReason(
       absl::FailedPreconditionError(StrCat("capture ", record.id, " is ", ToString(record.state),
                                            " (", ToString(record.ended_by), ") and has no events")),
@@ -500,6 +505,17 @@ absl::StatusOr<std::filesystem::path> CaptureStore::FindFile(std::string_view id
   return PathsOf(id).sealed;
 }
 
+absl::Status CaptureStore::WhyFileIsGone(std::string_view id) {
+  absl::MutexLock lock(&mu_);
+  ASSIGN_OR_RETURN(const CaptureRecord record, catalog_->Get(id));
+  if (record.deleted || record.file_bytes == 0) return NoEvents(record);  // Since it was looked up.
+  return WithReason(
+      absl::DataLossError(StrCat(
+          "the file of capture ", id, " is missing: another program removed or moved ",
+          PathsOf(id).sealed.string(), ", or its file system is not mounted; its summary is kept")),
+      kFileMissingReason);
+}
+
 absl::StatusOr<std::unique_ptr<CaptureReader>> CaptureStore::OpenReader(std::string_view id) {
   CaptureRecord record;
   ASSIGN_OR_RETURN(const std::filesystem::path path, FindFile(id, record));
@@ -512,18 +528,14 @@ absl::StatusOr<std::unique_ptr<CaptureReader>> CaptureStore::OpenReader(std::str
   // The mutex is not held while a file is opened, so an eviction may remove the file after its row
   // was read.
   if (!absl::IsNotFound(reader.status())) return reader;
-  record.deleted = true;  // Between the two looks.
-  return NoEvents(record);
+  return WhyFileIsGone(id);
 }
 
 absl::StatusOr<CaptureDownload> CaptureStore::OpenForDownload(std::string_view id) {
   CaptureRecord record;
   ASSIGN_OR_RETURN(const std::filesystem::path path, FindFile(id, record));
   absl::StatusOr<UniqueFd> file = OpenForReading(path);
-  if (absl::IsNotFound(file.status())) {
-    record.deleted = true;
-    return NoEvents(record);
-  }
+  if (absl::IsNotFound(file.status())) return WhyFileIsGone(id);
   RETURN_IF_ERROR(file.status());
   return CaptureDownload{
       .file = *std::move(file), .size_bytes = record.file_bytes, .sha256 = record.file_sha256};

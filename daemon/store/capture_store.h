@@ -69,6 +69,9 @@ class StoreRecovery;
 struct CaptureContents;
 struct StoredRecord;
 
+// The reason of a capture whose file another program removed or moved.
+inline constexpr std::string_view kFileMissingReason = "FILE_MISSING";
+
 struct StoreUsage {
   int64_t capture_count = 0;  // With events.
   int64_t capture_bytes = 0;  // Of their files, including those being written.
@@ -199,7 +202,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::StatusOr<CaptureRecord> ResolvePrefix(
       std::string_view id_prefix, absl::FunctionRef<bool(const CaptureRecord&)> is_meant);
   // NOT_FOUND. FAILED_PRECONDITION: there are no events (yet, any more, or ever), saying which; or
-  // they are being recovered (RECOVERING).
+  // they are being recovered (RECOVERING). DATA_LOSS: the file is damaged, or missing
+  // (FILE_MISSING) though nothing here removed it.
   absl::StatusOr<std::unique_ptr<CaptureReader>> OpenReader(std::string_view id);
   absl::StatusOr<CaptureDownload> OpenForDownload(std::string_view id);
   // Kept also when the events are gone. NOT_FOUND.
@@ -314,6 +318,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
                                            const CaptureContents& contents);
   // Returns the file of a capture with readable events.
   absl::StatusOr<std::filesystem::path> FindFile(std::string_view id, CaptureRecord& record);
+  // Returns why the file that FindFile() found is not there.
+  absl::Status WhyFileIsGone(std::string_view id);
   CapturePaths PathsOf(std::string_view id) const;
   // Writes the row and the summaries of a finished file, and evicts others if necessary.
   void KeepFile(SealedCapture& sealed, bool is_urgent);

@@ -174,7 +174,17 @@ absl::Status StoreRecovery::NoteMissingFiles(const std::set<std::string>& files)
     const CapturePaths paths(folder_, id);
     if (files.contains(id) || MayExist(paths.part)) continue;
     LogWarning(StrCat("capture=", id, " has lost its file ", paths.sealed.string()));
-    RETURN_IF_ERROR(catalog_.MarkDeleted(id));
+    // Not marked as deleted: that would remove the file when it comes back, as with a file system
+    // that is mounted late.
+    ASSIGN_OR_RETURN(CaptureRecord record, catalog_.Get(id));
+    record.file_bytes = 0;
+    record.file_sha256.clear();
+    record.error_reason = kFileMissingReason;
+    record.error_message =
+        "its file was missing when profd started: another program removed or moved it, or its file "
+        "system was not mounted; profd takes it back if a start finds it";
+    RETURN_IF_ERROR(catalog_.SetFile(id, 0, ""));
+    RETURN_IF_ERROR(catalog_.Update(record));
   }
   return absl::OkStatus();
 }

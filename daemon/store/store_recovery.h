@@ -7,7 +7,7 @@
 //   running, ID.profd                  the state in the file
 //   ended, ID.part                     finished late
 //   deleted, any file                  no file
-//   file expected, none                deleted
+//   file expected, none                FILE_MISSING, until a start finds the file
 //   no row, any file                   a row from the file's own record
 //   ID.upload                          removed
 //   any row, a damaged file            ID.damaged is kept aside; the row says so

@@ -414,6 +414,18 @@ TEST_F(CaptureStoreTest, WhatHasNoEventsSaysWhy) {
   EXPECT_EQ(reason(deleted.id), "CAPTURE_DELETED");
 }
 
+TEST_F(CaptureStoreTest, AFileThatAnotherProgramRemovedIsMissingAndNotDeleted) {
+  const CaptureRecord stored = StoreCapture(1);
+  std::filesystem::rename(folder_ / "data/captures", folder_ / "moved");
+  for (const absl::Status& status :
+       {store_->OpenReader(stored.id).status(), store_->OpenForDownload(stored.id).status()}) {
+    EXPECT_THAT(status, StatusIs(StatusCode::kDataLoss, HasSubstr("another program removed")));
+    EXPECT_EQ(ReasonOf(status), "FILE_MISSING");
+  }
+  std::filesystem::rename(folder_ / "moved", folder_ / "data/captures");
+  EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
+}
+
 TEST_F(CaptureStoreTest, DeletingRemovesTheFileAndKeepsRecordAndSummaries) {
   summarize_ops_ = [](CaptureReader&) -> absl::StatusOr<std::vector<OpSummaryRow>> {
     return std::vector<OpSummaryRow>{{"small", 1, 5, 5, 5, 5}, {"large", 2, 500, 600, 1, 9}};

@@ -147,9 +147,31 @@ TEST_F(StoreRecoveryTest, ARowWhoseFileIsGoneSaysSo) {
   const CaptureRecord stored = StoreCapture(1);
   std::filesystem::remove(File(stored.id, ".profd"));
   Reopen();
-  EXPECT_TRUE(Get(stored.id).deleted);
+  EXPECT_FALSE(Get(stored.id).deleted);
+  EXPECT_EQ(Get(stored.id).error_reason, "FILE_MISSING");
+  const absl::Status status = store_->OpenReader(stored.id).status();
+  EXPECT_THAT(status, StatusIs(StatusCode::kDataLoss, HasSubstr("its file was missing")));
+  EXPECT_EQ(ReasonOf(status), "FILE_MISSING");
   EXPECT_EQ(store_->Usage()->capture_count, 0);
   EXPECT_EQ(store_->Usage()->evicted_capture_count, 0);
+}
+
+// As when their file system is mounted after profd has started.
+TEST_F(StoreRecoveryTest, FilesThatComeBackAreTakenBack) {
+  const CaptureRecord stored = StoreCapture(1);
+  store_.reset();
+  std::filesystem::rename(folder_ / "data/captures", folder_ / "unmounted");
+  Reopen();
+  EXPECT_EQ(Get(stored.id).file_bytes, 0);
+  store_.reset();
+  std::filesystem::remove(folder_ / "data/captures");
+  std::filesystem::rename(folder_ / "unmounted", folder_ / "data/captures");
+  Reopen();
+  const CaptureRecord found = Get(stored.id);
+  EXPECT_EQ(found.state, CaptureState::kComplete);
+  EXPECT_EQ(found.error_reason, "");
+  EXPECT_EQ(found.file_sha256, stored.file_sha256);
+  EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
 }
 
 TEST_F(StoreRecoveryTest, LeftoversAreRemovedAndStrangersLeftAlone) {

@@ -13,6 +13,11 @@ namespace profd::rpc {
 namespace {
 
 absl::Status NoEvents(const CaptureRecord& record) {
+  if (!record.deleted && record.error_reason == store::kFileMissingReason) {
+    return WithReason(
+        absl::DataLossError(StrCat("capture ", record.id, ": ", record.error_message)),
+        store::kFileMissingReason);
+  }
   const std::string_view why = record.deleted
                                    ? "its events were deleted; what `profctl show` prints is kept"
                                    : "nothing was recorded; `profctl show` says why";
