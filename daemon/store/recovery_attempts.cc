@@ -1,6 +1,5 @@
 #include "daemon/store/recovery_attempts.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,8 +28,8 @@ int CountOf(const std::filesystem::path& path) {
 }
 
 absl::Status WriteFile(const std::filesystem::path& path, std::string_view text) {
-  const UniqueFd file(open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600));
-  if (!file.valid()) return FileStatus(path, errno);
+  ASSIGN_OR_RETURN(const UniqueFd file, OpenForWriting(path));
+  if (ftruncate(file.get(), 0) != 0) return FileStatus(path, errno);
   const ssize_t written = write(file.get(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) return absl::OkStatus();
   // A short write to a regular file sets no errno; a full disk is its usual cause.

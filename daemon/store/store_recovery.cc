@@ -111,7 +111,9 @@ absl::Status StoreRecovery::RemoveLeftovers() {
   ASSIGN_OR_RETURN(const std::vector<std::string> journals, ListIds(folder_, ".part-journal"));
   for (const std::string& id : journals) {
     const std::filesystem::path part = CapturePaths(folder_, id).part;
-    if (!MayExist(part)) Remove(part.string() + "-journal");
+    const std::filesystem::path journal = part.string() + "-journal";
+    // SQLite makes ordinary files only, and would wait for a FIFO's writer.
+    if (!MayExist(part) || absl::IsDataLoss(CheckIsOrdinary(journal))) Remove(journal);
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> counted, ListIds(folder_, kAttemptsSuffix));
   for (const std::string& id : counted) {

@@ -1,6 +1,7 @@
 // Whatever moment the daemon ended at, the next start leaves every capture whole, PARTIAL or
 // FAILED, and nothing that was stored before is lost.
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -521,6 +522,53 @@ TEST_F(StoreRecoveryTest, RowsAreFinalBeforeTheFilesAreRecovered) {
     step();
   }
   _exit(0);
+}
+
+// A FIFO without a writer would keep the start waiting for ever.
+TEST_F(StoreRecoveryTest, ASpecialFileInTheFolderStopsNoStart) {
+  const CaptureRecord stored = StoreCapture(1);
+  const CaptureRecord unfinished = LeaveUnfinished(2);
+  store_.reset();
+  const auto make = [](const std::filesystem::path& path) {
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0) << path;
+  };
+  for (const char* suffix : {".profd", ".part", ".attempts", ".reserve", ".part-journal"}) {
+    make(File(IdOf(10), suffix));
+  }
+  make(File(IdOf(11), ".profd"));
+  make(File(unfinished.id, ".part-journal"));
+  make(File(unfinished.id, ".attempts"));
+  for (const char* name : {"catalog.reserve", "audit.reserve"}) {
+    std::filesystem::remove(folder_ / "data" / name);
+    make(folder_ / "data" / name);
+  }
+  Reopen();
+  EXPECT_THAT(store_->OpenReader(stored.id), IsOk());
+  EXPECT_THAT(store_->OpenReader(unfinished.id), IsOk());
+  EXPECT_EQ(Get(unfinished.id).state, CaptureState::kPartial);
+  EXPECT_FALSE(Exists(IdOf(10), ".part"));
+  EXPECT_FALSE(Exists(IdOf(11), ".profd"));
+  EXPECT_TRUE(Exists(IdOf(11), ".damaged"));
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder_ / "data/catalog.reserve"));
+}
+
+TEST_F(StoreRecoveryTest, ACatalogThatIsNoFileIsAnError) {
+  store_.reset();
+  for (const char* name : {"catalog.db-wal", "catalog.db"}) {
+    const std::filesystem::path path = folder_ / "data" / name;
+    std::filesystem::remove(path);
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    EXPECT_THAT(TryOpen(), StatusIs(StatusCode::kDataLoss, HasSubstr("not an ordinary file")));
+    std::filesystem::remove(path);
+  }
+}
+
+TEST_F(StoreRecoveryTest, AStoredFileThatBecameAFifoIsDamaged) {
+  const CaptureRecord stored = StoreCapture(1);
+  std::filesystem::remove(File(stored.id, ".profd"));
+  ASSERT_EQ(mkfifo(File(stored.id, ".profd").c_str(), 0600), 0);
+  EXPECT_THAT(store_->OpenReader(stored.id), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(store_->OpenForDownload(stored.id), StatusIs(StatusCode::kDataLoss));
 }
 
 class StoreKilledTest : public StoreFixture, public testing::WithParamInterface<int> {

@@ -1,19 +1,20 @@
 #include "daemon/store/catalog/reserve.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "absl/status/statusor.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/store/file/files.h"
 
 namespace profd::store {
 
 bool CatalogReserve::Fill() {
   if (full_) return true;
-  const UniqueFd file(open(path_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) return false;
+  const absl::StatusOr<UniqueFd> file = OpenForWriting(path_);
+  if (!file.ok()) return false;
   // Blocks must be allocated. A file that ftruncate() makes is sparse and would reserve nothing.
-  full_ = posix_fallocate(file.get(), 0, bytes_) == 0;
+  full_ = posix_fallocate(file->get(), 0, bytes_) == 0;
   // A part of the reserve is no reserve. Its space is free for the next writer.
   if (!full_) unlink(path_.c_str());
   return full_;

@@ -23,6 +23,10 @@ namespace {
 
 constexpr size_t kHashPieceBytes = 1 << 20;
 
+absl::Status NotOrdinary(const std::filesystem::path& path) {
+  return absl::DataLossError(StrCat(path.string(), " is not an ordinary file; remove it"));
+}
+
 }  // namespace
 
 absl::Status FileStatus(const std::filesystem::path& path, int error) {
@@ -44,10 +48,31 @@ absl::Status FileStatus(const std::filesystem::path& path, int error) {
   }
 }
 
+absl::Status CheckIsOrdinary(const std::filesystem::path& path) {
+  struct stat info;
+  const bool is_known = stat(path.c_str(), &info) == 0;
+  return is_known && !S_ISREG(info.st_mode) ? NotOrdinary(path) : absl::OkStatus();
+}
+
 absl::StatusOr<UniqueFd> OpenForReading(const std::filesystem::path& path) {
   // O_NONBLOCK has no effect on a regular file. A FIFO of that name would otherwise block the open
   // until there is a writer.
-  UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.valid()) return errno == ENXIO ? NotOrdinary(path) : FileStatus(path, errno);
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) return FileStatus(path, errno);
+  if (!S_ISREG(info.st_mode)) return NotOrdinary(path);
+  return file;
+}
+
+absl::StatusOr<UniqueFd> OpenForWriting(const std::filesystem::path& path) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    if (S_ISDIR(info.st_mode)) return NotOrdinary(path);
+    RETURN_IF_ERROR(RemoveFile(path));
+  }
+  UniqueFd file(open(path.c_str(),
+                     O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
   if (!file.valid()) return FileStatus(path, errno);
   return file;
 }
@@ -70,7 +95,7 @@ absl::Status ReserveNewFile(const std::filesystem::path& path, int64_t bytes) {
 }
 
 absl::Status FillFile(const std::filesystem::path& path, std::string_view bytes) {
-  const UniqueFd file(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+  const UniqueFd file(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!file.valid()) return FileStatus(path, errno);
   const auto size = static_cast<off_t>(bytes.size());
   while (!bytes.empty()) {
@@ -119,8 +144,8 @@ absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path) {
 }
 
 absl::Status SyncPath(const std::filesystem::path& path) {
-  ASSIGN_OR_RETURN(const UniqueFd file, OpenForReading(path));
-  if (fsync(file.get()) != 0) return FileStatus(path, errno);
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.valid() || fsync(file.get()) != 0) return FileStatus(path, errno);
   return absl::OkStatus();
 }
 
@@ -138,8 +163,8 @@ absl::Status RemoveFile(const std::filesystem::path& path) {
 }
 
 absl::StatusOr<SpaceReserve> SpaceReserve::Take(const std::filesystem::path& path, int64_t bytes) {
-  const UniqueFd file(open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600));
-  if (!file.valid()) return FileStatus(path, errno);
+  ASSIGN_OR_RETURN(const UniqueFd file, OpenForWriting(path));
+  if (ftruncate(file.get(), 0) != 0) return FileStatus(path, errno);
   SpaceReserve reserve;
   // Set before the space is taken: if that fails, the destructor removes the file.
   reserve.path_ = path;

@@ -1,7 +1,7 @@
 // Files and folders for the store: errno as a status, hashing, syncing, and reserved space.
 //
 // Threads: any. Errors: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (full disk, quota),
-// INTERNAL otherwise; each names the path.
+// DATA_LOSS (not an ordinary file), INTERNAL otherwise; each names the path.
 #ifndef PROFD_DAEMON_STORE_FILE_FILES_H_
 #define PROFD_DAEMON_STORE_FILE_FILES_H_
 
@@ -18,7 +18,14 @@ namespace profd::store {
 
 absl::Status FileStatus(const std::filesystem::path& path, int error);
 
+// Returns DATA_LOSS for a folder, FIFO, device, or socket: opening one of these may block or act.
+// The store makes none of them. OK for anything else, also if nothing can be found out.
+absl::Status CheckIsOrdinary(const std::filesystem::path& path);
+// Returns DATA_LOSS if it is not an ordinary file.
 absl::StatusOr<UniqueFd> OpenForReading(const std::filesystem::path& path);
+// Opens an ordinary file for writing, or makes one that only its owner may read. What else has its
+// name is removed first; a folder is DATA_LOSS.
+absl::StatusOr<UniqueFd> OpenForWriting(const std::filesystem::path& path);
 // Makes an empty file that only its owner may read, with disk space for `bytes` if the file system
 // can reserve it. The file must not exist. After an error there is none.
 absl::Status ReserveNewFile(const std::filesystem::path& path, int64_t bytes);

@@ -11,6 +11,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/store/file/byte_vfs.h"
+#include "daemon/store/file/files.h"
 
 namespace profd::store {
 namespace {
@@ -210,6 +211,12 @@ std::string_view Statement::Bytes(int column) const {
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::filesystem::path& path,
                                                          Mode mode) {
+  if (mode != Mode::kMemory) RETURN_IF_ERROR(CheckIsOrdinary(path));
+  if (mode != Mode::kMemory && mode != Mode::kImmutableUntrusted) {
+    for (const char* suffix : {"-journal", "-wal", "-shm"}) {
+      RETURN_IF_ERROR(CheckIsOrdinary(path.string() + suffix));
+    }
+  }
   std::string name = path.string();
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   switch (mode) {

@@ -92,6 +92,7 @@ class Database {
     kImmutableUntrusted,  // Read-only; believes that no process writes; trusts nothing in it.
     kMemory,              // A private database in memory; `path` is for messages.
   };
+  // Returns DATA_LOSS if the file, or one that SQLite keeps next to it, is not an ordinary file.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::filesystem::path& path,
                                                         Mode mode);
   // As kImmutableUntrusted, over bytes that do not change. Opens no file of any name. An error of
