@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "daemon/base/settled_clock.h"
 #include "daemon/capture/task_queue.h"
 #include "daemon/schedule/governor.h"
 #include "daemon/schedule/sample_choice.h"
@@ -42,11 +43,19 @@ struct SampledTarget {
 };
 
 struct LiveSchedule {
-  explicit LiveSchedule(ScheduleRecord of) : record(std::move(of)), times(record.id, record.spec) {}
+  explicit LiveSchedule(ScheduleRecord of)
+      : record(std::move(of)), times(record.id, record.spec), recorded_until(record.last_window) {}
 
   ScheduleRecord record;
   WindowTimes times;
   std::optional<WindowTime> next;  // nullopt: none; deleted, or past its end.
+  // The newest window that was recorded while it was certain what time it is, or by an earlier
+  // daemon.
+  absl::Time recorded_until;
+  // Windows that passed long ago, by a clock that is not certain: no rows yet.
+  std::vector<absl::Time> held;
+  int64_t held_left_out = 0;  // Before those: too many to be kept.
+  bool is_set_back = false;   // record.last_window is: the store has a later one.
   std::map<ProcessKey, SampledTarget> targets;
 };
 
@@ -124,7 +133,13 @@ class ScheduleRunner::Actor {
   // Everything of `live` that is due by `now`. `starting`: it is too late for all of that.
   void RunDue(LiveSchedule& live, absl::Time now, bool starting);
   void RecordMissed(LiveSchedule& live, std::vector<absl::Time> missed, absl::Time now);
-  void Record(LiveSchedule& live, const std::vector<ScheduleWindow>& rows, absl::Time now);
+  // Gives the newest of `times` a row. `left_out` more passed before them.
+  void PutMissed(LiveSchedule& live, std::vector<absl::Time> times, int64_t left_out);
+  // It is certain now that it is `now`: what was held until then.
+  void RecordHeld(LiveSchedule& live, absl::Time now);
+  void Record(LiveSchedule& live, const std::vector<ScheduleWindow>& rows);
+  // The time by which rows are old; InfinitePast: it is not certain what time it is.
+  absl::Time AgeTime() { return settled_.Now().value_or(absl::InfinitePast()); }
   std::vector<ScheduleWindow> Sample(LiveSchedule& live, const WindowTime& window, absl::Time now);
   ScheduleWindow SampleTarget(LiveSchedule& live, const WindowTime& window,
                               const ChosenTarget& chosen, int64_t chosen_left, BudgetLeft& left,
@@ -149,6 +164,10 @@ class ScheduleRunner::Actor {
   std::map<std::string, LiveSchedule, std::less<>> schedules_;  // Without deleted ones.
   std::map<std::string, ScheduleWindow, std::less<>> running_;  // By the capture's id.
   absl::Time next_trim_ = absl::InfinitePast();                 // Of deleted schedules.
+  SettledClock settled_{
+      clock_,
+      "for an hour, no schedule's history loses rows for their age or gets rows of windows "
+      "that passed long ago"};
   absl::Duration next_wake_ = absl::InfiniteDuration();
 
   TaskQueue queue_;  // Last, so that it stops first.

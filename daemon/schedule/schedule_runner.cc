@@ -270,7 +270,7 @@ absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Delete(const Caller& caller,
 }
 
 void ScheduleRunner::Actor::TrimDeleted() {
-  const absl::Status status = store_.TrimDeletedSchedules(clock_.Now() - kScheduleHistory);
+  const absl::Status status = store_.TrimDeletedSchedules(AgeTime() - kScheduleHistory);
   if (!status.ok()) LogError(StrCat("deleted schedules: ", status.ToString()));
 }
 

@@ -11,7 +11,9 @@
 // It is one actor: a thread ("profd-schedule") that sleeps from window to window, and an hour at
 // most, so that a wall clock that was set is noticed. A window that it comes to later than
 // kMaxLateness is recorded as missed, and not made up for: other nodes sampled it in time. Of all
-// windows that passed while profd was not running the newest kMaxMissedRows get a row.
+// windows that passed while profd was not running the newest kMaxMissedRows get a row; of those
+// that passed more than an hour ago, once the clock has run for an hour without a jump
+// (SettledClock).
 //
 // A schedule captures as its creator: with that principal, under the rules of the day, only what it
 // may list and both `capture` and `schedule`.

@@ -81,9 +81,11 @@ class ScheduleStore {
   virtual absl::StatusOr<ScheduleHolding> GetHolding(std::string_view principal) = 0;
 
   // Rows of one schedule, and its `last_window`, all or none. A row of the same window and
-  // process is replaced. Rows older than kScheduleHistory go.
+  // process is replaced. Rows that are older than kScheduleHistory at `age_time` go; InfinitePast:
+  // none do.
   virtual absl::Status AppendWindows(const ScheduleRecord& record,
-                                     std::span<const ScheduleWindow> windows, absl::Time now) = 0;
+                                     std::span<const ScheduleWindow> windows,
+                                     absl::Time age_time) = 0;
   // What is known once the capture ended: outcome, detail, bytes, busy_ns. OK if the row is gone.
   virtual absl::Status EndWindow(const ScheduleWindow& window) = 0;
   // Newest first, at most `limit`, all before (`time`, `pid`); with the step times.

@@ -105,28 +105,34 @@ void ScheduleRunner::Actor::SetNext(LiveSchedule& live) {
                       absl::FormatTime(live.record.last_window, absl::UTCTimeZone()),
                       ": the clock was set back; going on from now"));
     live.record.last_window = now;
+    live.is_set_back = true;
   }
   live.next = live.times.After(std::max(live.record.last_window, now - kScheduleHistory));
 }
 
 void ScheduleRunner::Actor::Rearm() {
   absl::Time next = absl::InfiniteFuture();
+  bool waits_for_clock = false;
   for (const auto& [id, live] : schedules_) {
     if (live.next.has_value()) next = std::min(next, live.next->due);
+    waits_for_clock = waits_for_clock || live.is_set_back || !live.held.empty();
   }
-  next_wake_ = next == absl::InfiniteFuture()
-                   ? absl::InfiniteDuration()
-                   : clock_.Monotonic() + std::min(next - clock_.Now(), kLongestSleep);
+  static_assert(kLongestSleep <= SettledClock::kSettling);
+  const bool sleeps_for_good = next == absl::InfiniteFuture() && !waits_for_clock;
+  next_wake_ = sleeps_for_good ? absl::InfiniteDuration()
+                               : clock_.Monotonic() + std::min(next - clock_.Now(), kLongestSleep);
   queue_.SetTimer(next_wake_);
 }
 
 void ScheduleRunner::Actor::OnTimer() {
   const absl::Time now = clock_.Now();
+  const bool is_certain = settled_.Now().has_value();
   for (auto& [id, live] : schedules_) {
     // A clock that was set shows here. If it was set forward by years, windows before the history
     // are left out.
     const bool is_forgotten = live.next.has_value() && live.next->due < now - kScheduleHistory;
     if (is_forgotten || live.record.last_window > now + kMaxAhead) SetNext(live);
+    if (is_certain) RecordHeld(live, now);
     RunDue(live, now, /*starting=*/false);
   }
   if (now >= next_trim_) {
@@ -151,7 +157,7 @@ void ScheduleRunner::Actor::RunDue(LiveSchedule& live, absl::Time now, bool star
       continue;
     }
     RecordMissed(live, std::exchange(missed, {}), now);
-    Record(live, Sample(live, window, now), now);
+    Record(live, Sample(live, window, now));
   }
   RecordMissed(live, std::move(missed), now);
 }
@@ -159,25 +165,63 @@ void ScheduleRunner::Actor::RunDue(LiveSchedule& live, absl::Time now, bool star
 void ScheduleRunner::Actor::RecordMissed(LiveSchedule& live, std::vector<absl::Time> missed,
                                          absl::Time now) {
   if (missed.empty()) return;
-  const auto all = static_cast<int64_t>(missed.size());
-  const int64_t left_out = std::max<int64_t>(0, all - kMaxMissedRows);
-  LogWarning(StrCat("schedule=", live.record.id, " missed ", all,
+  LogWarning(StrCat("schedule=", live.record.id, " missed ", missed.size(),
                     " windows: profd was not running, "
                     "or the clock was set"));
-  std::vector<ScheduleWindow> rows;
-  for (int64_t i = left_out; i < all; ++i) {
-    rows.push_back({.schedule_id = live.record.id,
-                    .time = missed[static_cast<size_t>(i)],
-                    .outcome = WindowOutcome::kMissed});
+  // A clock that is months ahead, as after a start without a battery, passes windows by the
+  // thousand.
+  if (now - missed.front() <= kMaxAhead || settled_.Now().has_value()) {
+    return PutMissed(live, std::move(missed), /*left_out=*/0);
   }
-  if (left_out > 0) rows.front().detail = StrCat("and ", left_out, " windows before it");
-  Record(live, rows, now);
+  live.held.insert(live.held.end(), missed.begin(), missed.end());
+  const int64_t excess = std::ssize(live.held) - kMaxMissedRows;
+  if (excess <= 0) return;
+  live.held.erase(live.held.begin(), live.held.begin() + excess);
+  live.held_left_out += excess;
 }
 
-void ScheduleRunner::Actor::Record(LiveSchedule& live, const std::vector<ScheduleWindow>& rows,
-                                   absl::Time now) {
+void ScheduleRunner::Actor::PutMissed(LiveSchedule& live, std::vector<absl::Time> times,
+                                      int64_t left_out) {
+  const int64_t excess = std::max<int64_t>(0, std::ssize(times) - kMaxMissedRows);
+  times.erase(times.begin(), times.begin() + excess);
+  left_out += excess;
+  std::vector<ScheduleWindow> rows;
+  rows.reserve(times.size());
+  for (const absl::Time time : times) {
+    rows.push_back(
+        {.schedule_id = live.record.id, .time = time, .outcome = WindowOutcome::kMissed});
+  }
+  if (left_out > 0) rows.front().detail = StrCat("and ", left_out, " windows before it");
+  Record(live, rows);
+}
+
+void ScheduleRunner::Actor::RecordHeld(LiveSchedule& live, absl::Time now) {
+  std::vector<absl::Time> times = std::exchange(live.held, {});
+  const int64_t left_out = std::exchange(live.held_left_out, 0);
+  const size_t count = times.size();
+  // Those that are still to come, by the right clock, and those that have rows.
+  std::erase_if(times, [&](absl::Time time) { return time > now || time <= live.recorded_until; });
+  const bool are_all = times.size() == count;
+  if (!times.empty()) {
+    PutMissed(live, std::move(times), are_all ? left_out : 0);
+  } else if (live.is_set_back) {
+    Record(live, {});  // For its last window: the next start does not find it in the future.
+  }
+}
+
+void ScheduleRunner::Actor::Record(LiveSchedule& live, const std::vector<ScheduleWindow>& rows) {
   if (options_.on_window) std::ranges::for_each(rows, options_.on_window);
-  absl::Status status = store_.AppendWindows(live.record, rows, now);
+  const std::optional<absl::Time> certain = settled_.Now();
+  ScheduleRecord record = live.record;
+  if (certain.has_value()) {
+    live.is_set_back = false;
+    live.recorded_until = record.last_window;
+  } else {
+    // What the store has is later if the clock is behind, as one that begins in 1970. By an earlier
+    // one, the next daemon would count all windows since then as missed.
+    record.last_window = std::max(record.last_window, live.recorded_until);
+  }
+  absl::Status status = store_.AppendWindows(record, rows, certain.value_or(absl::InfinitePast()));
   if (status.ok()) return;
   // What was captured is kept all the same; the history and the budget do not know of it.
   LogError(StrCat("schedule=", live.record.id, " history: ", FromAbsl(status.message())));

@@ -47,6 +47,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/settled_clock.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/capture/ports.h"
 #include "daemon/quota/ledger.h"
@@ -59,7 +60,6 @@
 #include "daemon/store/file/imported_record.h"
 #include "daemon/store/file/seal.h"
 #include "daemon/store/incoming_capture.h"
-#include "daemon/store/settled_clock.h"
 #include "daemon/store/unfinished_files.h"
 
 namespace profd::store {
@@ -177,7 +177,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::StatusOr<bool> RemoveOldestDeletedSchedule(std::string_view principal) override;
   absl::StatusOr<ScheduleHolding> GetHolding(std::string_view principal) override;
   absl::Status AppendWindows(const ScheduleRecord& record, std::span<const ScheduleWindow> windows,
-                             absl::Time now) override;
+                             absl::Time age_time) override;
   absl::Status EndWindow(const ScheduleWindow& window) override;
   absl::StatusOr<std::vector<ScheduleWindow>> ListWindows(std::string_view schedule_id,
                                                           int64_t limit, absl::Time time,
@@ -343,7 +343,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // Held by the one that applies retention. Lock order: before eviction_mu_ and mu_.
   absl::Mutex retention_mu_;
   int64_t rounds_ ABSL_GUARDED_BY(retention_mu_) = 0;
-  SettledClock age_clock_ ABSL_GUARDED_BY(retention_mu_){clock_};
+  SettledClock age_clock_ ABSL_GUARDED_BY(retention_mu_){
+      clock_, "no record is removed for its age for an hour"};
   // One eviction at a time. Lock order: before mu_.
   absl::Mutex eviction_mu_;
   absl::Mutex mu_;

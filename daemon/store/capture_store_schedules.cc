@@ -57,9 +57,10 @@ absl::StatusOr<ScheduleHolding> CaptureStore::GetHolding(std::string_view princi
 }
 
 absl::Status CaptureStore::AppendWindows(const ScheduleRecord& record,
-                                         std::span<const ScheduleWindow> windows, absl::Time now) {
+                                         std::span<const ScheduleWindow> windows,
+                                         absl::Time age_time) {
   absl::MutexLock lock(&mu_);
-  return catalog_->schedules().AppendWindows(record, windows, now);
+  return catalog_->schedules().AppendWindows(record, windows, age_time);
 }
 
 absl::Status CaptureStore::EndWindow(const ScheduleWindow& window) {

@@ -24,6 +24,11 @@ class FakeClock final : public Clock {
     now_ += by;
     monotonic_ += by;
   }
+  // As when the time of day is set.
+  void Step(absl::Duration by) {
+    absl::MutexLock lock(&mu_);
+    now_ += by;
+  }
 
  private:
   absl::Mutex mu_;

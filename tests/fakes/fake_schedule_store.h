@@ -119,7 +119,7 @@ class FakeScheduleStore final : public ScheduleStore {
   }
 
   absl::Status AppendWindows(const ScheduleRecord& record, std::span<const ScheduleWindow> windows,
-                             absl::Time /*now*/) override {
+                             absl::Time /*age_time*/) override {
     if (!error.ok()) return error;
     for (const ScheduleWindow& window : windows) windows_.insert_or_assign(KeyOf(window), window);
     if (const auto found = schedules_.find(record.id); found != schedules_.end()) {

@@ -239,7 +239,7 @@ absl::Status ScheduleTables::PutWindow(const ScheduleWindow& window) {
 
 absl::Status ScheduleTables::AppendWindows(const ScheduleRecord& record,
                                            std::span<const ScheduleWindow> windows,
-                                           absl::Time now) {
+                                           absl::Time age_time) {
   Transaction transaction(db_);
   RETURN_IF_ERROR(transaction.status());
   for (const ScheduleWindow& window : windows) RETURN_IF_ERROR(PutWindow(window));
@@ -248,14 +248,14 @@ absl::Status ScheduleTables::AppendWindows(const ScheduleRecord& record,
     put->BindText(1, record.id).Bind(2, ToColumn(record.last_window));
     RETURN_IF_ERROR(put->Run());
   }
-  RETURN_IF_ERROR(Trim(record.id, now));
+  RETURN_IF_ERROR(Trim(record.id, age_time));
   return transaction.Commit();
 }
 
-absl::Status ScheduleTables::Trim(std::string_view schedule_id, absl::Time now) {
+absl::Status ScheduleTables::Trim(std::string_view schedule_id, absl::Time age_time) {
   StatementLease trim =
       db_.Use("DELETE FROM schedule_windows WHERE schedule_id = ?1 AND time_unix_ns < ?2");
-  trim->BindText(1, schedule_id).Bind(2, absl::ToUnixNanos(now - kScheduleHistory));
+  trim->BindText(1, schedule_id).Bind(2, absl::ToUnixNanos(age_time - kScheduleHistory));
   RETURN_IF_ERROR(trim->Run());
   if (appends_++ % kAppendsPerCount != 0) return absl::OkStatus();
   // A window has one row for each process, all with the same time. The newest rows set the time

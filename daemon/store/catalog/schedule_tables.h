@@ -37,7 +37,7 @@ class ScheduleTables {
   absl::StatusOr<ScheduleHolding> GetHolding(std::string_view principal);
 
   absl::Status AppendWindows(const ScheduleRecord& record, std::span<const ScheduleWindow> windows,
-                             absl::Time now);
+                             absl::Time age_time);
   absl::Status EndWindow(const ScheduleWindow& window);
   // Without step times, which are in the captures.
   absl::StatusOr<std::vector<ScheduleWindow>> ListWindows(std::string_view schedule_id,
@@ -54,7 +54,7 @@ class ScheduleTables {
   // Leaves a tombstone.
   absl::Status Remove(std::string_view id);
   absl::Status PutWindow(const ScheduleWindow& window);
-  absl::Status Trim(std::string_view schedule_id, absl::Time now);
+  absl::Status Trim(std::string_view schedule_id, absl::Time age_time);
 
   Database& db_;
   int64_t appends_ = 0;

@@ -1,10 +1,10 @@
-#include "daemon/store/settled_clock.h"
+#include "daemon/base/settled_clock.h"
 
 #include <gtest/gtest.h>
 
 #include <optional>
 
-namespace profd::store {
+namespace profd {
 namespace {
 
 class SettableClock final : public Clock {
@@ -22,7 +22,7 @@ class SettableClock final : public Clock {
 
 TEST(SettledClockTest, AClockCountsAfterAnHour) {
   SettableClock clock;
-  SettledClock settled(clock);
+  SettledClock settled(clock, "nothing is removed");
   clock.Run(absl::Minutes(59));
   EXPECT_EQ(settled.Now(), std::nullopt);
   clock.Run(absl::Minutes(1));
@@ -32,7 +32,7 @@ TEST(SettledClockTest, AClockCountsAfterAnHour) {
 TEST(SettledClockTest, AfterAJumpItTakesAnotherHour) {
   for (const absl::Duration jump : {absl::Hours(24 * 200), absl::Hours(-24 * 200)}) {
     SettableClock clock;
-    SettledClock settled(clock);
+    SettledClock settled(clock, "nothing is removed");
     clock.Run(absl::Hours(2));
     ASSERT_EQ(settled.Now(), clock.time);
     clock.time += jump;
@@ -47,7 +47,7 @@ TEST(SettledClockTest, AfterAJumpItTakesAnotherHour) {
 
 TEST(SettledClockTest, ASlewIsNoJump) {
   SettableClock clock;
-  SettledClock settled(clock);
+  SettledClock settled(clock, "nothing is removed");
   for (int hour = 0; hour < 1000; ++hour) {
     clock.Run(absl::Hours(1));
     clock.time += absl::Seconds(2);
@@ -56,4 +56,4 @@ TEST(SettledClockTest, ASlewIsNoJump) {
 }
 
 }  // namespace
-}  // namespace profd::store
+}  // namespace profd

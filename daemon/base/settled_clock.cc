@@ -1,9 +1,9 @@
-#include "daemon/store/settled_clock.h"
+#include "daemon/base/settled_clock.h"
 
 #include "daemon/base/log.h"
 #include "daemon/base/str_cat.h"
 
-namespace profd::store {
+namespace profd {
 namespace {
 
 // Clocks are slewed by less than 1/1000, and this one is read about every hour. While a machine
@@ -20,12 +20,11 @@ std::optional<absl::Time> SettledClock::Now() {
   monotonic_ = monotonic;
   if (absl::AbsDuration(jump) > kLeastJump) {
     LogWarning(StrCat("the clock was set ", jump > absl::ZeroDuration() ? "forward" : "back",
-                      " by ", absl::FormatDuration(absl::AbsDuration(jump)),
-                      ": no record is removed for its age for an hour"));
+                      " by ", absl::FormatDuration(absl::AbsDuration(jump)), ": ", consequence_));
     since_ = monotonic;
   }
   if (monotonic - since_ < kSettling) return std::nullopt;
   return now;
 }
 
-}  // namespace profd::store
+}  // namespace profd
