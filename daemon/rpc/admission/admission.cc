@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
@@ -19,6 +20,30 @@ std::string WhyOutside(const Peer& peer, uid_t own_uid) {
   }
   return "callers in another pid or user namespace than profd, or in a container, may only "
          "register as targets; run profctl on the host, as the user who owns the process";
+}
+
+std::string WithoutPath(std::string_view text, std::string_view path) {
+  const auto is_of_name = [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-'; };
+  const auto goes_on = [&](std::string_view rest) {
+    if (rest.starts_with('.')) rest.remove_prefix(1);  // The end of a sentence, or of a name.
+    return !rest.empty() && is_of_name(rest.front());
+  };
+  std::string out;
+  size_t done = 0;
+  for (size_t at = text.find(path); at != std::string_view::npos; at = text.find(path, done)) {
+    const std::string_view rest = text.substr(at + path.size());
+    const bool is_in_other_path = goes_on(rest) || (at > 0 && is_of_name(text[at - 1]));
+    const bool is_of_file = rest.size() > 1 && rest.front() == '/' && is_of_name(rest[1]);
+    StrAppend(&out, text.substr(done, at - done));
+    if (is_in_other_path) {
+      StrAppend(&out, path);
+    } else if (!is_of_file) {
+      StrAppend(&out, "the data directory");
+    }
+    done = at + path.size() + (is_of_file && !is_in_other_path ? 1 : 0);
+  }
+  StrAppend(&out, text.substr(done));
+  return out;
 }
 
 Admission::Admission(Limits limits, Identifier identifier, RulesSource rules, AuditLog& audit,
@@ -82,15 +107,10 @@ absl::Status Admission::TurnedAway() const {
 }
 
 absl::Status Admission::WithoutPaths(const absl::Status& status) const {
-  std::string text(status.message());
-  if (hidden_path_.empty() || text.find(hidden_path_) == std::string::npos) return status;
+  const std::string_view text = FromAbsl(status.message());
+  if (hidden_path_.empty() || text.find(hidden_path_) == std::string_view::npos) return status;
   LogWarning(StrCat("a call failed: ", status.ToString()));
-  for (size_t at = text.find(hidden_path_); at != std::string::npos; at = text.find(hidden_path_)) {
-    size_t length = hidden_path_.size();
-    if (at + length < text.size() && text[at + length] == '/') ++length;
-    text.replace(at, length, at + length < text.size() ? "" : "the data directory");
-  }
-  absl::Status cleaned(status.code(), text);
+  absl::Status cleaned(status.code(), ToAbsl(WithoutPath(text, hidden_path_)));
   status.ForEachPayload([&cleaned](absl::string_view type, const absl::Cord& payload) {
     cleaned.SetPayload(type, payload);
   });

@@ -40,6 +40,10 @@ class ReportPool;
 
 namespace profd::rpc {
 
+// `text` without `path`: files in that folder are named from there ("captures/ID.profd"), and the
+// folder itself is "the data directory". Longer paths that contain it stay as they are.
+std::string WithoutPath(std::string_view text, std::string_view path);
+
 // What a handler knows of its call besides the request.
 struct CallInfo {
   Peer peer;

@@ -1,4 +1,6 @@
 // What stands between gRPC and the services: queues and news.
+#include "daemon/rpc/admission/admission.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -15,6 +17,25 @@ namespace profd::rpc {
 namespace {
 
 using ::testing::ElementsAre;
+
+TEST(WithoutPathTest, TheFolderHasAName) {
+  const auto shown = [](std::string_view text) { return WithoutPath(text, "/var/lib/profd"); };
+  EXPECT_EQ(shown("/var/lib/profd: No such file or directory"),
+            "the data directory: No such file or directory");
+  EXPECT_EQ(shown("cannot open /var/lib/profd"), "cannot open the data directory");
+  EXPECT_EQ(shown("no room in /var/lib/profd."), "no room in the data directory.");
+  EXPECT_EQ(shown("'/var/lib/profd/' and /var/lib/profd/catalog.db"),
+            "'the data directory/' and catalog.db");
+  EXPECT_EQ(shown("/var/lib/profd/captures/X.profd: Permission denied"),
+            "captures/X.profd: Permission denied");
+}
+
+TEST(WithoutPathTest, OtherPathsStay) {
+  for (const std::string_view text : {"/var/lib/profd-archive/X.profd: full", "/var/lib/profd2",
+                                      "/var/lib/profd.old", "/mnt/var/lib/profd: gone"}) {
+    EXPECT_EQ(WithoutPath(text, "/var/lib/profd"), text);
+  }
+}
 
 TEST(WorkQueueTest, RunsInOrderOfArrival) {
   WorkQueue queue({.thread_name = "test"});
