@@ -276,6 +276,17 @@ void CaptureManager::Actor::TargetGone(TargetNumber target) {
   }
 }
 
+void CaptureManager::Actor::TargetOptedOut(TargetNumber target) {
+  std::vector<std::string> ids;
+  for (const auto& [id, live] : live_) {
+    if (live->target == target) ids.push_back(id);
+  }
+  for (const std::string& id : ids) {
+    if (LiveCapture* live = FindLive(id)) End(*live, EndedBy::kOptOut);
+  }
+  Rearm();
+}
+
 void CaptureManager::Actor::Freed(TargetNumber target) {
   const auto waiting = std::ranges::find_if(live_, [target](const auto& entry) {
     return entry.second->target == target && entry.second->waits_for_target;

@@ -171,6 +171,7 @@ class CaptureManager::Actor {
                           std::vector<GroupMember> members);
 
   void TargetGone(TargetNumber target);
+  void TargetOptedOut(TargetNumber target);
   void Armed(const std::string& id);
   void Arming(const std::string& id, const std::string& activity);
   void ArmFailed(const std::string& id, const absl::Status& why);

@@ -108,6 +108,10 @@ void CaptureManager::OnTargetGone(TargetNumber target) {
   actor_->queue().Post([this, target] { actor_->TargetGone(target); });
 }
 
+void CaptureManager::OnTargetOptedOut(TargetNumber target) {
+  actor_->queue().Post([this, target] { actor_->TargetOptedOut(target); });
+}
+
 void CaptureManager::OnArmed(std::string_view capture_id) {
   actor_->queue().Post([this, id = std::string(capture_id)] { actor_->Armed(id); });
 }

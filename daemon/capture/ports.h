@@ -265,6 +265,8 @@ class TargetPort {
     virtual ~Observer() = default;
     virtual void OnTargetAdded(TargetNumber target) = 0;
     virtual void OnTargetGone(TargetNumber target) = 0;
+    // It asks not to be captured, from now on.
+    virtual void OnTargetOptedOut(TargetNumber target) = 0;
     virtual void OnArmed(std::string_view capture_id) = 0;
     // Arming takes long; `activity` says what the target is doing, cleaned for display.
     virtual void OnArming(std::string_view capture_id, std::string_view activity) = 0;

@@ -97,17 +97,19 @@ void TargetRegistry::Remove(TargetNumber target) {
   targets_.erase(it);
 }
 
-void TargetRegistry::MergeMetadata(TargetNumber target,
+bool TargetRegistry::MergeMetadata(TargetNumber target,
                                    const std::map<std::string, std::string>& metadata) {
   absl::MutexLock lock(&mu_);
   const auto it = targets_.find(target);
-  if (it == targets_.end()) return;
+  if (it == targets_.end()) return false;
   std::map<std::string, std::string>& merged = it->second.info.metadata;
   for (const auto& [key, value] : metadata) {
     if (merged.contains(key) || merged.size() < wire::kMaxMetadataFields) merged[key] = value;
   }
   // Once said, it holds for as long as the process lives.
-  it->second.info.opted_out = it->second.info.opted_out || AsksNotToBeCaptured(metadata);
+  const bool asks_now = !it->second.info.opted_out && AsksNotToBeCaptured(metadata);
+  it->second.info.opted_out = it->second.info.opted_out || asks_now;
+  return asks_now;
 }
 
 int64_t TargetRegistry::size() const {

@@ -53,7 +53,8 @@ class TargetRegistry {
                    quota::Reservation place);
   // What it held is free again.
   void Remove(TargetNumber target);
-  void MergeMetadata(TargetNumber target, const std::map<std::string, std::string>& metadata);
+  // Returns true if the target asks not to be captured, and did not before.
+  bool MergeMetadata(TargetNumber target, const std::map<std::string, std::string>& metadata);
   int64_t size() const;
 
   std::vector<TargetInfo> List() const;

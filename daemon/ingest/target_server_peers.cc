@@ -287,7 +287,9 @@ bool TargetServer::Dispatch(Peer& peer, const Frame& frame) {
       return true;
     case FrameType::kMetadata:
       if (const absl::StatusOr<Fields> fields = ParseMetadata(frame); fields.ok()) {
-        registry_.MergeMetadata(peer.target, fields->metadata);
+        if (registry_.MergeMetadata(peer.target, fields->metadata)) {
+          observer_->OnTargetOptedOut(peer.target);
+        }
         return true;
       }
       counters_.bad_frames.fetch_add(1, std::memory_order_relaxed);

@@ -300,6 +300,7 @@ class LiveObserver final : public TargetPort::Observer {
  public:
   void OnTargetAdded(TargetNumber) override {}
   void OnTargetGone(TargetNumber) override {}
+  void OnTargetOptedOut(TargetNumber) override {}
   void OnArmed(std::string_view) override {
     absl::MutexLock lock(&mu_);
     ++armed_;

@@ -212,6 +212,19 @@ TEST_F(CaptureManagerTest, ATargetThatDiesInTheWindowLeavesAPartialCapture) {
   EXPECT_EQ(QualityGrade(done), "D");
 }
 
+TEST_F(CaptureManagerTest, ATargetThatOptsOutEndsItsCaptureAlone) {
+  const TargetNumber target = targets_.Add(Training(10));
+  const CaptureRecord created = CreateOrDie(target, Steps(5));
+  const CaptureRecord other = CreateOrDie(targets_.Add(Training(11)), Steps(5));
+  targets_.Armed(created.id);
+  Reach(created.id, RecordingPhase::kRecording, 102);
+  manager_.OnTargetOptedOut(target);
+  manager_.DrainForTesting();
+  targets_.Drained(created.id, Window(102, 104, /*complete=*/false));
+  EXPECT_EQ(GetOrDie(created.id).ended_by, EndedBy::kOptOut);
+  EXPECT_EQ(GetOrDie(other.id).ended_by, EndedBy::kNone);
+}
+
 TEST_F(CaptureManagerTest, ACaptureWhoseCuptiWasTakenIsPartial) {
   const TargetNumber target = targets_.Add(Training(10));
   const CaptureRecord created = CreateOrDie(target, Steps(2));

@@ -291,6 +291,10 @@ class RecordingObserver final : public TargetPort::Observer {
     absl::MutexLock lock(&mu_);
     gone_.insert(target);
   }
+  void OnTargetOptedOut(TargetNumber target) override {
+    absl::MutexLock lock(&mu_);
+    opted_out_.insert(target);
+  }
   void OnArmed(std::string_view id) override {
     absl::MutexLock lock(&mu_);
     armed_.insert(std::string(id));
@@ -314,6 +318,9 @@ class RecordingObserver final : public TargetPort::Observer {
 
   void WaitGone(TargetNumber target) {
     Wait([&]() { return gone_.contains(target); }, "target gone");
+  }
+  void WaitOptedOut(TargetNumber target) {
+    Wait([&]() { return opted_out_.contains(target); }, "target opted out");
   }
   std::vector<std::string> WaitActivities(const std::string& id) {
     Wait([&]() { return !activities_[id].empty(); }, "activity");
@@ -377,6 +384,7 @@ class RecordingObserver final : public TargetPort::Observer {
   absl::Mutex mu_;
   std::set<TargetNumber> added_;
   std::set<TargetNumber> gone_;
+  std::set<TargetNumber> opted_out_;
   std::set<std::string> armed_;
   std::map<std::string, std::vector<std::string>> activities_;
   std::map<std::string, absl::Status> arm_failed_;

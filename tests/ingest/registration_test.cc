@@ -103,6 +103,18 @@ TEST_F(RegistrationTest, MetadataIsMergedByKey) {
   EXPECT_EQ(server_->Find(number)->metadata.at("rank"), "4");
 }
 
+TEST_F(RegistrationTest, ATargetMayOptOutLater) {
+  Start();
+  FakeTarget target(dir_.path());
+  const auto number = static_cast<TargetNumber>(target.Register(FakeHello()));
+  EXPECT_FALSE(server_->Find(number)->opted_out);
+  FrameBuilder metadata(FrameType::kMetadata);
+  metadata.AddField(wire::FieldTag::kMetadata, "optout=1");
+  ASSERT_TRUE(target.SendPacket(metadata.Finish()));
+  observer_.WaitOptedOut(number);
+  EXPECT_TRUE(server_->Find(number)->opted_out);
+}
+
 TEST_F(RegistrationTest, ThePageTellsStepsAndTheirRate) {
   Start();
   FakeTarget target(dir_.path());

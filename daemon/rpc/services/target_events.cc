@@ -32,6 +32,11 @@ void TargetEvents::OnTargetGone(TargetNumber target) {
   Tell();
 }
 
+void TargetEvents::OnTargetOptedOut(TargetNumber target) {
+  next_.OnTargetOptedOut(target);
+  Tell();
+}
+
 void TargetEvents::OnArmed(std::string_view capture_id) {
   next_.OnArmed(capture_id);
   Tell();

@@ -34,6 +34,7 @@ class TargetEvents final : public TargetPort::Observer {
 
   void OnTargetAdded(TargetNumber target) override;
   void OnTargetGone(TargetNumber target) override;
+  void OnTargetOptedOut(TargetNumber target) override;
   void OnArmed(std::string_view capture_id) override;
   void OnArming(std::string_view capture_id, std::string_view activity) override;
   void OnArmFailed(std::string_view capture_id, absl::Status why) override;

@@ -130,6 +130,7 @@ class RecordingObserver final : public TargetPort::Observer {
  public:
   void OnTargetAdded(TargetNumber) override { calls.emplace_back("added"); }
   void OnTargetGone(TargetNumber) override { calls.emplace_back("gone"); }
+  void OnTargetOptedOut(TargetNumber) override { calls.emplace_back("opted out"); }
   void OnArmed(std::string_view) override { calls.emplace_back("armed"); }
   void OnArming(std::string_view, std::string_view) override { calls.emplace_back("arming"); }
   void OnArmFailed(std::string_view, absl::Status) override { calls.emplace_back("arm failed"); }
@@ -154,9 +155,10 @@ TEST(TargetEventsTest, PassesEverythingOnAndTellsOfChanges) {
   EXPECT_EQ(told, 5);
   news.Unsubscribe(id);
   news.OnTargetAdded(2);
+  news.OnTargetOptedOut(2);
   EXPECT_EQ(told, 5);
   EXPECT_THAT(next.calls, ElementsAre("added", "arming", "armed", "progress", "drained",
-                                      "arm failed", "gone", "added"));
+                                      "arm failed", "gone", "added", "opted out"));
 }
 
 }  // namespace
