@@ -167,7 +167,8 @@ absl::Status CheckContext(const Context& context, std::string_view where) {
   }
   if (context.address.empty()) return absl::OkStatus();
   const auto endpoint = ParseAddress(context.address, std::string(where), context.tls);
-  return endpoint.ok() ? absl::OkStatus() : wrong(FromAbsl(endpoint.status().message()));
+  // It says where, too.
+  return endpoint.ok() ? absl::OkStatus() : absl::InvalidArgumentError(endpoint.status().message());
 }
 
 absl::StatusOr<ContextFile> ParseContexts(std::string_view text, std::string_view path) {
@@ -233,7 +234,7 @@ absl::StatusOr<ContextFile> ReadContexts(const std::filesystem::path& path) {
 absl::Status WriteContexts(const std::filesystem::path& path, const ContextFile& file) {
   if (path.empty()) {
     return LocalFailure(absl::FailedPreconditionError(
-        "no place for contexts: neither XDG_CONFIG_HOME nor HOME is set"));
+        "no place for contexts: neither XDG_CONFIG_HOME nor HOME is an absolute path"));
   }
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);

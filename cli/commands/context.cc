@@ -154,8 +154,10 @@ absl::StatusOr<int> ListContexts(Contexts& contexts) {
     return kExitDone;
   }
   if (file.contexts.empty()) {
-    invocation.Note(StrCat("no contexts in ", contexts.path.string(),
-                           "; `profctl context add --help` says how to make one\n"));
+    const std::string where =
+        contexts.path.empty() ? "no contexts: neither XDG_CONFIG_HOME nor HOME is an absolute path"
+                              : StrCat("no contexts in ", contexts.path.string());
+    invocation.Note(StrCat(where, "; `profctl context add --help` says how to make one\n"));
     return kExitDone;
   }
   Table table({{.title = "CURRENT", .right = false},

@@ -14,14 +14,17 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "daemon/base/reason.h"
+#include "tests/cli/profctl_process.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace profd::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr std::string_view kWhole = R"(# a comment
 current = prod
@@ -196,6 +199,24 @@ TEST_F(ContextFileTest, AFileThatCannotBeOneIsRefused) {
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_THAT(ReadContexts(path_).status(), StatusIs(absl::StatusCode::kFailedPrecondition))
       << "and nobody waits for who writes into it";
+}
+
+TEST(ContextCommandTest, AnErrorNamesItsContextOnce) {
+  for (const std::string& address :
+       std::vector<std::string>{"host:1", "nonsense", "unix:/" + std::string(200, 'x')}) {
+    const RunResult result = RunProfctl({"context", "add", "lab", "--address", address}, {});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, StartsWith("profctl: context lab"));
+    EXPECT_EQ(result.err.find("context lab", 15), std::string::npos) << result.err;
+  }
+}
+
+TEST(ContextCommandTest, WithoutAHomeThereIsNoFile) {
+  const RunResult result =
+      RunProfctl({"context", "list"}, {}, {"/usr/bin/env", "-u", "XDG_CONFIG_HOME", "HOME="});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err,
+              StartsWith("no contexts: neither XDG_CONFIG_HOME nor HOME is an absolute"));
 }
 
 TEST(ContextsPathTest, TheConfigurationFolderComesBeforeTheHome) {
