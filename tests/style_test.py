@@ -40,6 +40,14 @@ UNCLEAR = {
     r"\bcannot be told\b": "is unknown",
     r"\b[Ll]ooked at, nothing\b": "checks passed",
 }
+# What waits by the wall clock: a clock that is set ends such a wait early or late, by hours. Instead:
+# daemon/base/cond_var.h, Clock::Monotonic(), and GPR_CLOCK_MONOTONIC.
+WALL_WAIT = re.compile(
+    r"\b(AwaitWithTimeout|LockWhenWithTimeout)\(\s*absl::Condition|"
+    r"\b(AwaitWithDeadline|WaitWithDeadline|LockWhenWithDeadline|WaitForNotificationWith\w+)\(|"
+    r"\babsl::Now\(\) *[-+]|[-+] *absl::Now\(\)|system_clock::now\(\)|GPR_CLOCK_REALTIME")
+# Shutdown: it ends in any case, with a warning.
+WALL_WAITERS = {"daemon/capture/capture_actor.cc"}
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"(?:\s*"((?:[^"\\\n]|\\.)*)")*')
 
 
@@ -131,6 +139,20 @@ class TreeStyleTest(unittest.TestCase):
         self.report([f"{path}:{line}: {match.group(0)!r} (write: {instead})"
                      for path, line, text in texts_for_people() for rule, instead in rules
                      if (match := rule.search(text))])
+
+    def test_waits_go_by_the_monotonic_clock(self):
+        offences = []
+        for path, data in text_files():
+            if (path.suffix not in (".h", ".cc") or path.parts[0] not in ("cli", "daemon")
+                    or path.as_posix() in WALL_WAITERS):
+                continue
+            code = re.sub(r"//.*$", "", data.decode(errors="replace"), flags=re.MULTILINE)
+            for match in WALL_WAIT.finditer(code):
+                line = code.count("\n", 0, match.start()) + 1
+                offences.append(f"{path}:{line}: {match.group(0)!r}")
+            if "absl::CondVar" in code and "WaitWithTimeout(" in code:
+                offences.append(f"{path}: absl::CondVar waits by the wall clock")
+        self.report(offences)
 
     def test_scripts_and_only_scripts_are_executable(self):
         offences = []

@@ -110,7 +110,7 @@ class CaptureSet::Impl {
     if (place.source == nullptr) {
       DaemonClient* const daemon = fleets_[place.fleet].connection(place.fleet_member);
       // The search gave the connection its deadline.
-      daemon->LimitCalls(absl::InfiniteFuture());
+      daemon->LimitCalls(absl::InfiniteDuration());
       place.source = NewDaemonSource(*daemon, members.front().view, progress);
     }
     return *place.source;

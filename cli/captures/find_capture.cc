@@ -76,7 +76,7 @@ absl::StatusOr<CaptureSearch> FindCaptures(Invocation& invocation, Fleet& fleet,
                                }
                                // The command goes on with this connection, beyond the deadline of
                                // the search.
-                               daemon.LimitCalls(absl::InfiniteFuture());
+                               daemon.LimitCalls(absl::InfiniteDuration());
                                return absl::OkStatus();
                              });
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -125,7 +125,7 @@ std::vector<GroupMember> OthersOnFleet(Invocation& invocation, Fleet& fleet, abs
   const std::vector<NodeOutcome> outcomes =
       RunOnAll(invocation, fleet, timeout, [&](size_t node, DaemonClient& daemon) -> absl::Status {
         ASSIGN_OR_RETURN(by_node[node], OthersOfWindow(daemon, fleet.members()[node].node, of));
-        daemon.LimitCalls(absl::InfiniteFuture());
+        daemon.LimitCalls(absl::InfiniteDuration());
         return absl::OkStatus();
       });
   std::vector<GroupMember> others;
@@ -239,7 +239,7 @@ absl::StatusOr<FoundGroup> FindGroup(Invocation& invocation, Fleet* fleet, const
     group.outcomes = RunOnAll(invocation, *fleet, timeout,
                               [&](size_t node, DaemonClient& daemon) -> absl::Status {
                                 absl::StatusOr<GroupView> view = daemon.GetCaptureGroup(id);
-                                daemon.LimitCalls(absl::InfiniteFuture());
+                                daemon.LimitCalls(absl::InfiniteDuration());
                                 // A node of the list need not have a member of this group.
                                 if (absl::IsNotFound(view.status())) return absl::OkStatus();
                                 RETURN_IF_ERROR(view.status());

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "cli/base/errors.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/cond_var.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/str_cat.h"
 
@@ -88,15 +89,15 @@ class ResultQueue {
   void Push(Result result) {
     const absl::MutexLock lock(&mu_);
     results_.push_back(std::move(result));
+    came_.Signal();
   }
 
   // nullopt: none came within `timeout`.
   std::optional<Result> Pop(absl::Duration timeout) {
     const absl::MutexLock lock(&mu_);
-    const auto has_results = +[](std::deque<Result>* results) { return !results->empty(); };
-    if (!mu_.AwaitWithTimeout(absl::Condition(has_results, &results_), timeout)) {
-      return std::nullopt;
-    }
+    const auto has_results = [this]()
+                                 ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !results_.empty(); };
+    if (!came_.AwaitWithTimeout(&mu_, timeout, has_results)) return std::nullopt;
     Result result = std::move(results_.front());
     results_.pop_front();
     return result;
@@ -105,6 +106,7 @@ class ResultQueue {
  private:
   absl::Mutex mu_;
   std::deque<Result> results_ ABSL_GUARDED_BY(mu_);
+  CondVar came_;
 };
 
 absl::Status NoThread() {
@@ -181,7 +183,8 @@ class Fleet::Impl {
   }
 
   // On any thread. `must_keep`: the connection, also if it is one too many.
-  absl::Status RunOne(size_t member, absl::Time deadline, bool must_keep,
+  // `deadline`: of the monotonic clock.
+  absl::Status RunOne(size_t member, absl::Duration deadline, bool must_keep,
                       absl::FunctionRef<absl::Status(size_t, DaemonClient&)> work) {
     absl::Status status = Work(member, deadline, work);
     // What was lost is made anew: a channel in its back-off would fail the next call untried.
@@ -207,7 +210,7 @@ class Fleet::Impl {
     return room;
   }
 
-  absl::Status Work(size_t member, absl::Time deadline,
+  absl::Status Work(size_t member, absl::Duration deadline,
                     absl::FunctionRef<absl::Status(size_t, DaemonClient&)> work) {
     std::shared_ptr<DaemonClient> daemon = Kept(member);
     const bool is_new = daemon == nullptr;
@@ -309,7 +312,7 @@ void Fleet::RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl
       Run& run = *static_cast<Run*>(self);
       for (size_t i = run.next++; i < run.chosen.size(); i = run.next++) {
         const size_t member = run.chosen[i];
-        run.results.Push({member, run.impl.RunOne(member, Clock::Real().Now() + run.deadline,
+        run.results.Push({member, run.impl.RunOne(member, Clock::Real().Monotonic() + run.deadline,
                                                   run.must_keep, run.work)});
       }
       return nullptr;

@@ -37,6 +37,7 @@ constexpr absl::Duration kCommitLease = absl::Seconds(15);
 constexpr absl::Duration kMaxAfterwards = absl::Minutes(2);
 
 absl::Time Now() { return Clock::Real().Now(); }
+absl::Duration Monotonic() { return Clock::Real().Monotonic(); }
 
 bool RecordsOrHas(const CaptureView& view) {
   const CaptureState state = view.record.state;
@@ -179,7 +180,7 @@ void GroupCapture::Prepare() {
   paces_.assign(result_.members.size(), {});
   presences_.assign(fleet_.members().size(), nullptr);
 
-  const absl::Time begun = Now();
+  const absl::Duration begun = Monotonic();
   const bool may_take_long = request_.spec.gpu.mode != GpuMode::kOff;
   const absl::Duration lease =
       (may_take_long ? kMaxPrepare : request_.node_timeout) + request_.node_timeout + kLeaseRest;
@@ -194,7 +195,7 @@ void GroupCapture::Prepare() {
       request.targets.push_back(result_.members[i].target.number);
     const auto keep_waiting = [&](const GroupPreparation& so_far) {
       if (interrupts_.interrupted()) return false;
-      if (Now() < begun + request_.node_timeout) return true;
+      if (Monotonic() < begun + request_.node_timeout) return true;
       return std::ranges::any_of(so_far.members, [](const PreparedMember& member) {
         return member.capture.has_value() && !member.capture->activity.empty();
       });
@@ -418,36 +419,37 @@ absl::Status GroupCapture::WatchNode(size_t node, DaemonClient& daemon, CaptureP
     aborted = true;
     (void)daemon.AbortGroup(result_.id);
   };
-  absl::Time heard = Now();
-  absl::Time renewed = heard;
+  absl::Duration heard = Monotonic();
+  absl::Duration renewed = heard;
   // A renewal that fails changes nothing: others follow, and on_idle notices a silent node.
   const auto renew_lease = [&] {
-    if (request_.detach || Now() < renewed + kCommitLease / 3) return;
+    if (request_.detach || Monotonic() < renewed + kCommitLease / 3) return;
     const bool any_waits = std::ranges::any_of(members, [this](size_t i) {
       return result_.members[i].view.record.state < CaptureState::kRecording;
     });
     if (!any_waits) return;
-    renewed = Now();
+    renewed = Monotonic();
     // Short enough that the next one still comes in time.
     (void)daemon.RenewGroup(result_.id, StartOf(node, {}),
                             std::min(request_.node_timeout / 2, kCommitLease / 3));
   };
   const auto on_change = [&](size_t index, const CaptureView& view) {
-    heard = Now();
+    heard = Monotonic();
     heed_interrupt();
     renew_lease();
     const absl::MutexLock lock(&mu_);
     result_.members[members[index]].view = view;
-    progress.OnChange(members[index], view, heard);
-    line_.Show(progress.Text(heard));
+    const absl::Time now = Now();
+    progress.OnChange(members[index], view, now);
+    line_.Show(progress.Text(now));
   };
   absl::Status no_answer;
   const auto on_idle = [&] {
     heed_interrupt();
     renew_lease();
-    if (Now() < heard + request_.node_timeout) return;
+    if (Monotonic() < heard + request_.node_timeout) return;
     // A rank that stands still has no news; a node that does not answer is another matter.
-    heard = Now();
+    heard = Monotonic();
     no_answer = daemon.ReadClock(request_.node_timeout).status();
     if (!no_answer.ok()) daemon.Abort();
   };

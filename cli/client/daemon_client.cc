@@ -157,7 +157,7 @@ DaemonClient::~DaemonClient() = default;
 const std::string& DaemonClient::address() const { return impl_->endpoint_.address; }
 const NodeInfo& DaemonClient::node() const { return impl_->node_; }
 bool DaemonClient::is_remote() const { return impl_->endpoint_.unix_path.empty(); }
-void DaemonClient::LimitCalls(absl::Time deadline) { impl_->LimitCalls(deadline); }
+void DaemonClient::LimitCalls(absl::Duration deadline) { impl_->LimitCalls(deadline); }
 void DaemonClient::Abort() { impl_->Abort(); }
 
 absl::StatusOr<std::vector<TargetInfo>> DaemonClient::ListTargets() {

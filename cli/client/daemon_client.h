@@ -249,8 +249,9 @@ class DaemonClient {
 
   // Reached over the network, and not through a socket of this machine's.
   bool is_remote() const;
-  // No call that begins from now on lasts beyond `deadline`; it then ends as NO_ANSWER.
-  void LimitCalls(absl::Time deadline);
+  // No call that begins from now on lasts beyond `deadline` of the monotonic clock; it then ends as
+  // NO_ANSWER.
+  void LimitCalls(absl::Duration deadline);
   // `id` may be empty in CreateSchedule (a new one), a unique prefix elsewhere.
   absl::StatusOr<ScheduleView> CreateSchedule(const ScheduleSpec& spec, const std::string& id);
   // `dry_run`: only what it would change.

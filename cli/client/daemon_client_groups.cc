@@ -79,7 +79,7 @@ class DaemonClient::Presence {
   // False: it is still in flight.
   bool AwaitOperation() {
     void* tag = nullptr;
-    if (queue_.AsyncNext(&tag, &ok_, std::chrono::system_clock::now() + kIdleInterval) ==
+    if (queue_.AsyncNext(&tag, &ok_, MonotonicDeadline(kIdleInterval)) ==
         grpc::CompletionQueue::TIMEOUT) {
       return false;
     }

@@ -42,7 +42,13 @@ inline constexpr std::chrono::seconds kCallDeadline(30);
 inline constexpr std::chrono::seconds kPurgeDeadline(600);
 inline constexpr int kListPageSize = 500;
 // How often a wait for a stream's next message asks whether to go on.
-inline constexpr std::chrono::milliseconds kIdleInterval(100);
+inline constexpr absl::Duration kIdleInterval = absl::Milliseconds(100);
+
+// A deadline of gRPC that does not move when the clock is set.
+inline gpr_timespec MonotonicDeadline(absl::Duration from_now) {
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                      gpr_time_from_nanos(absl::ToInt64Nanoseconds(from_now), GPR_TIMESPAN));
+}
 
 // The connection is made by the first call. What is wrong with the endpoint's certificates goes
 // into `status`; the calls of such a channel fail.
@@ -66,11 +72,9 @@ class DaemonClient::Impl {
     Call(Impl& impl, std::optional<std::chrono::seconds> deadline, bool abortable = true)
         : impl_(impl) {
       const absl::MutexLock lock(&impl_.mu_);
-      absl::Time until = impl_.limit_;
-      if (deadline.has_value()) {
-        until = std::min(until, Clock::Real().Now() + absl::FromChrono(*deadline));
-      }
-      if (until < absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(until));
+      absl::Duration left = impl_.limit_ - Clock::Real().Monotonic();
+      if (deadline.has_value()) left = std::min(left, absl::FromChrono(*deadline));
+      if (left < absl::InfiniteDuration()) context_.set_deadline(MonotonicDeadline(left));
       if (!abortable) return;
       impl_.calls_.insert(&context_);
       if (impl_.aborted_) context_.TryCancel();
@@ -90,7 +94,7 @@ class DaemonClient::Impl {
     grpc::ClientContext context_;
   };
 
-  void LimitCalls(absl::Time deadline) {
+  void LimitCalls(absl::Duration deadline) {
     const absl::MutexLock lock(&mu_);
     limit_ = deadline;
   }
@@ -173,7 +177,7 @@ class DaemonClient::Impl {
  private:
   absl::Mutex mu_;
   bool aborted_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Time limit_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  absl::Duration limit_ ABSL_GUARDED_BY(mu_) = absl::InfiniteDuration();  // Monotonic.
   std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -64,8 +64,8 @@ void RunWatches(grpc::CompletionQueue& queue, size_t running, Check check, OnCha
   void* tag = nullptr;
   bool ok = false;
   while (running > 0) {
-    const auto deadline = std::chrono::system_clock::now() + kIdleInterval;
-    if (queue.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::TIMEOUT) {
+    if (queue.AsyncNext(&tag, &ok, MonotonicDeadline(kIdleInterval)) ==
+        grpc::CompletionQueue::TIMEOUT) {
       on_idle();
       continue;
     }

@@ -518,7 +518,7 @@ absl::StatusOr<DaemonClient*> OnlyDaemonOf(const Invocation& invocation, Fleet& 
   RETURN_IF_ERROR(status);
   DaemonClient* const daemon = fleet.connection(0);
   // The timeout is for reaching the node. A capture may last for hours.
-  daemon->LimitCalls(absl::InfiniteFuture());
+  daemon->LimitCalls(absl::InfiniteDuration());
   return daemon;
 }
 

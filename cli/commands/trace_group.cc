@@ -58,7 +58,7 @@ std::vector<Failure> SaveAll(Invocation& invocation, Fleet& fleet, const GroupCa
     const std::string path = WithTag(output, tags[i]);
     absl::Status saved = absl::UnavailableError("its node cannot be reached any more");
     if (DaemonClient* const daemon = fleet.connection(node)) {
-      daemon->LimitCalls(absl::InfiniteFuture());
+      daemon->LimitCalls(absl::InfiniteDuration());
       saved = SaveOne(invocation, *daemon, views[i], kind, path);
     }
     if (saved.ok()) {

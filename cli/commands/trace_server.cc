@@ -87,18 +87,21 @@ absl::StatusOr<std::unique_ptr<TraceServer>> TraceServer::Start(const std::strin
                            const absl::MutexLock lock(&self->mu_);
                            self->served_ = true;
                            self->ended_ = true;
+                           self->changed_.Signal();
                          }}));
   return server;
 }
 
 bool TraceServer::WaitUntilServed(absl::Duration timeout) {
   const absl::MutexLock lock(&mu_);
-  return mu_.AwaitWithTimeout(absl::Condition(&ended_), timeout);
+  return changed_.AwaitWithTimeout(&mu_, timeout,
+                                   [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_; });
 }
 
 void TraceServer::Stop() {
   const absl::MutexLock lock(&mu_);
   ended_ = true;
+  changed_.Signal();
 }
 
 bool TraceServer::served() const {

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "daemon/base/cond_var.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/http/http_server.h"
 
@@ -57,6 +58,7 @@ class TraceServer {
   mutable absl::Mutex mu_;
   bool served_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  CondVar changed_;
 
   std::unique_ptr<HttpServer> server_;  // Last: its threads use all of the above.
 };

@@ -13,6 +13,7 @@
 
 #include "cli/base/errors.h"
 #include "cli/base/interrupts.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
@@ -42,9 +43,9 @@ class Endings {
   }
 
   Ending Await(absl::Duration timeout) {
-    const absl::Time end = absl::Now() + timeout;
+    const absl::Duration end = Clock::Real().Monotonic() + timeout;
     while (true) {
-      const int64_t left_ms = absl::ToInt64Milliseconds(end - absl::Now()) + 1;
+      const int64_t left_ms = absl::ToInt64Milliseconds(end - Clock::Real().Monotonic()) + 1;
       pollfd fds[] = {{signal_.get(), POLLIN, 0}, {keys_, POLLIN, 0}};
       const int ready =
           poll(fds, keys_ < 0 ? 1 : 2, static_cast<int>(std::max<int64_t>(left_ms, 0)));

@@ -26,6 +26,19 @@ class CondVar {
     condition_.wait_for(lock, absl::ToChronoNanoseconds(timeout));
   }
 
+  // Returns true once `is_met()` is, false if it is not after `timeout`. It is asked with `mu`
+  // held, at first and whenever this is signalled.
+  template <typename Predicate>
+  bool AwaitWithTimeout(absl::Mutex* mu, absl::Duration timeout, Predicate is_met)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    Lock lock{*mu};
+    if (timeout < kLongest) {
+      return condition_.wait_for(lock, absl::ToChronoNanoseconds(timeout), is_met);
+    }
+    condition_.wait(lock, is_met);
+    return true;
+  }
+
  private:
   // Longer times do not fit the clock of the standard library.
   static constexpr absl::Duration kLongest = absl::Hours(24 * 365);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "daemon/base/cond_var.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd {
@@ -103,6 +104,7 @@ class LogThread::Queue {
       {
         absl::MutexLock lock(&mu_);
         writing_ = false;
+        written_.Signal();
         mu_.Await(absl::Condition(this, &Queue::HasWorkOrEnds));
         if (lines_.empty()) return;
         batch = std::exchange(lines_, {});
@@ -121,7 +123,9 @@ class LogThread::Queue {
   void End(absl::Duration timeout) {
     absl::MutexLock lock(&mu_);
     ends_ = true;
-    mu_.AwaitWithTimeout(absl::Condition(this, &Queue::IsWritten), timeout);
+    written_.AwaitWithTimeout(&mu_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return lines_.empty() && !writing_;
+    });
     lines_.clear();
   }
 
@@ -132,7 +136,6 @@ class LogThread::Queue {
 
  private:
   bool HasWorkOrEnds() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ends_ || !lines_.empty(); }
-  bool IsWritten() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return lines_.empty() && !writing_; }
 
   const int fd_;
   mutable absl::Mutex mu_;
@@ -141,6 +144,7 @@ class LogThread::Queue {
   int64_t unreported_ ABSL_GUARDED_BY(mu_) = 0;  // Of the lost: in no line yet.
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool ends_ ABSL_GUARDED_BY(mu_) = false;
+  CondVar written_;  // For End().
 };
 
 namespace {

@@ -19,6 +19,7 @@
 #include "daemon/rpc/admission/control_listener.h"
 #include "daemon/rpc/admission/peer_table.h"
 #include "daemon/rpc/admission/work_queue.h"
+#include "daemon/rpc/server/deadline.h"
 #include "daemon/rpc/server/remote_server.h"
 #include "daemon/rpc/server/server.h"
 #include "daemon/rpc/services/services.h"
@@ -261,7 +262,7 @@ void ControlServer::Impl::Shutdown(absl::Duration grace) {
   // A new daemon may start listening while this one still answers its last callers.
   RemoveSocketFile();
   listener_.reset();
-  const absl::Time deadline = absl::Now() + grace;
+  const gpr_timespec deadline = MonotonicDeadline(grace);
   // Both are closed before either is waited for, so that their last calls end within the same grace
   // period.
   if (remote_ != nullptr) remote_->Close();

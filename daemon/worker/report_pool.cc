@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "daemon/base/log.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -171,6 +170,7 @@ void ReportPool::Dispatch() {
   if (const auto turn = turns_.Next(clock_.Monotonic())) {
     Lane& lane = lanes_[static_cast<size_t>(turn->lane)];
     lane.granted = true;
+    lane.changed.Signal();
     if (turn->job.has_value()) {
       const auto job = jobs_.find(*turn->job);
       lane.job = std::move(job->second);
@@ -179,20 +179,25 @@ void ReportPool::Dispatch() {
   }
   // Accepted jobs get their answer, also while profd stops.
   if (stopped_ && turns_.waiting() == 0) {
-    for (Lane& lane : lanes_) lane.over = true;
+    for (Lane& lane : lanes_) {
+      lane.over = true;
+      lane.changed.Signal();
+    }
   }
 }
 
 std::optional<ReportPool::Job> ReportPool::AwaitJob(int index, absl::Duration timeout,
                                                     WatchedThread& watched) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Duration until = Clock::Real().Monotonic() + timeout;
   absl::MutexLock lock(&mu_);
   Lane& lane = lanes_[static_cast<size_t>(index)];
   const auto has_job_or_is_over = [&lane] { return lane.job.has_value() || lane.over; };
   const auto is_wanted = [&] { return has_job_or_is_over() || watched.asked(); };
+  bool is_in_time = false;
   do {
     watched.Waits();
-  } while (mu_.AwaitWithDeadline(absl::Condition(&is_wanted), deadline) && !has_job_or_is_over());
+    is_in_time = lane.changed.AwaitWithTimeout(&mu_, until - Clock::Real().Monotonic(), is_wanted);
+  } while (is_in_time && !has_job_or_is_over());
   watched.Works();
   return std::exchange(lane.job, std::nullopt);
 }
@@ -208,10 +213,11 @@ void ReportPool::EndJob(int index, const ReportTurn& turn) {
 void ReportPool::LaneLoop(int index) {
   pthread_setname_np(pthread_self(), options_.thread_name);
   if (options_.yields_to_training) YieldToTraining();
-  // The watchdog's wake-up only takes the mutex: when it is released, AwaitJob() looks at its
-  // condition again.
   WatchedThread watched(options_.watchdog, options_.thread_name, Watchdog::Work::kDisk,
-                        [this] { absl::MutexLock lock(&mu_); });
+                        [this, index] {
+                          absl::MutexLock lock(&mu_);
+                          lanes_[static_cast<size_t>(index)].changed.Signal();
+                        });
   const std::unique_ptr<ReportProcess> process = make_process_();
   // So that the next report does not wait for it. What goes wrong is logged there.
   const auto keep_started = [this, index, &process] {
@@ -262,7 +268,8 @@ void ReportPool::Want(int lane) {
 
 bool ReportPool::AwaitTurn(int lane, absl::Duration timeout) {
   absl::MutexLock lock(&mu_);
-  return mu_.AwaitWithTimeout(absl::Condition(&lanes_[static_cast<size_t>(lane)].granted), timeout);
+  Lane& waiting = lanes_[static_cast<size_t>(lane)];
+  return waiting.changed.AwaitWithTimeout(&mu_, timeout, [&waiting] { return waiting.granted; });
 }
 
 bool ReportPool::OthersWant(int lane) {

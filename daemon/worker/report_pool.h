@@ -44,6 +44,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/cond_var.h"
 #include "daemon/base/watchdog.h"
 #include "daemon/worker/fair_turns.h"
 #include "daemon/worker/report_process.h"
@@ -135,6 +136,7 @@ class ReportPool {
     bool granted = false;    // Has the turn, or is about to notice.
     std::optional<Job> job;  // To begin.
     bool over = false;       // Stopped, and nothing is left to do.
+    CondVar changed;         // Any of these, or the watchdog asks.
   };
 
   void LaneLoop(int lane);

@@ -22,6 +22,9 @@ absl::Status BadAnswer(std::string_view what) {
 
 class AnswerWriter {
  public:
+  // More than a string holds in itself: for two numbers in there, GCC 12 warns of an overflow.
+  AnswerWriter() { bytes_.reserve(64); }
+
   void Put(int64_t number) {
     bytes_.append(reinterpret_cast<const char*>(&number), sizeof(number));
   }

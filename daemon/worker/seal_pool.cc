@@ -4,9 +4,11 @@
 #include <limits>
 #include <utility>
 
-#include "absl/synchronization/notification.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "daemon/base/budget.h"
+#include "daemon/base/cond_var.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -24,6 +26,26 @@ constexpr absl::Duration kProgressInterval = absl::Seconds(1);
 // Of a program that cannot be started: a machine that is out of memory may soon have some again.
 constexpr int kStartAttempts = 5;
 constexpr absl::Duration kStartPause = absl::Milliseconds(250);
+
+// As absl::Notification, but by the monotonic clock.
+class WorkEnd {
+ public:
+  void Notify() {
+    const absl::MutexLock lock(&mu_);
+    is_over_ = true;
+    over_.Signal();
+  }
+  bool Await(absl::Duration timeout) {
+    const absl::MutexLock lock(&mu_);
+    return over_.AwaitWithTimeout(&mu_, timeout,
+                                  [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return is_over_; });
+  }
+
+ private:
+  absl::Mutex mu_;
+  bool is_over_ ABSL_GUARDED_BY(mu_) = false;
+  CondVar over_;
+};
 
 class SealAnswer final : public ReportSink {
  public:
@@ -103,7 +125,7 @@ absl::StatusOr<std::string> SealPool::Ask(std::string_view table, std::string op
   const auto still_wanted = [this] { return StillWanted(); };
   SealAnswer answer;
   absl::Status status;
-  absl::Notification done;
+  WorkEnd end;
   const auto work = [&](ReportTurn& turn) {
     status = turn.Run(request, still_wanted, answer);
     if (ReasonOf(status) == kKilled) {
@@ -116,12 +138,12 @@ absl::StatusOr<std::string> SealPool::Ask(std::string_view table, std::string op
       absl::SleepFor(kStartPause);
       status = turn.Run(request, still_wanted, answer);
     }
-    done.Notify();
+    end.Notify();
   };
   if (!pool_.TryPost(is_urgent ? kOfRecordings : kOfOthers, work)) {
     return absl::UnavailableError("too many captures are sealed at once, or profd ends");
   }
-  while (!done.WaitForNotificationWithTimeout(kProgressInterval)) ReportProgress();
+  while (!end.Await(kProgressInterval)) ReportProgress();
   if (!status.ok()) return SealStatus(status);
   return std::move(answer.text());
 }

@@ -18,12 +18,14 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "daemon/base/cond_var.h"
 #include "daemon/base/config.h"
 #include "daemon/base/csv.h"
 #include "daemon/base/host_port.h"
@@ -619,6 +621,28 @@ TEST(ConfigTest, TellsWhatNeedsARestart) {
   to.max_storage_bytes = 1;
   to.max_targets = 5;
   EXPECT_THAT(ChangedBeyondReload(from, to), ElementsAre("max-targets"));
+}
+
+// ---- waits ----
+
+TEST(CondVarTest, ItAwaitsACondition) {
+  absl::Mutex mu;
+  CondVar changed;
+  bool is_set = false;
+  const auto await = [&](absl::Duration timeout) {
+    const absl::MutexLock lock(&mu);
+    return changed.AwaitWithTimeout(&mu, timeout, [&] { return is_set; });
+  };
+  EXPECT_FALSE(await(absl::Milliseconds(1)));
+  EXPECT_FALSE(await(-absl::InfiniteDuration()));
+  std::thread setter([&] {
+    const absl::MutexLock lock(&mu);
+    is_set = true;
+    changed.Signal();
+  });
+  EXPECT_TRUE(await(absl::InfiniteDuration()));
+  EXPECT_TRUE(await(absl::ZeroDuration()));
+  setter.join();
 }
 
 // ---- standard files ----

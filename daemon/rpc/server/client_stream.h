@@ -25,6 +25,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "daemon/rpc/server/call.h"
+#include "daemon/rpc/server/deadline.h"
 #include "daemon/worker/report_pool.h"
 
 namespace profd::rpc {
@@ -148,8 +149,7 @@ class UploadCall final : public Call {
   void ExpectProgress() {
     const absl::MutexLock lock(&mu_);
     if (over_) return;
-    alarm_.Set(&admission_.completions(), absl::ToChronoTime(absl::Now() + method_->idle_timeout),
-               idle_.Expect());
+    alarm_.Set(&admission_.completions(), MonotonicDeadline(method_->idle_timeout), idle_.Expect());
   }
   void OnIdle(bool expired) {
     if (!expired) return;  // The call is over.

@@ -14,6 +14,7 @@
 #include "daemon/rpc/admission/remote_peer.h"
 #include "daemon/rpc/admission/tls_receive_hook.h"
 #include "daemon/rpc/admission/work_queue.h"
+#include "daemon/rpc/server/deadline.h"
 
 namespace profd::rpc {
 namespace {
@@ -53,7 +54,7 @@ RemoteServer::RemoteServer(RemoteOptions options, Parts parts)
           parts_.limits, [this](const grpc::ServerContext& context) { return Identify(context); },
           parts_.rules, parts_.audit, parts_.work, parts_.reports, parts_.watchdog) {}
 
-RemoteServer::~RemoteServer() { Shutdown(absl::InfinitePast()); }
+RemoteServer::~RemoteServer() { Shutdown(MonotonicDeadline(absl::ZeroDuration())); }
 
 absl::StatusOr<std::unique_ptr<RemoteServer>> RemoteServer::Start(RemoteOptions options,
                                                                   Parts parts) {
@@ -185,7 +186,7 @@ void RemoteServer::Close() {
   server_.Close();
 }
 
-void RemoteServer::Shutdown(absl::Time deadline) {
+void RemoteServer::Shutdown(gpr_timespec deadline) {
   Close();
   server_.Shutdown(deadline);
 }

@@ -66,7 +66,7 @@ class RemoteServer {
 
   // Nobody is accepted, and new calls are turned away.
   void Close();
-  void Shutdown(absl::Time deadline);
+  void Shutdown(gpr_timespec deadline);
 
  private:
   // gRPC's end of a port: it gets the connections that the listener accepted.

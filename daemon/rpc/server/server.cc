@@ -2,10 +2,10 @@
 
 #include <pthread.h>
 
-#include <chrono>
 #include <utility>
 
 #include "daemon/rpc/server/call.h"
+#include "daemon/rpc/server/deadline.h"
 
 namespace profd::rpc {
 
@@ -20,7 +20,7 @@ Server::Server(Admission::Limits limits, Admission::Identifier identifier,
       reports_(reports),
       watchdog_(watchdog) {}
 
-Server::~Server() { Shutdown(absl::InfinitePast()); }
+Server::~Server() { Shutdown(MonotonicDeadline(absl::ZeroDuration())); }
 
 absl::Status Server::Start(grpc::ServerBuilder& builder, const MakeServices& make_services) {
   completions_ = builder.AddCompletionQueue();
@@ -60,17 +60,17 @@ void Server::CompletionLoop() {
 // to come, so it asks nothing new before the last question is answered.
 void Server::WakeCompletionLoop() {
   if (is_asked_.exchange(true, std::memory_order_acq_rel)) return;
-  question_.Set(completions_.get(), std::chrono::system_clock::now(), nullptr);
+  question_.Set(completions_.get(), MonotonicDeadline(absl::ZeroDuration()), nullptr);
 }
 
 void Server::Close() {
   if (admission_ != nullptr) admission_->Close();
 }
 
-void Server::Shutdown(absl::Time deadline) {
+void Server::Shutdown(gpr_timespec deadline) {
   Close();
   if (server_ != nullptr) {
-    server_->Shutdown(absl::ToChronoTime(deadline));
+    server_->Shutdown(deadline);
     // Only when no call object is left may nothing more be put into the completion queue.
     admission_->AwaitNoCalls();
     // The thread also takes the answer to the watchdog's last question, before it ends.

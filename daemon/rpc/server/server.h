@@ -12,6 +12,7 @@
 #ifndef PROFD_DAEMON_RPC_SERVER_SERVER_H_
 #define PROFD_DAEMON_RPC_SERVER_SERVER_H_
 
+#include <grpc/support/time.h>
 #include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
@@ -22,7 +23,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "daemon/base/watchdog.h"
 #include "daemon/rpc/admission/admission.h"
 #include "daemon/rpc/server/rpc_service.h"
@@ -48,8 +48,8 @@ class Server {
 
   // New calls are turned away, and streams that never end by themselves do.
   void Close();
-  // Returns when no call is left; those that run after `deadline` are cancelled.
-  void Shutdown(absl::Time deadline);
+  // Returns when no call is left; those that run after `deadline` (deadline.h) are cancelled.
+  void Shutdown(gpr_timespec deadline);
 
  private:
   void CompletionLoop();
