@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "cli/base/flags.h"
 #include "cli/base/interrupts.h"
 #include "cli/captures/part_file.h"
+#include "cli/captures/scratch_folder.h"
 #include "daemon/base/folder_of.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -141,6 +143,22 @@ absl::StatusOr<std::string> PathToWrite(const std::string& path) {
   const absl::StatusOr<exporter::OutputPath> target = exporter::ResolveOutputPath(path);
   if (!target.ok()) return LocalFailure(target.status());
   return target->path.string();
+}
+
+absl::Status MoveToFile(const std::filesystem::path& from, const std::string& to) {
+  std::error_code error;
+  std::filesystem::rename(from, to, error);
+  if (error == std::errc::cross_device_link) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFolder> scratch, ScratchFolder::MakeBeside(to));
+    const std::filesystem::path copy = scratch->path() / "capture";
+    error.clear();
+    std::filesystem::copy_file(from, copy, error);
+    if (!error) std::filesystem::rename(copy, to, error);
+    if (!error) std::filesystem::remove(from, error);
+  }
+  if (!error) return absl::OkStatus();
+  return LocalFailure(
+      absl::InternalError(StrCat("cannot make '", ForDisplay(to, 400), "': ", error.message())));
 }
 
 std::string WithTag(std::string_view path, std::string_view tag) {

@@ -3,6 +3,7 @@
 #define PROFD_CLI_CAPTURES_OUTPUT_FILE_H_
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,6 +34,10 @@ absl::Status CheckWritable(const std::string& path);
 // Where a file named `path` is to be made: where it leads to if it is a link, so that the link
 // stays. Else `path` as it is. LOCAL: it is another user's link (exporter::ResolveOutputPath).
 absl::StatusOr<std::string> PathToWrite(const std::string& path);
+
+// Moves a file to `to`, which PathToWrite() gave; also to another file system. A file that was
+// there stays until the new one is whole.
+absl::Status MoveToFile(const std::filesystem::path& from, const std::string& to);
 
 // "run.json.gz" and "-41213" give "run-41213.json.gz".
 std::string WithTag(std::string_view path, std::string_view tag);

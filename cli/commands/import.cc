@@ -211,12 +211,7 @@ absl::StatusOr<ImportedTrace> PutAway(Invocation& invocation, Interrupts& interr
                                       importer::ImportedCapture imported) {
   if (path.empty()) return Upload(invocation, interrupts, progress, std::move(imported));
   ASSIGN_OR_RETURN(const std::string to, PathToWrite(path));
-  std::error_code error;
-  std::filesystem::rename(imported.file, to, error);
-  if (error) {
-    return LocalFailure(absl::InternalError(
-        StrCat("cannot make '", ForDisplay(path, kMostPathBytes), "': ", error.message())));
-  }
+  RETURN_IF_ERROR(MoveToFile(imported.file, to));
   return ImportedTrace{.record = std::move(imported.record), .path = path};
 }
 

@@ -61,20 +61,34 @@ std::vector<fs::path> InstalledPlaces(const char* name) {
   return places;
 }
 
-// The folder that makes a Python watch for torch; empty: the Python package is not installed.
-std::string FindPythonHook(const fs::path& library) {
+// Why a file cannot be read; empty: it can be, or there is none.
+std::string WhyUnreadable(const fs::path& path) {
+  if (access(path.c_str(), R_OK) == 0 || errno == ENOENT || errno == ENOTDIR) return "";
+  return std::strerror(errno);
+}
+
+// The folder that makes a Python watch for torch. NOT_FOUND: the Python package is not installed;
+// PERMISSION_DENIED: it is, and cannot be read.
+absl::StatusOr<std::string> FindPythonHook(const fs::path& library) {
   // In a wheel the library lies inside the package.
   std::vector<fs::path> packages = {library.parent_path().parent_path()};
   if (const fs::path prefix = OwnPrefix(); !prefix.empty()) {
     packages.push_back(prefix / PROFD_INSTALL_PYTHONDIR);
   }
   packages.push_back(fs::path(PROFD_INSTALL_FULL_PYTHONDIR));
+  absl::Status unreadable;
   for (const fs::path& package : packages) {
     std::error_code error;
     const fs::path folder = fs::canonical(package / kPythonHook, error);
     if (!error && access((folder / kPythonHookFile).c_str(), R_OK) == 0) return folder.string();
+    const fs::path file = package / kPythonHook / kPythonHookFile;
+    const std::string why = WhyUnreadable(file);
+    if (why.empty() || !unreadable.ok()) continue;
+    unreadable = absl::PermissionDeniedError(
+        StrCat("cannot read ", ForDisplay(file.lexically_normal().string(), 512), ": ", why));
   }
-  return "";
+  if (!unreadable.ok()) return unreadable;
+  return absl::NotFoundError("the Python package is not installed");
 }
 
 // The path of the first of `places` that can be read, as children in other folders need it.
@@ -87,6 +101,7 @@ absl::StatusOr<std::string> FindFirst(const char* name, const std::vector<fs::pa
     const fs::path path = fs::canonical(place, error);
     if (!error && access(path.c_str(), R_OK) == 0) return path.string();
     std::string shown = ForDisplay(place.lexically_normal().string(), 512);
+    if (const std::string why = WhyUnreadable(place); !why.empty()) StrAppend(&shown, ": ", why);
     if (std::ranges::find(tried, shown) == tried.end()) tried.push_back(std::move(shown));
   }
   return LocalFailure(absl::NotFoundError(
@@ -121,16 +136,15 @@ absl::Status SetSocketFolder(const std::string& folder) {
 
 // Python takes the first sitecustomize that it finds; ours then imports the one after it.
 void HookPython(Invocation& invocation, const std::string& library) {
-  const std::string hook = FindPythonHook(library);
-  if (hook.empty()) {
-    invocation.Note(
-        "profctl: the Python package is not installed; PyTorch is recorded only of programs that "
-        "import it\n");
+  const absl::StatusOr<std::string> hook = FindPythonHook(library);
+  if (!hook.ok()) {
+    invocation.Note(StrCat("profctl: ", FromAbsl(hook.status().message()),
+                           "; PyTorch is recorded only of programs that import profd\n"));
     return;
   }
   const std::string before = Variable("PYTHONPATH");
-  if (before == hook || before.starts_with(hook + ":")) return;
-  setenv("PYTHONPATH", before.empty() ? hook.c_str() : StrCat(hook, ":", before).c_str(), 1);
+  if (before == *hook || before.starts_with(*hook + ":")) return;
+  setenv("PYTHONPATH", before.empty() ? hook->c_str() : StrCat(*hook, ":", before).c_str(), 1);
 }
 
 // Puts `value` before or after what the variable has, unless it is there already.

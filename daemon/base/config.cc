@@ -343,7 +343,7 @@ absl::Status ApplySetting(std::string_view name, std::string_view value, Config&
 
 absl::Status ApplyConfigFile(const std::filesystem::path& path, Config& config) {
   const absl::StatusOr<std::string> text = ReadUpTo(kMaxConfigBytes + 1, path);
-  if (!text.ok()) return absl::NotFoundError(text.status().message());
+  RETURN_IF_ERROR(text.status());
   if (text->size() > kMaxConfigBytes) {
     return absl::InvalidArgumentError(StrCat(path.string(), " is larger than 1 MiB"));
   }

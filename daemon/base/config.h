@@ -87,7 +87,8 @@ std::filesystem::path DefaultConfigFile(int64_t uid, const Getenv& getenv);
 absl::Status ApplySetting(std::string_view name, std::string_view value, Config& config);
 
 // Reads a configuration file into `config`; on error `config` is unchanged.
-// INVALID_ARGUMENT names the line; NOT_FOUND.
+// INVALID_ARGUMENT: a wrong line, which it names, or more than 1 MiB. NOT_FOUND, PERMISSION_DENIED,
+// FAILED_PRECONDITION (a folder), or what else reading it gave.
 absl::Status ApplyConfigFile(const std::filesystem::path& path, Config& config);
 
 // Defaults, file, flags: in that order. INVALID_ARGUMENT also when a path is missing. A default

@@ -603,9 +603,20 @@ TEST_F(ConfigFileTest, AnErrorNamesTheLineAndChangesNothing) {
 
 TEST_F(ConfigFileTest, AFolderIsNoEmptyFileAndAFileWithoutEndIsNotRead) {
   Config config;
-  EXPECT_THAT(ApplyConfigFile(directory_, config), StatusIs(Code::kNotFound));
+  EXPECT_THAT(ApplyConfigFile(directory_, config),
+              StatusIs(Code::kFailedPrecondition, HasSubstr("Is a directory")));
   EXPECT_THAT(ApplyConfigFile("/dev/zero", config),
               StatusIs(Code::kInvalidArgument, HasSubstr("larger than 1 MiB")));
+}
+
+TEST_F(ConfigFileTest, AFileThatMayNotBeReadIsNotAbsent) {
+  const auto path = Write("max-storage = 1GiB\n");
+  ASSERT_EQ(chmod(path.c_str(), 0), 0);
+  if (geteuid() == 0 && seteuid(65534) != 0) GTEST_SKIP() << "no other user to be";
+  Config config;
+  const absl::Status status = ApplyConfigFile(path, config);
+  ASSERT_EQ(seteuid(getuid()), 0);
+  EXPECT_THAT(status, StatusIs(Code::kPermissionDenied, HasSubstr("Permission denied")));
 }
 
 TEST_F(ConfigFileTest, APathWithANulByteIsRefused) {

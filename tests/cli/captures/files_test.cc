@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cli/captures/capture_source.h"
+#include "cli/captures/output_file.h"
 #include "cli/captures/part_file.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
@@ -684,6 +685,23 @@ TEST_F(FilesTest, AFifoThatNobodyReadsIsAnError) {
   const RunResult check = Offline({"check", fifo});
   EXPECT_EQ(check.exit_code, 1);
   EXPECT_THAT(check.err, HasSubstr("is a pipe or a device"));
+}
+
+TEST_F(FilesTest, AFileMovesToAnotherFileSystem) {
+  struct stat here {};
+  struct stat there {};
+  const std::string target = StrCat("/dev/shm/profd_files_test.", getpid());
+  if (stat(folder_.path().c_str(), &here) != 0 || stat("/dev/shm", &there) != 0 ||
+      here.st_dev == there.st_dev) {
+    GTEST_SKIP() << "there is no other file system";
+  }
+  for (const std::string content : {"first", "second"}) {
+    std::ofstream(Path("from")) << content;
+    EXPECT_TRUE(MoveToFile(Path("from"), target).ok());
+    EXPECT_EQ(ReadFile(target), content);
+    EXPECT_FALSE(std::filesystem::exists(Path("from"))) << "it was moved";
+  }
+  std::filesystem::remove(target);
 }
 
 TEST_F(FilesTest, StdoutIsAFileLikeAnyOther) {

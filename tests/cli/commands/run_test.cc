@@ -134,6 +134,34 @@ TEST(RunTest, ThePythonPackageAroundTheLibraryComesBeforeTheInstalledOne) {
   EXPECT_EQ(result.out, (package / "_inject").string() + "\n");
 }
 
+// The whole installation is a copy: in the build, there is another package.
+TEST(RunTest, APythonPackageThatCannotBeReadIsNotAbsent) {
+  const store::TemporaryFolder folder;
+  const auto prefix = std::filesystem::canonical(folder.path());
+  std::filesystem::create_directories(prefix / "bin");
+  std::filesystem::create_directories(prefix / "lib");
+  std::filesystem::copy(BuildFolder() / "bin/profctl", prefix / "bin/profctl");
+  std::ofstream(prefix / "lib/libprofd_client.so") << "not looked into";
+  const auto error = [&] {
+    const std::string command = "env -u PROFD_CLIENT_LIB " + (prefix / "bin/profctl").string() +
+                                " run -- true 2>" + (prefix / "err").string();
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return ReadFile(prefix / "err");
+  };
+  if (!error().starts_with("profctl: the Python package is not installed;")) {
+    GTEST_SKIP() << "the Python package is installed on this machine";
+  }
+  std::filesystem::create_symlink("profd", prefix / "profd");
+  EXPECT_THAT(error(), AllOf(HasSubstr("cannot read " + (prefix / "profd/_inject").string()),
+                             HasSubstr("Too many levels of symbolic links")));
+  std::filesystem::remove(prefix / "lib/libprofd_client.so");
+  std::filesystem::create_symlink("libprofd_client.so", prefix / "lib/libprofd_client.so");
+  const std::string command =
+      (prefix / "bin/profctl").string() + " run -- true 2>" + (prefix / "err").string();
+  EXPECT_NE(std::system(command.c_str()), 0);
+  EXPECT_THAT(ReadFile(prefix / "err"), HasSubstr("libprofd_client.so: Too many levels"));
+}
+
 TEST(RunTest, ALibraryThatIsNotThereIsAnErrorThatSaysWhereItLooked) {
   const RunResult result = RunScript("echo ran", {{"PROFD_CLIENT_LIB", "/no/such/lib.so"}});
   EXPECT_EQ(result.exit_code, 1);
