@@ -545,7 +545,8 @@ void CaptureManager::Actor::Stop() {
   });
   {
     absl::MutexLock lock(&idle_mu_);
-    if (!idle_mu_.AwaitWithTimeout(absl::Condition(&idle_), kShutdownTimeout)) {
+    const auto is_idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(idle_mu_) { return idle_; };
+    if (!idle_changed_.AwaitWithTimeout(&idle_mu_, kShutdownTimeout, is_idle)) {
       LogWarning("captures were still being stored at shutdown; they are finished at next start");
     }
   }
@@ -557,6 +558,7 @@ void CaptureManager::Actor::FinishShutdownIfIdle() {
   if (!stopping_ || !live_.empty()) return;
   absl::MutexLock lock(&idle_mu_);
   idle_ = true;
+  idle_changed_.Signal();
 }
 
 }  // namespace profd

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "daemon/base/cond_var.h"
 #include "daemon/capture/capture_manager.h"
 #include "daemon/capture/cpu_after.h"
 #include "daemon/capture/live_index.h"
@@ -296,6 +297,7 @@ class CaptureManager::Actor {
   bool stopping_ = false;
 
   absl::Mutex idle_mu_;
+  CondVar idle_changed_;
   bool idle_ ABSL_GUARDED_BY(idle_mu_) = false;  // Stopping, and nothing is live.
 
   // Last, so that they stop first; the actor's before the store's.

@@ -19,12 +19,8 @@ class Answer {
   // False: it was not given within `timeout`.
   bool AwaitFor(absl::Duration timeout) {
     const absl::MutexLock lock(&mu_);
-    Clock& clock = Clock::Real();  // Those of tests stand still.
-    const absl::Duration end = clock.Monotonic() + timeout;
-    while (!given_ && clock.Monotonic() < end) {
-      changed_.WaitWithTimeout(&mu_, end - clock.Monotonic());
-    }
-    return given_;
+    return changed_.AwaitWithTimeout(
+        &mu_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return given_; });
   }
 
  private:
