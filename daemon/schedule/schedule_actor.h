@@ -44,7 +44,10 @@ struct SampledTarget {
 
 struct LiveSchedule {
   explicit LiveSchedule(ScheduleRecord of)
-      : record(std::move(of)), times(record.id, record.spec), recorded_until(record.last_window) {}
+      : record(std::move(of)),
+        times(record.id, record.spec),
+        recorded_until(record.last_window),
+        counted_until(record.last_window) {}
 
   ScheduleRecord record;
   WindowTimes times;
@@ -52,10 +55,15 @@ struct LiveSchedule {
   // The newest window that was recorded while it was certain what time it is, or by an earlier
   // daemon.
   absl::Time recorded_until;
-  // Windows that passed long ago, by a clock that is not certain: no rows yet.
-  std::vector<absl::Time> held;
-  int64_t held_left_out = 0;  // Before those: too many to be kept.
-  bool is_set_back = false;   // record.last_window is: the store has a later one.
+  // The newest window that has a row, or for which `held` stands.
+  absl::Time counted_until;
+  struct Passed {
+    absl::Time from;  // After this one.
+    absl::Time until;
+  };
+  // Windows that passed long ago, by a clock that is not certain: no rows yet. By nominal time.
+  std::vector<Passed> held;
+  bool is_set_back = false;  // record.last_window is: the store has a later one.
   std::map<ProcessKey, SampledTarget> targets;
 };
 
@@ -132,9 +140,9 @@ class ScheduleRunner::Actor {
 
   // Everything of `live` that is due by `now`. `starting`: it is too late for all of that.
   void RunDue(LiveSchedule& live, absl::Time now, bool starting);
-  void RecordMissed(LiveSchedule& live, std::vector<absl::Time> missed, absl::Time now);
-  // Gives the newest of `times` a row. `left_out` more passed before them.
-  void PutMissed(LiveSchedule& live, std::vector<absl::Time> times, int64_t left_out);
+  void RecordMissed(LiveSchedule& live, std::vector<WindowTime> missed, absl::Time now);
+  // Gives the newest of `windows` a row.
+  void PutMissed(LiveSchedule& live, std::vector<WindowTime> windows);
   // It is certain now that it is `now`: what was held until then.
   void RecordHeld(LiveSchedule& live, absl::Time now);
   void Record(LiveSchedule& live, const std::vector<ScheduleWindow>& rows);

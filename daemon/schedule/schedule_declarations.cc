@@ -154,19 +154,24 @@ absl::StatusOr<AppliedDeclaration> ScheduleRunner::Actor::Apply(
 
 absl::StatusOr<ScheduleView> ScheduleRunner::Actor::Install(ScheduleRecord record, bool is_new) {
   ASSIGN_OR_RETURN(record, is_new ? store_.InsertSchedule(record) : store_.ReplaceSchedule(record));
-  std::map<ProcessKey, SampledTarget> targets;
-  std::vector<absl::Time> held;
+  std::optional<LiveSchedule> before;
   if (const auto old = schedules_.find(record.id); old != schedules_.end()) {
-    // The governor's state outlives a change of the spec: a target that captures slow down is not
-    // sampled at full rate again because of an edit.
-    targets = std::move(old->second.targets);
-    held = std::move(old->second.held);
+    before.emplace(std::move(old->second));
     schedules_.erase(old);
   }
   if (!IsDeleted(record)) {
     LiveSchedule& live = schedules_.try_emplace(record.id, record).first->second;
-    live.targets = std::move(targets);
-    live.held = std::move(held);
+    if (before.has_value()) {
+      // The governor's state outlives a change of the spec: a target that captures slow down is not
+      // sampled at full rate again because of an edit.
+      live.targets = std::move(before->targets);
+      // Windows of another spec are over.
+      if (SameButNodes(before->record.spec, record.spec)) {
+        live.counted_until = before->counted_until;
+        live.held = std::move(before->held);
+        live.is_set_back = before->is_set_back;
+      }
+    }
     SetNext(live);
   }
   Rearm();

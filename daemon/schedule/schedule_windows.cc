@@ -106,6 +106,10 @@ void ScheduleRunner::Actor::SetNext(LiveSchedule& live) {
                       ": the clock was set back; going on from now"));
     live.record.last_window = now;
     live.is_set_back = true;
+    // What is held of the time from now on is still to come, if this is the right time.
+    for (LiveSchedule::Passed& passed : live.held) passed.until = std::min(passed.until, now);
+    std::erase_if(live.held, [](const auto& passed) { return passed.until <= passed.from; });
+    live.counted_until = std::max(live.recorded_until, now);
   }
   live.next = live.times.After(std::max(live.record.last_window, now - kScheduleHistory));
 }
@@ -143,7 +147,7 @@ void ScheduleRunner::Actor::OnTimer() {
 }
 
 void ScheduleRunner::Actor::RunDue(LiveSchedule& live, absl::Time now, bool starting) {
-  std::vector<absl::Time> missed;
+  std::vector<WindowTime> missed;
   while (live.next.has_value() && live.next->due <= now) {
     const WindowTime window = *live.next;
     // By the nominal time and not by the jittered one: the next window follows from it on every
@@ -153,7 +157,7 @@ void ScheduleRunner::Actor::RunDue(LiveSchedule& live, absl::Time now, bool star
     // A window that came due while no daemon ran, or long ago, is not captured late: its time is
     // what the sample stands for.
     if (starting || now - window.due > kMaxLateness) {
-      missed.push_back(window.due);
+      missed.push_back(window);
       continue;
     }
     RecordMissed(live, std::exchange(missed, {}), now);
@@ -162,7 +166,7 @@ void ScheduleRunner::Actor::RunDue(LiveSchedule& live, absl::Time now, bool star
   RecordMissed(live, std::move(missed), now);
 }
 
-void ScheduleRunner::Actor::RecordMissed(LiveSchedule& live, std::vector<absl::Time> missed,
+void ScheduleRunner::Actor::RecordMissed(LiveSchedule& live, std::vector<WindowTime> missed,
                                          absl::Time now) {
   if (missed.empty()) return;
   LogWarning(StrCat("schedule=", live.record.id, " missed ", missed.size(),
@@ -170,40 +174,40 @@ void ScheduleRunner::Actor::RecordMissed(LiveSchedule& live, std::vector<absl::T
                     "or the clock was set"));
   // A clock that is months ahead, as after a start without a battery, passes windows by the
   // thousand.
-  if (now - missed.front() <= kMaxAhead || settled_.Now().has_value()) {
-    return PutMissed(live, std::move(missed), /*left_out=*/0);
+  if (now - missed.front().due <= kMaxAhead || settled_.Now().has_value()) {
+    return PutMissed(live, std::move(missed));
   }
-  live.held.insert(live.held.end(), missed.begin(), missed.end());
-  const int64_t excess = std::ssize(live.held) - kMaxMissedRows;
-  if (excess <= 0) return;
-  live.held.erase(live.held.begin(), live.held.begin() + excess);
-  live.held_left_out += excess;
+  // Not the windows themselves: SetNext() may have left out those that really passed, and most of
+  // these may be still to come.
+  live.held.push_back({.from = live.counted_until, .until = missed.back().nominal});
+  live.counted_until = std::max(live.counted_until, missed.back().nominal);
 }
 
-void ScheduleRunner::Actor::PutMissed(LiveSchedule& live, std::vector<absl::Time> times,
-                                      int64_t left_out) {
-  const int64_t excess = std::max<int64_t>(0, std::ssize(times) - kMaxMissedRows);
-  times.erase(times.begin(), times.begin() + excess);
-  left_out += excess;
+void ScheduleRunner::Actor::PutMissed(LiveSchedule& live, std::vector<WindowTime> windows) {
+  const int64_t left_out = std::max<int64_t>(0, std::ssize(windows) - kMaxMissedRows);
+  windows.erase(windows.begin(), windows.begin() + left_out);
   std::vector<ScheduleWindow> rows;
-  rows.reserve(times.size());
-  for (const absl::Time time : times) {
+  rows.reserve(windows.size());
+  for (const WindowTime& window : windows) {
     rows.push_back(
-        {.schedule_id = live.record.id, .time = time, .outcome = WindowOutcome::kMissed});
+        {.schedule_id = live.record.id, .time = window.due, .outcome = WindowOutcome::kMissed});
   }
   if (left_out > 0) rows.front().detail = StrCat("and ", left_out, " windows before it");
   Record(live, rows);
 }
 
 void ScheduleRunner::Actor::RecordHeld(LiveSchedule& live, absl::Time now) {
-  std::vector<absl::Time> times = std::exchange(live.held, {});
-  const int64_t left_out = std::exchange(live.held_left_out, 0);
-  const size_t count = times.size();
-  // Those that are still to come, by the right clock, and those that have rows.
-  std::erase_if(times, [&](absl::Time time) { return time > now || time <= live.recorded_until; });
-  const bool are_all = times.size() == count;
-  if (!times.empty()) {
-    PutMissed(live, std::move(times), are_all ? left_out : 0);
+  std::vector<WindowTime> windows;
+  for (const LiveSchedule::Passed& passed : std::exchange(live.held, {})) {
+    std::optional<WindowTime> window =
+        live.times.After(std::max(passed.from, now - kScheduleHistory));
+    while (window.has_value() && window->nominal <= passed.until && window->due <= now) {
+      windows.push_back(*window);
+      window = live.times.After(window->nominal);
+    }
+  }
+  if (!windows.empty()) {
+    PutMissed(live, std::move(windows));
   } else if (live.is_set_back) {
     Record(live, {});  // For its last window: the next start does not find it in the future.
   }
@@ -213,6 +217,7 @@ void ScheduleRunner::Actor::Record(LiveSchedule& live, const std::vector<Schedul
   if (options_.on_window) std::ranges::for_each(rows, options_.on_window);
   const std::optional<absl::Time> certain = settled_.Now();
   ScheduleRecord record = live.record;
+  live.counted_until = std::max(live.counted_until, record.last_window);
   if (certain.has_value()) {
     live.is_set_back = false;
     live.recorded_until = record.last_window;

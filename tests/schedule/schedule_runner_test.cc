@@ -545,6 +545,19 @@ TEST_F(ScheduleRunnerTest, WindowsThatPassedBeforeAStartHaveRowsOnceTheClockIsCe
   EXPECT_EQ(std::ranges::count(Outcomes(), WindowOutcome::kMissed), 120);
 }
 
+TEST_F(ScheduleRunnerTest, EachWindowThatAClockSkipsHasOneRow) {
+  CreateOrDie(EveryMinute());
+  NextMinute();
+  clock_.Step(absl::Hours(2));
+  NextMinute();
+  for (int i = 0; i < 61; ++i) NextMinute();
+  std::vector<ScheduleWindow> windows = store_.windows();
+  std::ranges::sort(windows, {}, &ScheduleWindow::time);
+  EXPECT_EQ(std::ranges::adjacent_find(windows, {}, &ScheduleWindow::time), windows.end());
+  EXPECT_THAT(windows, SizeIs(1 + 120 + 62));
+  EXPECT_EQ(windows.back().time - windows.front().time, absl::Minutes(182));
+}
+
 TEST_F(ScheduleRunnerTest, TheNextStartKnowsThatTheClockWasSetBack) {
   ScheduleSpec daily = EveryMinute();
   daily.every = absl::Hours(24);
