@@ -102,15 +102,20 @@ std::array<Side, 3> CaptureBuilder::SidesOrUnknown(const TraceEvent& event, Text
   return sides.value_or(std::array<Side, 3>{});
 }
 
-// A number, of the event's row if it has none itself; or, of a text, the number at its end.
+// A number, of the event's row if it has none itself; or, of a text, the number at its end, as of
+// "stream 7".
 uint32_t CaptureBuilder::StreamOfWork(const TraceEvent& event) {
   if (event.Has(Number::kStream)) return StreamOf(event.Get(Number::kStream, 0));
   std::string_view text = event.stream.empty() ? event.tid : event.stream;
   if (const std::optional<int64_t> number = ParseInteger(text)) return StreamOf(*number);
   if (text.ends_with('"')) text.remove_suffix(1);
   const size_t last = text.find_last_not_of("0123456789");
-  const std::string_view digits = last == std::string_view::npos ? text : text.substr(last + 1);
-  if (const std::optional<int64_t> number = ParseInteger(digits)) return StreamOf(*number);
+  // Of an address, as "0x55d1", the last digits say nothing.
+  if (last != std::string_view::npos &&
+      std::string_view(" #_:\"").find(text[last]) != std::string_view::npos) {
+    const std::optional<int64_t> number = ParseInteger(text.substr(last + 1));
+    if (number.has_value()) return StreamOf(*number);
+  }
   // Other names get numbers that no trace has.
   if (text.empty()) return 0;
   constexpr size_t kMostBytes = 64;

@@ -209,7 +209,7 @@ struct EventParser::Impl {
         const Number which = std::get<Number>(what);
         event.numbers[static_cast<size_t>(which)] = *number;
         event.numbers_present |= TraceEvent::Bit(which);
-      } else if (std::get<Number>(what) == Number::kStream) {
+      } else if (std::get<Number>(what) == Number::kStream && raw != "null" && raw != "\"\"") {
         event.stream = raw;
       }
     }

@@ -145,7 +145,8 @@ class Import : public TraceSplitter::Handler {
     }
     // One launch makes kernels on one GPU. Of a process whose calls are missing, the kernels would
     // be taken for another's.
-    const bool is_split = contents.split_launch_count >= kFewestCollisions &&
+    const bool is_split = contents.launch_count > 0 &&
+                          contents.split_launch_count >= kFewestCollisions &&
                           contents.split_launch_count * 100 >= contents.launch_count;
     if (contents.recorded_pids.size() < 2 && is_split) {
       return absl::FailedPreconditionError(StrCat(

@@ -23,6 +23,7 @@
 #include "daemon/report/index/host_slices.h"
 #include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/interval_set.h"
+#include "daemon/report/index/recorded_time.h"
 #include "daemon/report/index/step_table.h"
 #include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
@@ -142,7 +143,7 @@ absl::Status LeaveOutEdgesOfOthers(store::CaptureReader& reader, FindingScope& s
                                            }));
   RETURN_IF_ERROR(reader.ForEach<ApiRow>(note_all));
   RETURN_IF_ERROR(reader.ForEach<GpuRow>(kGpuTime, {}, note_all));
-  LeaveOutEdges(first, last, scope);
+  LeaveOutEdges(first, last, HolesOf(reader.record()), scope);
   return absl::OkStatus();
 }
 
@@ -527,7 +528,7 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
     // Other streams may be ahead of the one that computes, by as many steps as the host is.
     const std::vector<LaunchedWork> on_all = LaunchedWorkOf(facts.scope, work, position);
     TakeDeviceTimes(LaunchedWorkOf(facts.scope, work, position, BusiestStream(work, position)),
-                    on_all.empty() ? 0 : on_all.back().end_ns, facts.scope);
+                    on_all.empty() ? 0 : on_all.back().end_ns, HolesOf(record), facts.scope);
   }
   if (facts.scope.stretches.empty()) {
     facts.scope = ScopeWithoutSteps(reader.record(), work, position, device != devices.end());

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 
@@ -80,7 +81,6 @@ class GapSweep {
     };
     facts_.after_sync = after_sync_.Take(EvidenceKind::kCall, describe);
     facts_.long_launches = long_launches_.Take(EvidenceKind::kCall, describe);
-    AddLongCalls();
     facts_.host_work = host_work_sums_.Take(
         EvidenceKind::kOp,
         [&](uint32_t name, uint32_t, Evidence& evidence) { evidence.name = sources_.Name(name); });
@@ -102,6 +102,7 @@ class GapSweep {
       splits_.try_emplace(thread, sources_.scope);
     }
     RETURN_IF_ERROR(ReadOverhead());
+    ListLoading();
     RETURN_IF_ERROR(FindBlockers());
     for (const HostTime& wait : sources_.loader_waits) {
       AddHostTime(HostCause::kDataLoader, wait.start_ns, wait.end_ns);
@@ -150,6 +151,15 @@ class GapSweep {
     });
   }
 
+  void ListLoading() {
+    std::ranges::sort(overhead_, {}, &Overhead::start_ns);
+    for (const Overhead& each : overhead_) {
+      const bool is_inside = !loading_.empty() && each.end_ns <= loading_.back().end_ns;
+      if (!IsOfProgram(each.kind) || is_inside) continue;
+      loading_.push_back({each.start_ns, each.end_ns, kOverheadName | each.kind, 0});
+    }
+  }
+
   static bool IsOfProgram(uint32_t kind) {
     const std::string name = OverheadName(kind);
     return name.ends_with("Loading") || name.ends_with("Compiler");
@@ -187,7 +197,11 @@ class GapSweep {
                                       : HostCause::kWaitingCall,
               call);
       if (!blocks) {
-        long_calls_.push_back(&call);
+        Spans& calls = long_calls_[call.thread];
+        // Calls come by thread, by start. One inside of another is part of it.
+        if (!calls.empty() && call.end_ns <= calls.back().end_ns) continue;
+        calls.push_back(
+            {call.start_ns, call.end_ns, sources_.first_ids[call.name], OutermostOp(call.path)});
         continue;
       }
       blockers_.push_back(&call);
@@ -222,7 +236,7 @@ class GapSweep {
       const auto of_thread = launches_of.find(batch.thread);
       if (of_thread == launches_of.end()) return absl::OkStatus();
       IdleSplit& split = splits_.at(batch.thread);
-      std::vector<HostWork>& work = host_work_[batch.thread];
+      Spans& work = host_work_[batch.thread];
       for (size_t i = 0; i < batch.size; ++i) {
         if (batch.duration_ns[i] < kLongHostWorkNs) continue;
         const int64_t start_ns = batch.start_ns[i];
@@ -232,33 +246,58 @@ class GapSweep {
         split.AddHostTime(HostCause::kHostWork, start_ns, end_ns);
         // They come by their end: those within it came before.
         while (!work.empty() && work.back().start_ns >= start_ns) work.pop_back();
-        work.push_back({start_ns, end_ns, batch.name[i]});
+        work.push_back({start_ns, end_ns, sources_.first_ids[batch.name[i]], 0});
       }
       return absl::OkStatus();
     };
     return sources_.reader.ForEach<RangeRow>(kRangeStart | kRangeDuration | kRangeName, {}, add);
   }
 
-  // Of a gap: to the range that has most of the time before the launch.
-  void AddHostWork(int64_t gap_start_ns, const Activity& next, int64_t ns) {
-    const auto of_thread = host_work_.find(next.call->thread);
-    if (of_thread == host_work_.end()) return;
-    const std::vector<HostWork>& work = of_thread->second;
-    const HostWork* most = nullptr;
+  // Something of the host that may be why a gap lasts.
+  struct Span {
+    int64_t start_ns;
+    int64_t end_ns;
+    uint32_t name;
+    uint32_t detail;
+  };
+  using Spans = std::vector<Span>;  // By time, apart from each other.
+
+  // The one of `spans` that has most of the time of a gap before its launch, which begins at
+  // `until_ns`; nullptr: none has any.
+  static const Span* LargestIn(const Spans& spans, int64_t gap_start_ns, int64_t until_ns) {
+    const Span* most = nullptr;
     int64_t most_ns = 0;
-    auto at = std::ranges::upper_bound(work, gap_start_ns, {}, &HostWork::end_ns);
-    for (; at != work.end() && at->start_ns < next.call->start_ns; ++at) {
-      const int64_t inside_ns = Difference(std::min(at->end_ns, next.call->start_ns),
-                                           std::max(at->start_ns, gap_start_ns));
+    auto at = std::ranges::upper_bound(spans, gap_start_ns, {}, &Span::end_ns);
+    for (; at != spans.end() && at->start_ns < until_ns; ++at) {
+      const int64_t inside_ns =
+          Difference(std::min(at->end_ns, until_ns), std::max(at->start_ns, gap_start_ns));
       if (inside_ns <= most_ns) continue;
       most = &*at;
       most_ns = inside_ns;
     }
+    return most;
+  }
+
+  // Adds `ns` of a gap to the largest of the spans in it.
+  void AddSpan(std::initializer_list<const Spans*> all, int64_t gap_start_ns, const Activity& next,
+               int64_t ns, EvidenceSums& sums) const {
+    const int64_t until_ns = std::min(next.call->start_ns, next.start_ns);
+    const auto inside_ns = [&](const Span* span) {
+      return span == nullptr ? 0
+                             : Difference(std::min(span->end_ns, until_ns),
+                                          std::max(span->start_ns, gap_start_ns));
+    };
+    const Span* most = nullptr;
+    for (const Spans* spans : all) {
+      const Span* const largest = LargestIn(*spans, gap_start_ns, until_ns);
+      if (inside_ns(largest) > inside_ns(most)) most = largest;
+    }
     if (most == nullptr) return;
-    host_work_sums_.Add({.name = sources_.first_ids[most->name],
-                         .duration_ns = ns,
-                         .start_ns = gap_start_ns,
-                         .step = StepAt(gap_start_ns)});
+    sums.Add({.name = most->name,
+              .detail = most->detail,
+              .duration_ns = ns,
+              .start_ns = gap_start_ns,
+              .step = StepAt(gap_start_ns)});
   }
 
   // Calls come by thread, by start. One inside of another, as the driver's in the runtime's, is the
@@ -316,7 +355,12 @@ class GapSweep {
     }
     if (parts.launch_call_ns > 0) AddLongLaunch(next, parts.launch_call_ns);
     if (parts.host_work_ns > 0 && next.call != nullptr) {
-      AddHostWork(start_ns, next, parts.host_work_ns);
+      AddSpan({&host_work_[next.call->thread]}, start_ns, next, parts.host_work_ns,
+              host_work_sums_);
+    }
+    if (parts.long_call_ns > 0 && next.call != nullptr) {
+      AddSpan({&long_calls_[next.call->thread], &loading_}, start_ns, next, parts.long_call_ns,
+              other_calls_);
     }
     const int64_t launching_ns = parts.dispatch_ns + parts.kernel_wait_ns;
     if (next.call != nullptr) {
@@ -374,35 +418,6 @@ class GapSweep {
                         .duration_ns = ns,
                         .start_ns = next.call->start_ns,
                         .step = StepAt(next.call->start_ns)});
-  }
-
-  // Calls come by thread, by start. One inside of another is part of it.
-  void AddLongCalls() {
-    const GpuAttribution::Call* around = nullptr;
-    for (const GpuAttribution::Call* call : long_calls_) {
-      if (around != nullptr && call->thread == around->thread && call->end_ns <= around->end_ns) {
-        continue;
-      }
-      around = call;
-      const int64_t idle_ns = Difference(call->end_ns, call->start_ns) -
-                              static_cast<int64_t>(busy_.MeasureIn(call->start_ns, call->end_ns));
-      if (idle_ns <= 0 || sources_.scope.PositionAt(call->start_ns) < 0) continue;
-      other_calls_.Add({.name = sources_.first_ids[call->name],
-                        .detail = OutermostOp(call->path),
-                        .duration_ns = idle_ns,
-                        .start_ns = call->start_ns,
-                        .step = StepAt(call->start_ns)});
-    }
-    for (const Overhead& each : overhead_) {
-      if (!IsOfProgram(each.kind) || sources_.scope.PositionAt(each.start_ns) < 0) continue;
-      const int64_t idle_ns = Difference(each.end_ns, each.start_ns) -
-                              static_cast<int64_t>(busy_.MeasureIn(each.start_ns, each.end_ns));
-      if (idle_ns <= 0) continue;
-      other_calls_.Add({.name = kOverheadName | each.kind,
-                        .duration_ns = idle_ns,
-                        .start_ns = each.start_ns,
-                        .step = StepAt(each.start_ns)});
-    }
   }
 
   int64_t StepAt(int64_t time_ns) const {
@@ -493,9 +508,10 @@ class GapSweep {
   IdleSplit split_;  // Of gaps before work whose launch, or launcher, has none of its own.
   absl::flat_hash_map<uint32_t, IdleSplit> splits_;  // By launching thread.
   IntervalSet busy_;
-  std::vector<bool> allocates_;                          // By name.
-  std::vector<const GpuAttribution::Call*> blockers_;    // By end.
-  std::vector<const GpuAttribution::Call*> long_calls_;  // By thread, by start.
+  std::vector<bool> allocates_;                        // By name.
+  std::vector<const GpuAttribution::Call*> blockers_;  // By end.
+  absl::flat_hash_map<uint32_t, Spans> long_calls_;    // By thread.
+  Spans loading_;                                      // Overhead that is the program's.
   struct Waits {
     int64_t end_ns = std::numeric_limits<int64_t>::min();  // Of the last one that counts.
     int64_t count = 0;
@@ -520,12 +536,7 @@ class GapSweep {
   };
   static constexpr uint32_t kOverheadName = uint32_t{1} << 31;  // In place of a name: a kind.
   std::vector<Overhead> overhead_;
-  struct HostWork {
-    int64_t start_ns;
-    int64_t end_ns;
-    uint32_t name;
-  };
-  absl::flat_hash_map<uint32_t, std::vector<HostWork>> host_work_;  // By thread, then by time.
+  absl::flat_hash_map<uint32_t, Spans> host_work_;  // By thread.
   EvidenceSums host_work_sums_;
 };
 

@@ -1,5 +1,6 @@
 // Rules about calls of the CUDA API that take long.
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -15,9 +16,12 @@ namespace {
 
 constexpr std::string_view kLoadEarlier =
     "Record after more warm-up steps. In the program, warm up each kernel and shape before they "
-    "are "
-    "needed, keep compile caches (TRITON_CACHE_DIR, MIOpen and cuDNN plans), or load code early "
-    "(CUDA_MODULE_LOADING=EAGER).";
+    "are needed, keep compile caches (TRITON_CACHE_DIR, MIOpen and cuDNN plans), or load code "
+    "early (CUDA_MODULE_LOADING=EAGER).";
+
+constexpr std::string_view kFindContention =
+    "Look for what holds the driver up: other threads that launch, allocate, or synchronize at the "
+    "same time, page faults, or too few CPUs.";
 
 bool HasAnyOf(std::string_view call, std::initializer_list<std::string_view> parts) {
   return std::ranges::any_of(
@@ -33,14 +37,17 @@ std::string AdviceFor(std::string_view call) {
   if (HasAnyOf(call, {"GraphInstantiate", "GraphExecUpdate", "GraphUpload", "GraphExecDestroy",
                       "GraphDestroy", "StreamEndCapture", "GraphAdd"})) {
     return "Make each CUDA graph once, and replay it: one that is captured, instantiated, or "
-           "updated "
-           "in each step costs more than the launches that it saves. Copy new inputs into the "
-           "tensors that the graph was captured with.";
+           "updated in each step costs more than the launches that it saves. Copy new inputs into "
+           "the tensors that the graph was captured with.";
   }
   if (HasAnyOf(call, {"MemGetInfo", "GetAttribute", "GetDevice", "Query"})) {
     return StrCat("Call ", call,
                   " less often: not in each step, and not in a loop that waits. Ask once and keep "
                   "the answer; for memory, torch.cuda.memory_allocated() asks no driver.");
+  }
+  // Every program calls these in each step, and they are short.
+  if (HasAnyOf(call, {"EventRecord", "StreamWaitEvent", "SetDevice", "LaunchHostFunc"})) {
+    return std::string(kFindContention);
   }
   return StrCat(
       "Call ", call,
@@ -52,6 +59,12 @@ std::string AdviceFor(std::string_view call) {
 bool ReadsFromGpu(std::string_view op) {
   return op == "aten::item" || op == "aten::_local_scalar_dense" || op == "aten::is_nonzero" ||
          op == "aten::equal";
+}
+
+// ", 6.4 ms of it in aten::sort (4 gaps)": of `ns`, which like the evidence is a sum over steps.
+std::string MostOf(const Facts& facts, int64_t ns, const Evidence& most, std::string_view where) {
+  return StrCat(", ", TimeText(facts.PerStep(std::min(most.duration_ns, ns))), " of it in ",
+                most.name, " (", CountText(most.count, where), ")");
 }
 
 }  // namespace
@@ -68,13 +81,10 @@ RuleResult SlowLaunchCalls(const Facts& facts, const FindingThresholds& threshol
   // Code is loaded, and kernels are compiled or chosen, when they are launched first.
   const bool first_use = 2 * facts.gaps.first_launch_ns >= ns;
   if (first_use) {
-    StrAppend(&finding.measured, " ", TimeText(facts.gaps.first_launch_ns),
+    StrAppend(&finding.measured, " ", TimeText(facts.PerStep(facts.gaps.first_launch_ns)),
               " of it are in the first launch of a kernel, which loads or compiles its code.");
   }
-  finding.advice =
-      first_use ? std::string(kLoadEarlier)
-                : "Look for what holds the driver up: other threads that launch, allocate, or "
-                  "synchronize at the same time, page faults, or too few CPUs.";
+  finding.advice = first_use ? std::string(kLoadEarlier) : std::string(kFindContention);
   finding.evidence = facts.gaps.long_launches;
   SetConfidence(facts, Confidence::kHigh, finding);
   DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
@@ -92,8 +102,7 @@ RuleResult HostWork(const Facts& facts, const FindingThresholds& thresholds) {
                             TimeText(kLongHostWorkNs), " or more that launch nothing");
   if (!facts.gaps.host_work.empty()) {
     const Evidence& most = facts.gaps.host_work.front();
-    StrAppend(&finding.measured, ": ", TimeText(most.duration_ns), " of that are in ", most.name,
-              ", in ", CountText(most.count, "gap"));
+    StrAppend(&finding.measured, MostOf(facts, ns, most, "gap"));
     finding.advice = ReadsFromGpu(most.name) ? StrCat("Read values back less often: ", most.name,
                                                       " waits for all that was launched before it.")
                                              : StrCat("Have the host do less in ", most.name,
@@ -119,8 +128,7 @@ RuleResult SlowApiCalls(const Facts& facts, const FindingThresholds& thresholds)
                             TimeText(kLongCallNs), " or more that launch nothing");
   if (!facts.gaps.long_calls.empty()) {
     const Evidence& most = facts.gaps.long_calls.front();
-    StrAppend(&finding.measured, ": ", most.name, " alone takes ", TimeText(most.duration_ns),
-              " in ", CountText(most.count, "call"));
+    StrAppend(&finding.measured, MostOf(facts, ns, most, "gap"));
     finding.advice =
         facts.calls.only_start_up
             ? "Capture later, when the program runs its steps: what is made first takes "

@@ -25,9 +25,10 @@ void Finish(FindingScope& scope) {
   scope.mean_ns = scope.total_ns / scope.count;
 }
 
-// Whether it begins when the other ends, or soon after: no hole in the recording lies between.
-bool Follows(const FindingScope::Stretch& next, const FindingScope::Stretch& step) {
-  return next.start_ns <= step.end_ns + (step.end_ns - step.start_ns) / 2;
+// Whether nothing is known of some of the time between two steps.
+bool LiesBetween(const IntervalSet& holes, const FindingScope::Stretch& step,
+                 const FindingScope::Stretch& next) {
+  return holes.MeasureIn(step.end_ns, next.start_ns) > 0;
 }
 
 // Of the steps after the first, those that take at least half as long as it, without those that
@@ -91,7 +92,8 @@ FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_r
   return scope;
 }
 
-void LeaveOutEdges(const EdgeStep& first, const EdgeStep& last, FindingScope& scope) {
+void LeaveOutEdges(const EdgeStep& first, const EdgeStep& last, const IntervalSet& holes,
+                   FindingScope& scope) {
   auto& stretches = scope.stretches;
   if (stretches.size() < 2) return;
   const size_t count = stretches.size();
@@ -111,7 +113,7 @@ void LeaveOutEdges(const EdgeStep& first, const EdgeStep& last, FindingScope& sc
   // As the first of all, the first step of each window may warm up.
   std::vector<FindingScope::Stretch> kept;
   for (size_t i = 0; i < stretches.size(); ++i) {
-    const bool begins_window = i > 0 && !Follows(stretches[i], stretches[i - 1]);
+    const bool begins_window = i > 0 && LiesBetween(holes, stretches[i - 1], stretches[i]);
     const int64_t ns = stretches[i].end_ns - stretches[i].start_ns;
     if (!begins_window || ns <= kWarmsUp * usual_ns) kept.push_back(stretches[i]);
   }
@@ -141,7 +143,7 @@ void LeaveOutQueueFilling(std::span<const LaunchedWork> launched, FindingScope& 
 }
 
 void TakeDeviceTimes(std::span<const LaunchedWork> launched, int64_t last_end_ns,
-                     FindingScope& scope) {
+                     const IntervalSet& holes, FindingScope& scope) {
   auto& stretches = scope.stretches;
   std::vector<int64_t> lengths_ns;
   for (const auto& stretch : stretches) lengths_ns.push_back(stretch.end_ns - stretch.start_ns);
@@ -149,7 +151,7 @@ void TakeDeviceTimes(std::span<const LaunchedWork> launched, int64_t last_end_ns
   // Between windows of the recording, nothing is known.
   std::vector<bool> is_followed(stretches.size());
   for (size_t i = 0; i + 1 < stretches.size(); ++i) {
-    is_followed[i] = Follows(stretches[i + 1], stretches[i]);
+    is_followed[i] = !LiesBetween(holes, stretches[i], stretches[i + 1]);
   }
   for (size_t i = 0; i < stretches.size(); ++i) {
     const bool is_last = i + 1 == stretches.size();

@@ -73,7 +73,9 @@ struct EdgeStep {
 // the others), or of which most of what it takes longer than the others is empty, at its end, since
 // another profiler stopped there, and the first step of a later window that takes more than twice
 // as long as others. Sets edge_count.
-void LeaveOutEdges(const EdgeStep& first, const EdgeStep& last, FindingScope& scope);
+// `holes`: in the recording.
+void LeaveOutEdges(const EdgeStep& first, const EdgeStep& last, const IntervalSet& holes,
+                   FindingScope& scope);
 // Leaves out the steps at the start in which the host only filled the launch queue, as it does
 // after a synchronization: they end long before the GPU has done what they launched. They are
 // shorter than any later step can be. Does nothing unless the steps after them keep pace with the
@@ -84,8 +86,9 @@ void LeaveOutQueueFilling(std::span<const LaunchedWork> launched, FindingScope& 
 // is the time from the first work of its step to that of the next one, of the last step to the end
 // of its work. Does nothing unless HostRunsAhead(). `launched`: of the busiest stream.
 // `last_end_ns`: when the last step's work ends on any stream.
+// `holes`: in the recording; a step before one ends with its own work.
 void TakeDeviceTimes(std::span<const LaunchedWork> launched, int64_t last_end_ns,
-                     FindingScope& scope);
+                     const IntervalSet& holes, FindingScope& scope);
 // Leaves out the steps at the start that begin before `first_work_ns`: until then, the GPU did what
 // was launched before the capture, of which nothing is known. Unless three remain, it leaves out
 // none, and sets earlier_work_ns.

@@ -46,9 +46,8 @@ std::string_view WordsFor(BoundBy bound) {
     case BoundBy::kCompilation:
       return "bound by compilation";
     case BoundBy::kProfiler:
-      return "held up by its recording: for most of the time in which the GPU is idle, the "
-             "profiler "
-             "itself was at work";
+      return "held up by its recording: the profiler itself takes more of the GPU's idle time than "
+             "anything else";
     case BoundBy::kHostWork:
       return "host-bound: the GPU waits for work on the host that launches nothing";
     case BoundBy::kApiCalls:

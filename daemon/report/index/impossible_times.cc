@@ -39,6 +39,9 @@ constexpr size_t kFewestShifted = 10;
 constexpr uint64_t kIdleNs = 50'000;
 constexpr int64_t kShiftSpreadNs = 1'000'000;
 constexpr double kNearlyAll = 0.9;
+// Calls that make a stream wait for something else than GPU work.
+constexpr std::string_view kHoldBack[] = {"StreamWaitValue", "LaunchHostFunc", "BatchMemOp",
+                                          "AddCallback"};
 // How many successors are compared. Of a graph's nodes, which run side by side, there may be more.
 constexpr size_t kMostSuccessors = 64;
 
@@ -238,9 +241,20 @@ class TimeSearch {
     }
   }
 
+  // Whether the program has calls that make streams wait for something else than GPU work: each
+  // launch may then begin equally late.
+  bool MayHoldBack() {
+    return std::ranges::any_of(reader_.names(), [](std::string_view name) {
+      return std::ranges::any_of(kHoldBack, [&](std::string_view call) {
+        return name.starts_with("cu") && name.find(call) != std::string_view::npos;
+      });
+    });
+  }
+
   // Removes all that was launched if an idle GPU begins with it at the same distance from the
   // launch each time: the GPU's clock is off by that much.
   void FindShifted() {
+    if (MayHoldBack()) return;
     std::vector<int64_t> distances_ns;  // Of those that begin on an idle GPU.
     size_t launched = 0;
     int64_t until_ns = std::numeric_limits<int64_t>::min();

@@ -102,7 +102,7 @@ struct MemoryGrowth {
   int64_t rising_count = 0;                 // Steps that ended higher than the step before.
   bool never_falls = false;                 // No step ended lower than the step before.
   int64_t bytes_per_step = 0;               // The slope; may be negative.
-  int64_t net_bytes = 0;                    // From the end of the first to the end of the last.
+  int64_t net_bytes = 0;                    // From the lower end of the first two to the last.
   int64_t deepest_fall_bytes = 0;           // From an end to the lowest one after it.
   std::vector<MemoryShare> suspects_by_op;  // Largest first; empty if fewer steps were recorded.
   // By the line that allocated them, as PlaceKind::kSource; "(no line)". Empty: no line is known.

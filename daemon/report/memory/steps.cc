@@ -87,9 +87,11 @@ MemoryGrowth GrowthOf(std::span<const MemoryStepRow> steps) {
     growth.rising_count += steps[i].end_bytes > steps[i - 1].end_bytes ? 1 : 0;
     growth.never_falls = growth.never_falls && steps[i].end_bytes >= steps[i - 1].end_bytes;
   }
-  growth.net_bytes = Difference(steps.back().end_bytes, steps.front().end_bytes);
-  int64_t highest = steps.front().end_bytes;
-  for (const MemoryStepRow& step : steps) {
+  // The first step may hold more: what it warms up with.
+  const int64_t begin_bytes = std::min(steps[0].end_bytes, steps[1].end_bytes);
+  growth.net_bytes = Difference(steps.back().end_bytes, begin_bytes);
+  int64_t highest = begin_bytes;
+  for (const MemoryStepRow& step : steps.subspan(1)) {
     highest = std::max(highest, step.end_bytes);
     growth.deepest_fall_bytes =
         std::max(growth.deepest_fall_bytes, Difference(highest, step.end_bytes));

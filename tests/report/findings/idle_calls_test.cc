@@ -30,7 +30,7 @@ TEST_F(IdleCausesTest, WorkOfTheHostThatLaunchesNothingIsNotDispatch) {
   EXPECT_EQ(report.bound, BoundBy::kHostWork);
   EXPECT_THAT(report.verdict, HasSubstr("Have the host do less in aten::sort"));
   EXPECT_NEAR(Find("HOST_WORK").value, 4 * 8.0 / 50, 0.01);  // Without the first, before any work.
-  EXPECT_THAT(Find("HOST_WORK").measured, HasSubstr("32 ms of that are in aten::sort, in 4 gaps"));
+  EXPECT_THAT(Find("HOST_WORK").measured, HasSubstr(", 6.4 ms of it in aten::sort (4 gaps)."));
   EXPECT_THAT(Fired(), Not(Contains("IDLE_HOST_WAIT")));
   EXPECT_THAT(Fired(), Not(Contains("CUDA_GRAPH")));
 }
@@ -58,7 +58,7 @@ TEST_F(LongCallTest, TimeInOtherCallsIsNotDispatch) {
   const Finding finding = Find("SLOW_API_CALLS");
   // The first of them is before all GPU work, where the time that counts begins.
   EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 8 * 8.9e6, 1e6);
-  EXPECT_THAT(finding.measured, HasSubstr("cudaIpcOpenMemHandle alone takes 71.2 ms in 8 calls"));
+  EXPECT_THAT(finding.measured, HasSubstr(", 71.2 ms of it in cudaIpcOpenMemHandle (8 gaps)."));
   EXPECT_EQ(finding.evidence.at(0).detail, "in aten::add");
   EXPECT_THAT(Fired(), Not(Contains("IDLE_HOST_WAIT")));
   EXPECT_THAT(Fired(), Not(Contains("CUDA_GRAPH")));
@@ -226,13 +226,14 @@ TEST_F(OverheadTest, OfTheProfilerSavesNothing) {
     }
   }
   EXPECT_THAT(Report().verdict, Not(HasSubstr("First change (HOST_BOUND)")));
+  EXPECT_EQ(Report().bound, BoundBy::kProfiler);
+  EXPECT_THAT(Report().verdict, HasSubstr("held up by its recording"));
 }
 
 TEST_F(OverheadTest, OfLoadingCodeIsTheFirstUseOfIt) {
   BeforeEachStep(uint32_t{5} << 16);  // Lazy Function Loading
   EXPECT_EQ(First(), "SLOW_API_CALLS");
-  EXPECT_THAT(Find("SLOW_API_CALLS").measured,
-              HasSubstr("Lazy Function Loading alone takes 40 ms"));
+  EXPECT_THAT(Find("SLOW_API_CALLS").measured, HasSubstr(" of it in Lazy Function Loading ("));
   EXPECT_THAT(Find("SLOW_API_CALLS").advice, HasSubstr("warm up each kernel"));
   EXPECT_THAT(Fired(), Not(Contains("HOST_BOUND")));
 }
