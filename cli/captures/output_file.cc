@@ -154,7 +154,9 @@ absl::Status MoveToFile(const std::filesystem::path& from, const std::string& to
     error.clear();
     std::filesystem::copy_file(from, copy, error);
     if (!error) std::filesystem::rename(copy, to, error);
-    if (!error) std::filesystem::remove(from, error);
+    // The file is where it should be, even if the other one stays.
+    std::error_code ignored;
+    if (!error) std::filesystem::remove(from, ignored);
   }
   if (!error) return absl::OkStatus();
   return LocalFailure(

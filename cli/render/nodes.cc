@@ -54,7 +54,8 @@ const ObjectDescription<NodeInfo>& StorageObject() {
          .doc = "Size of the pinned captures, which are never removed",
          .unit = table::Unit::kBytes}},
        {&NodeInfo::storage_is_outdated,
-        {.key = "is_outdated", .doc = "The disk does not answer: as it was before"}}});
+        {.key = "is_outdated",
+         .doc = "The catalog is busy, or the disk does not answer: as it was before"}}});
   return object;
 }
 
@@ -227,7 +228,9 @@ std::string RenderNode(const NodeInfo& node, const std::string& address, const S
       StrCat(FormatCount(node.capture_count), " captures, ", FormatBytes(node.capture_bytes),
              "; catalog ", FormatBytes(node.catalog_bytes), "; together at most ",
              FormatBytes(node.max_bytes), "; ", FormatBytes(node.free_bytes), " free on the disk",
-             node.storage_is_outdated ? " (as it was before: the disk does not answer)" : ""));
+             node.storage_is_outdated
+                 ? " (as it was before: the catalog is busy, or the disk does not answer)"
+                 : ""));
   if (node.pinned_bytes > 0) text += FieldLine("pinned", FormatBytes(node.pinned_bytes));
   if (!node.data_dir.empty()) text += FieldLine("data", node.data_dir);
   std::string clock = node.event_clock;

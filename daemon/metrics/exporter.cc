@@ -156,8 +156,11 @@ std::string Exporter::Text(Parts& parts) {
   Append(IngestMetrics(parts.sources.ingest()), all);
   Append(AccessMetrics(parts.sources.access()), all);
   Append(QuotaMetrics(parts.sources.quotas.Snapshot()), all);
-  if (const absl::StatusOr<store::StoreUsage> usage = parts.sources.store.Usage(); usage.ok()) {
+  const absl::StatusOr<store::StoreUsage> usage = parts.sources.store.Usage();
+  if (usage.ok() && !usage->is_outdated) {
     Append(StoreMetrics(*usage), all);
+  } else if (usage.ok()) {
+    LogWarning("metrics are without the store: the catalog is busy, or the disk does not answer");
   } else {
     LogWarning(StrCat("metrics are without the store: ", usage.status().ToString()));
   }

@@ -656,9 +656,15 @@ absl::Status CaptureStore::ForbidCaptures(const std::optional<std::string>& reas
     captures_forbidden_ = reason;
   }
   absl::MutexLock lock(&mu_);
+  // What is said now: of two at once, the later one may have been written already.
+  std::optional<std::string> latest;
+  {
+    absl::MutexLock memory_lock(&memory_mu_);
+    latest = captures_forbidden_;
+  }
   return WriteEssential([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!reason.has_value()) return catalog_->RemoveSwitch(kCapturesForbidden);
-    return catalog_->PutSwitch(kCapturesForbidden, *reason);
+    if (!latest.has_value()) return catalog_->RemoveSwitch(kCapturesForbidden);
+    return catalog_->PutSwitch(kCapturesForbidden, *latest);
   });
 }
 

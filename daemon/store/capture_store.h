@@ -81,7 +81,7 @@ struct StoreUsage {
   int64_t min_free_percent = 0;
   DiskSpace disk;
   int64_t evicted_capture_count = 0;  // Captures whose events were ever removed to make room.
-  bool is_outdated = false;           // As it was before: the disk does not answer.
+  bool is_outdated = false;  // As it was before: the catalog is busy, or the disk does not answer.
 };
 
 // An open capture file; it stays readable if the capture is deleted.

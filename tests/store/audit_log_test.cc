@@ -12,9 +12,9 @@ using absl::StatusCode;
 using testing::ElementsAre;
 using testing::SizeIs;
 
-class AuditLogTest : public StoreFixture {};
+class StoredAuditTest : public StoreFixture {};
 
-TEST_F(AuditLogTest, TheAuditLogKeepsWhoDidWhatNewestFirst) {
+TEST_F(StoredAuditTest, TheAuditLogKeepsWhoDidWhatNewestFirst) {
   const AuditEntry create{.time = clock_.Now(),
                           .principal = "uid:1000",
                           .peer = "unix:4711",
@@ -55,7 +55,7 @@ TEST_F(AuditLogTest, TheAuditLogKeepsWhoDidWhatNewestFirst) {
   EXPECT_THAT(store_->ListAudit({.method = "DeleteCapture"}, 10)->entries, SizeIs(0));
 }
 
-TEST_F(AuditLogTest, TheAuditLogComesInPages) {
+TEST_F(StoredAuditTest, TheAuditLogComesInPages) {
   for (int i = 0; i < 5; ++i) {
     ASSERT_THAT(store_->AppendAudit({.time = clock_.Now(), .method = StrCat(i)}), IsOk());
   }
@@ -71,7 +71,7 @@ TEST_F(AuditLogTest, TheAuditLogComesInPages) {
 }
 
 // A filter that fits nothing makes the listing look at every row.
-TEST_F(AuditLogTest, AListingOfTheAuditLogHoldsUpNobodyAndEndsWithItsCaller) {
+TEST_F(StoredAuditTest, AListingOfTheAuditLogHoldsUpNobodyAndEndsWithItsCaller) {
   for (int i = 0; i < 2000; ++i) {
     ASSERT_THAT(store_->AppendAudit({.time = clock_.Now(), .method = StrCat("m", i)}), IsOk());
   }
@@ -87,7 +87,7 @@ TEST_F(AuditLogTest, AListingOfTheAuditLogHoldsUpNobodyAndEndsWithItsCaller) {
   EXPECT_THAT(store_->ListAudit({.method = "meanwhile2"}, 10)->entries, SizeIs(1));
 }
 
-TEST_F(AuditLogTest, WhoeverWatchesTheAuditLogHearsOfRowsAndRepetitions) {
+TEST_F(StoredAuditTest, WhoeverWatchesTheAuditLogHearsOfRowsAndRepetitions) {
   std::vector<std::string> heard;
   on_audit_ = [&heard](const AuditEntry& entry, bool written, bool repeated) {
     heard.push_back(StrCat(entry.method, written ? " written" : " lost", repeated ? " again" : ""));

@@ -13,6 +13,14 @@
 namespace profd::cli {
 namespace {
 
+#if defined(__has_feature)  // Of clang, whose sanitizers define nothing.
+#define PROFD_HAS_SANITIZER __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#elif defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define PROFD_HAS_SANITIZER 1
+#else
+#define PROFD_HAS_SANITIZER 0
+#endif
+
 // No other test uses it: limits on processes are those of a user.
 constexpr uid_t kUserWithoutThreads = 65529;
 
@@ -75,7 +83,7 @@ TEST(InterruptsTest, WithoutAThreadOfItsOwnItBlocksNothing) {
 class FewThreadsTest : public CliTest {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if PROFD_HAS_SANITIZER
     GTEST_SKIP() << "sanitizers start threads of their own";
 #endif
     if (geteuid() != 0) GTEST_SKIP() << "only root can become a user that has no other threads";
