@@ -69,13 +69,11 @@ constexpr ColumnDoc kDocs[] = {
      ""},
     {kReport, "HOST_WORK",
      "Idle time of the GPU while the thread that launches is in an operator or a range of its own "
-     "of "
-     "1 ms or more in which nothing is launched: it computes on the CPU, or waits",
+     "of 1 ms or more in which nothing is launched: it computes on the CPU, or waits",
      ""},
     {kReport, "SLOW_API_CALLS",
      "Idle time of the GPU inside a call of the CUDA API that takes long, and neither launches "
-     "work, "
-     "nor waits for it, nor allocates: one that loads code, makes a graph, or opens a handle",
+     "work, nor waits for it, nor allocates: one that loads code, makes a graph, or opens a handle",
      ""},
     {kReport, "LATE_START",
      "Idle time of the GPU after its next work was launched: it was blocked, or did work that was "

@@ -183,7 +183,7 @@ class CaptureManager::Actor {
   void Stop();
 
  private:
-  // It is in no disk's way: as long as a busy machine may take to run a thread.
+  // Longer than a busy machine takes to run a thread: what delays it more is the disk.
   static constexpr absl::Duration kEndPatience = absl::Milliseconds(100);
 
   struct Watcher {

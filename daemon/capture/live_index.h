@@ -1,5 +1,6 @@
 // LiveIndex is what callers' threads may know of live captures while the manager's own thread waits
-// for the disk: whose each is, so that whoever may end it can have its target stopped meanwhile.
+// for the disk: whose each is, so that a caller who may end it can have its target stopped
+// meanwhile.
 //
 // Threads: any.
 #ifndef PROFD_DAEMON_CAPTURE_LIVE_INDEX_H_

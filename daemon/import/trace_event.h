@@ -126,7 +126,7 @@ struct TraceEvent {
   std::string_view scope;  // The `s` of instants, without its quotes.
   std::optional<ExactTime> start;
   std::optional<ExactTime> duration;
-  std::string_view stream;  // Of a "stream" that is no number: JSON.
+  std::string_view stream;  // The JSON of a "stream" that is not a number.
   int64_t offset = 0;       // Where it begins in the text.
 
   bool Has(Number number) const { return (numbers_present & Bit(number)) != 0; }

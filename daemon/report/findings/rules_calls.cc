@@ -28,7 +28,7 @@ bool HasAnyOf(std::string_view call, std::initializer_list<std::string_view> par
       parts, [&](std::string_view part) { return call.find(part) != std::string_view::npos; });
 }
 
-// What to do about `call`, a call of which most of the time is.
+// What to do about `call`, in which most of the time is spent.
 std::string AdviceFor(std::string_view call) {
   if (HasAnyOf(call, {"Loading", "Compiler", "ModuleLoad", "LibraryLoad", "ModuleGet", "LibraryGet",
                       "FuncGet", "Link", "FuncSetAttribute", "FuncSetCache"})) {
@@ -41,9 +41,10 @@ std::string AdviceFor(std::string_view call) {
            "the tensors that the graph was captured with.";
   }
   if (HasAnyOf(call, {"MemGetInfo", "GetAttribute", "GetDevice", "Query"})) {
-    return StrCat("Call ", call,
-                  " less often: not in each step, and not in a loop that waits. Ask once and keep "
-                  "the answer; for memory, torch.cuda.memory_allocated() asks no driver.");
+    return StrCat(
+        "Call ", call,
+        " less often: not in each step, and not in a loop that waits. Ask once and keep "
+        "the answer; for memory, torch.cuda.memory_allocated() does not call the driver.");
   }
   // Every program calls these in each step, and they are short.
   if (HasAnyOf(call, {"EventRecord", "StreamWaitEvent", "SetDevice", "LaunchHostFunc"})) {

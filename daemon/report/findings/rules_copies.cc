@@ -56,8 +56,7 @@ std::string CopyAdvice(const Facts& facts, bool can_hide) {
                  : "Send less to other GPUs, or less often: lower precision, only what they use.";
     case CopyPlace::kUnknown:
       return "Find out what is copied, and where to: the capture does not say. Copies on a "
-             "separate "
-             "stream can run while the GPU computes.";
+             "separate stream can run while the GPU computes.";
     case CopyPlace::kHost:
       break;
   }

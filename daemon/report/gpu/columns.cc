@@ -362,8 +362,7 @@ table::Report ToReport(const KernelTable& kernels) {
   } else if (kernels.rows.empty() && kernels.lacks_gpu_events) {
     report.notes.emplace_back(
         "No kernels are here: the trace is cut off, and its GPU events were left out, because "
-        "others "
-        "are missing.");
+        "others are missing.");
   } else if (kernels.rows.empty()) {
     report.notes.emplace_back(
         "No kernels were recorded: the program launched none, uses no CUDA, or was captured with "
