@@ -298,12 +298,12 @@ void Fleet::RunTogether(
 void Fleet::RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl::Duration deadline,
                        absl::FunctionRef<absl::Status(size_t member, DaemonClient& daemon)> work,
                        absl::FunctionRef<void(size_t member, const absl::Status& status)> on_done) {
-  // Shared by all threads: each takes the next member until none is left.
+  // Shared by all threads: each takes the next member, until none is left or, of one each, once.
   struct Run {
     Fleet::Impl& impl;
     const std::vector<size_t>& chosen;
     absl::Duration deadline;
-    bool must_keep;
+    bool is_one_each;  // Of a thread: its connection stays.
     absl::FunctionRef<absl::Status(size_t, DaemonClient&)> work;
     ResultQueue results;
     std::atomic<size_t> next = 0;
@@ -313,7 +313,8 @@ void Fleet::RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl
       for (size_t i = run.next++; i < run.chosen.size(); i = run.next++) {
         const size_t member = run.chosen[i];
         run.results.Push({member, run.impl.RunOne(member, Clock::Real().Monotonic() + run.deadline,
-                                                  run.must_keep, run.work)});
+                                                  run.is_one_each, run.work)});
+        if (run.is_one_each) break;
       }
       return nullptr;
     }
@@ -323,7 +324,7 @@ void Fleet::RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl
   Run run = {.impl = *impl_,
              .chosen = chosen,
              .deadline = deadline,
-             .must_keep = is_one_each,
+             .is_one_each = is_one_each,
              .work = work,
              .results = {}};
   std::vector<SmallThread> threads(most);  // Last: they use all of the above.
@@ -334,12 +335,10 @@ void Fleet::RunThreads(bool is_one_each, const std::vector<size_t>& chosen, absl
   };
   const bool has_threads = start_threads(is_one_each ? most : std::min(most, kFirstThreads));
   size_t left = chosen.size();
-  // Members that no thread will take; each of the threads takes one.
+  // Members that no thread will take.
   const size_t too_many = is_one_each || started == 0 ? chosen.size() - started : 0;
   for (size_t n = 0; n < too_many; ++n) {
-    const size_t i = run.next++;
-    if (i >= chosen.size()) break;
-    on_done(chosen[i], has_threads ? NoFiles() : NoThread());
+    on_done(chosen[run.next++], has_threads ? NoFiles() : NoThread());
     --left;
   }
   CoreUse core_use;
