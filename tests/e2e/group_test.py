@@ -152,7 +152,7 @@ class GroupTest(ClusterTest):
         cluster.halt()
         first = harness.Tracing(cluster.nodes[0], '--all', '--steps', 2)
         await_waiting(cluster, 2)
-        process = cluster.begin('trace', '--job', JOB, '--steps', 2, '--lead', '1us', '--json')
+        process = cluster.begin('trace', '--job', JOB, '--steps', 2, '--lead', '200ms', '--json')
         await_waiting(cluster, 4)
         cluster.go()
         second = cluster.finish(process)
@@ -165,7 +165,7 @@ class GroupTest(ClusterTest):
     def test_a_rank_that_dies_before_the_step_is_named(self):
         cluster = self.cluster(nodes=2, ranks_per_node=2)
         cluster.halt()
-        process = cluster.begin('trace', '--job', JOB, '--steps', 2, '--lead', '1us', '--json')
+        process = cluster.begin('trace', '--job', JOB, '--steps', 2, '--lead', '200ms', '--json')
         await_waiting(cluster, 4)
         cluster.ranks[3].kill()
         cluster.go()
