@@ -66,6 +66,8 @@ phase stops env PROFD_LONG_STOPS=500 python3 tests/e2e/stop_test.py
 phase coordinators env PROFD_KILLED_COORDINATORS=20 python3 tests/e2e/group_test.py \
   GroupTest.test_a_coordinator_that_is_killed_at_any_moment_leaves_nothing_armed
 phase chaos env PROFD_CHAOS_ROUNDS=48 python3 tests/e2e/group_test.py GroupTest.test_chaos
+phase orders env PROFD_LONG_ORDERS=20 build/release/tests/bin/schedule_test \
+  --gtest_filter='Parts/ScheduleOrdersTest.*'
 phase attacks python3 tests/bench/attack_bench.py
 phase aarch64 env PROFD_LONG_AARCH64=1 python3 tests/other/aarch64_test.py
 phase sessions env PROFD_LONG_HOSTILE_SESSIONS=200 \

@@ -114,10 +114,17 @@ class CutOffTest : public ImportTest {
 
 TEST_F(CutOffTest, WhereverItIsCutWhatIsCompleteIsReadAndTheByteIsNamed) {
   const std::string& text = trace_.text();
-  for (size_t size = 1; size < text.size();
-       size += size < 600 || size + 200 > text.size() ? 1 : 13) {
+  // Each byte around the end of the first operator and at the end; elsewhere, all parts of an
+  // event.
+  const size_t first_end = trace_.first_operator_end();
+  const auto next = [&](size_t size) {
+    const bool is_close =
+        size + 200 > text.size() || (size + 100 > first_end && size < first_end + 200);
+    return size + (is_close ? 1 : 29);
+  };
+  for (size_t size = 1; size < text.size(); size = next(size)) {
     const auto imported = ImportText(text.substr(0, size));
-    if (size < trace_.first_operator_end()) {
+    if (size < first_end) {
       ASSERT_THAT(imported, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("byte"))) << size;
       continue;
     }
@@ -137,7 +144,7 @@ TEST_F(CutOffTest, WhereverItIsCutWhatIsCompleteIsReadAndTheByteIsNamed) {
 TEST_F(CutOffTest, EveryStepThatIsLeftHasAllItsCallsAndKernels) {
   const std::string& text = trace_.text();
   int64_t most_steps = 0;
-  for (size_t size = trace_.operators_end() + 1; size < trace_.marks_end(); size += 7) {
+  for (size_t size = trace_.operators_end() + 1; size < trace_.marks_end(); size += 17) {
     const auto imported = ImportText(text.substr(0, size));
     ASSERT_THAT(imported, IsOk()) << size;
     const auto reader = Open(imported->file);
@@ -267,7 +274,7 @@ TEST_F(CutOffTest, GzipMayEndAnywhere) {
   const std::string zipped = Zipped(text);
   int64_t complete = 0;
   int64_t partial = 0;
-  for (size_t size = 1; size < zipped.size(); ++size) {
+  for (size_t size = 1; size<zipped.size(); size += size + 20> zipped.size() ? 1 : 3) {
     const auto imported = ImportText(zipped.substr(0, size));
     if (!imported.ok()) {
       EXPECT_TRUE(imported.status().code() == absl::StatusCode::kDataLoss ||

@@ -389,16 +389,19 @@ TEST_F(FakeProcTest, TimesAreReadOfTheThreadsOfTheRecordLater) {
 }
 
 TEST_F(FakeProcTest, ASampleReadsNoMoreThreadsThanItsLimit) {
-  constexpr int64_t kThreads = 4096;
+  constexpr int64_t kThreads = 1200;
+  constexpr int64_t kOfChild = 400;
+  static_assert(kThreads > int64_t{CpuWatch::kMostReadThreads} &&
+                kOfChild > int64_t{CpuWatch::kMostReadThreads - CpuWatch::kMostThreads});
   for (int64_t i = 0; i < kThreads; ++i) Thread(kTarget, kTarget + i, 1, 1);
   constexpr int64_t kChild = 10'000;
-  for (int64_t i = 0; i < 1000; ++i) Thread(kChild, kChild + i, 1, 1);
+  for (int64_t i = 0; i < kOfChild; ++i) Thread(kChild, kChild + i, 1, 1);
   for (int64_t i = 0; i < kThreads; ++i) Children(kTarget, kTarget + i, kChild, 1);
   Stat(0, 0, kThreads);
   CpuWatch watch = Watch();
   watch.Begin(absl::ZeroDuration());
   for (int64_t i = 0; i < kThreads; ++i) Thread(kTarget, kTarget + i, 2, 3);
-  for (int64_t i = 0; i < 1000; ++i) Thread(kChild, kChild + i, 2, 3);
+  for (int64_t i = 0; i < kOfChild; ++i) Thread(kChild, kChild + i, 2, 3);
   watch.End(absl::Seconds(1));
   const CpuRecord record = watch.Take();
   EXPECT_EQ(record.thread_count, int64_t{CpuWatch::kMostThreads});
@@ -457,7 +460,8 @@ TEST_F(FakeProcTest, WithoutTimesOfTheProcessWhatIsNotWatchedIsUnknown) {
 
 TEST_F(FakeProcTest, ThousandsOfChildrenAreWatchedUpToTheLimit) {
   constexpr int64_t kFirst = 1000;
-  constexpr int64_t kCount = 3000;
+  constexpr int64_t kCount = 300;
+  static_assert(kCount > int64_t{CpuWatch::kMostChildren});
   Thread(kTarget, kTarget, 1, 1);
   Children(kTarget, kTarget, kFirst, 800);
   CpuWatch watch = Watch();
@@ -489,8 +493,8 @@ TEST_F(FakeProcTest, AllOfThousandsOfChildrenAreCounted) {
 }
 
 TEST_F(FakeProcTest, ManyShortLivedThreadsHaveOneSumTogether) {
-  constexpr int64_t kRounds = 20;
-  constexpr int64_t kOfRound = 500;
+  constexpr int64_t kRounds = 12;
+  constexpr int64_t kOfRound = 700;
   CpuWatch watch = Watch();
   Thread(kTarget, kTarget, 1, 1);
   watch.Begin(absl::ZeroDuration());
