@@ -347,6 +347,7 @@ absl::Status Daemon::Run() {
   server_options.version = PROFD_VERSION;
   server_options.data_dir = config_.data_dir;
   server_options.start_time = clock_.Now();
+  server_options.start_monotonic = clock_.Monotonic();
   server_options.reflection = config_.reflection;
   server_options.remote = RemoteOptionsOf(config_);
   server_options.report_program = ReportProgram();

@@ -11,21 +11,28 @@ namespace profd {
 
 class SkippingClock final : public Clock {
  public:
-  absl::Time Now() override { return Clock::Real().Now() + skipped(); }
-  absl::Duration Monotonic() override { return Clock::Real().Monotonic() + skipped(); }
+  absl::Time Now() override {
+    absl::MutexLock lock(&mu_);
+    return Clock::Real().Now() + skipped_ + set_by_;
+  }
+  absl::Duration Monotonic() override {
+    absl::MutexLock lock(&mu_);
+    return Clock::Real().Monotonic() + skipped_;
+  }
   void Advance(absl::Duration by) {
     absl::MutexLock lock(&mu_);
     skipped_ += by;
   }
-
- private:
-  absl::Duration skipped() {
+  // As an administrator sets the time of day.
+  void Set(absl::Duration by) {
     absl::MutexLock lock(&mu_);
-    return skipped_;
+    set_by_ += by;
   }
 
+ private:
   absl::Mutex mu_;
   absl::Duration skipped_ ABSL_GUARDED_BY(mu_) = absl::ZeroDuration();
+  absl::Duration set_by_ ABSL_GUARDED_BY(mu_) = absl::ZeroDuration();
 };
 
 }  // namespace profd

@@ -154,6 +154,7 @@ RpcTest::RpcTest() : uid_(geteuid()) {
   options_.version = "1.2.3";
   options_.data_dir = folder_.path() / "data";
   options_.start_time = clock_.Now();
+  options_.start_monotonic = clock_.Monotonic();
   options_.report_program = report_program_;
 }
 

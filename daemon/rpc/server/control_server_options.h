@@ -38,7 +38,9 @@ struct ControlServerOptions {
   std::string node_name;
   std::string version;             // "0.1.0"
   std::filesystem::path data_dir;  // Told to root and to profd's own uid.
+  // When the daemon started, by both of its clocks: the first may be set later.
   absl::Time start_time;
+  absl::Duration start_monotonic;
   bool reflection = false;
 
   // One caller must not use up what all need: file descriptors, memory, the report thread.

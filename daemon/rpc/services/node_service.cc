@@ -196,6 +196,14 @@ class NodeService final : public RpcService {
     TimeToProto(entry.last_time, *out.mutable_last_time());
   }
 
+  // The time that was read then, unless the clock has been set since.
+  absl::Time StartTime(absl::Duration uptime) {
+    constexpr absl::Duration kLeastJump = absl::Seconds(1);
+    const absl::Time started = parts_.clock.Now() - uptime;
+    const absl::Time read = parts_.options.start_time;
+    return absl::AbsDuration(started - read) < kLeastJump ? read : started;
+  }
+
   absl::Status Get(const CallInfo& info, v1::Node& node) {
     ASSIGN_OR_RETURN(const std::optional<std::string> forbidden, parts_.store.CapturesForbidden());
     node.set_captures_allowed(!forbidden.has_value());
@@ -205,8 +213,9 @@ class NodeService final : public RpcService {
     node.set_name(options.node_name);
     node.set_version(options.version);
     node.set_api_version(kApiVersion);
-    TimeToProto(options.start_time, *node.mutable_start_time());
-    DurationToProto(parts_.clock.Now() - options.start_time, *node.mutable_uptime());
+    const absl::Duration uptime = parts_.clock.Monotonic() - options.start_monotonic;
+    TimeToProto(StartTime(uptime), *node.mutable_start_time());
+    DurationToProto(uptime, *node.mutable_uptime());
     node.set_pid(getpid());
     node.set_uid(geteuid());
     node.set_target_count(std::ssize(parts_.targets.List()));
