@@ -60,7 +60,7 @@ class LeadingOptimizer {
 // An outermost call of an optimizer's step(), as torch's hooks tell of it.
 struct OptimizerCall {
   uint64_t type;       // Address of its class.
-  uint64_t optimizer;  // Its own.
+  uint64_t optimizer;  // Its number: none that came later has or had a lower one.
   uint64_t begin_ticks;
   uint64_t end_ticks;
 };
@@ -75,7 +75,7 @@ class StepDetector {
   bool OnOptimizerEnd(uint64_t name, uint64_t ticks, uint64_t nodes,
                       uint32_t count = kUnknownCount);
 
-  // The same for an optimizer whose address is known. Batches do not matter here, because they are
+  // The same for an optimizer whose number is known. Batches do not matter here, because they are
   // not always seen. Do not mix it with OnOptimizerEnd() in one program.
   bool OnOptimizerCall(const OptimizerCall& call, uint64_t nodes);
 
@@ -95,7 +95,7 @@ class StepDetector {
 
   LeadingOptimizer leading_;
   OptimizerKeys keys_;
-  uint64_t called_last_ = 0;  // Address of the optimizer of the last OnOptimizerCall().
+  uint64_t called_last_ = 0;  // The optimizer of the last OnOptimizerCall().
   OptimizerTwins twins_;
   uint64_t twins_nodes_ = 0;  // When it was asked last.
   CallRows optimizer_rows_;

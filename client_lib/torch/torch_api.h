@@ -83,8 +83,9 @@ void profd_torch_note(uint16_t kind, const char* subject, const char* text, int6
  * to torch.profiler alone; of others it does nothing. */
 void profd_torch_compiling(int begins);
 
-/* The step() of `optimizer`, whose class is `type` (addresses, never dereferenced), begins (not 0)
- * or ends (0). torch's global hooks call this at each step, on the thread that runs the step. */
+/* The step() of `optimizer` (a number; none that came later has a lower one, or one that another
+ * had), whose class is `type` (an address, never dereferenced), begins (not 0) or ends (0). torch's
+ * global hooks call this at each step, on the thread that runs the step. */
 void profd_torch_optimizer_hook(uint64_t type, uint64_t optimizer, int begins);
 
 /* A profiler of torch's is about to use CUPTI (not 0), or has left it (0). A capture that has CUPTI

@@ -6,7 +6,8 @@ records from then on needs no Python: it asks for five things only, and a thread
 sleeps without the GIL, answers: who owns which memory (_torch_blocks), what modules are called
 (_torch_modules), what torch.compile did (_torch_compile), what frameworks on top call the step
 (_torch_labels), and, of loops that seem to have several optimizers of one class, how many there are
-(_torch_optimizers). It answers as long as the interpreter lives (_answering).
+(_torch_optimizers, which also numbers those that torch's hooks tell of). It answers as long as the
+interpreter lives (_answering).
 
 Threads: attach() on the thread that imports torch. The answers are given on our own thread, which
     is no threading.Thread: the program's thread counts and its shutdown know nothing of it.
@@ -24,7 +25,7 @@ from _thread import start_new_thread
 from types import FrameType
 from typing import Any, Callable, Optional
 
-from profd import _answering, _library, _torch_profilers
+from profd import _answering, _library, _torch_optimizers, _torch_profilers
 from profd._objects import NotLooked
 
 # wire::TorchFeature in proto/wire/event.h.
@@ -207,13 +208,15 @@ def _hook_optimizers(torch: Any, tell: Callable[[int, int, int], None]) -> None:
     if hook_begin is None or hook_end is None or is_compiling is None:
         return  # torch before 2.1: the library goes by torch's ranges alone.
 
+    number_of = _torch_optimizers.Numbers().of
+
     def profd_step_begins(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if not is_compiling():
-            tell(id(type(optimizer)), id(optimizer), 1)
+            tell(id(type(optimizer)), number_of(optimizer), 1)
 
     def profd_step_ends(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if not is_compiling():
-            tell(id(type(optimizer)), id(optimizer), 0)
+            tell(id(type(optimizer)), number_of(optimizer), 0)
 
     hook_begin(profd_step_begins)
     hook_end(profd_step_ends)
@@ -341,7 +344,6 @@ class _Answers:
             self._listener = None
 
     def _count_optimizers(self) -> None:
-        from profd import _torch_optimizers
         for name, count in _torch_optimizers.counts(self._torch).items():
             _lib.profd_torch_optimizers(name.encode("utf-8", "replace"), count)
 

@@ -1,16 +1,49 @@
-"""How many optimizers of each class train: several of one class look like one in torch's ranges.
+"""Which optimizer is which, and how many of each class train.
 
-Asked for a few times at most, and only by programs whose optimizer seems to be several.
+Several of one class look like one in torch's ranges. How many there are is asked for a few times at
+most, and only by programs whose optimizer seems to be several.
 """
 
+import itertools
 import sys
-from typing import Any, Dict, List
+import weakref
+from typing import Any, Dict, List, Tuple
 
 from profd._objects import find_objects
 
 # sys.getallocatedblocks(). A bare program with an optimizer has 1.2 million with torch 2.15.0 and 0.35
 # million with 1.13.1. In larger ones it would hold the GIL for too long.
 _MAX_BLOCKS = 2_000_000
+
+
+class Numbers:
+    """A number for each optimizer that no later one has: Python gives the address of one that is gone
+    to the next one, as where each task has an optimizer of its own."""
+
+    def __init__(self, most: int = 1024) -> None:
+        self._known: Dict[int, Tuple[weakref.ref, int]] = {}
+        self._most = most  # Before those that are gone are forgotten.
+        self._next = itertools.count(1)
+
+    def of(self, optimizer: Any) -> int:
+        known = self._known.get(id(optimizer))
+        if known is not None and known[0]() is optimizer:
+            return known[1]
+        return self._add(optimizer)
+
+    def _add(self, optimizer: Any) -> int:
+        if len(self._known) >= self._most:
+            # A copy of the items: another thread may add one.
+            self._known = {at: known for at, known in list(self._known.items())
+                           if known[0]() is not None}
+            self._most = max(self._most, 2 * len(self._known))
+        try:
+            reference = weakref.ref(optimizer)
+        except TypeError:  # A class with __slots__.
+            return id(optimizer)
+        number = next(self._next) << 4  # As even as an address.
+        self._known[id(optimizer)] = (reference, number)
+        return number
 
 
 def counts(torch: Any) -> Dict[str, int]:

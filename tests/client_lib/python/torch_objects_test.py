@@ -701,6 +701,30 @@ class OptimizersTest(unittest.TestCase):
         self.assertEqual(_torch_optimizers.counts(torch)["Odd"], 2)
         del optimizers
 
+    def test_no_two_have_one_number_ever(self):
+        numbers = _torch_optimizers.Numbers()
+        lasting = self.trained(self.Even)
+        seen = {numbers.of(lasting)}
+        for _ in range(50):  # Python gives them few addresses.
+            passing = self.trained(self.Even)
+            number = numbers.of(passing)
+            self.assertNotIn(number, seen)
+            self.assertEqual(numbers.of(passing), number)
+            seen.add(number)
+        self.assertIn(numbers.of(lasting), seen)
+
+    def test_numbers_of_those_that_are_gone_are_forgotten(self):
+        numbers = _torch_optimizers.Numbers(most=4)
+        lasting = [self.trained(self.Even) for _ in range(10)]
+        first = [numbers.of(optimizer) for optimizer in lasting]
+        self.assertEqual(first, sorted(set(first)))
+        for _ in range(50):
+            kept = [self.trained(self.Even) for _ in range(3)]
+            for optimizer in kept:
+                numbers.of(optimizer)
+        self.assertLessEqual(len(numbers._known), 2 * (10 + 3 + 1))
+        self.assertEqual([numbers.of(optimizer) for optimizer in lasting], first)
+
     def test_a_large_program_is_not_looked_through(self):
         optimizer = self.trained(self.Even)
         with unittest.mock.patch.object(sys, "getallocatedblocks", lambda: 10 ** 8):

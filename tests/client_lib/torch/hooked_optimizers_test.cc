@@ -95,6 +95,19 @@ TEST(OptimizerKeysTest, OnesThatTakeTurnsAreSeveral) {
   EXPECT_EQ(keys.KeyOf(kType, kFirst), first);
 }
 
+TEST(OptimizerKeysTest, ManyThatTakeTurnsAreSeveralSoon) {
+  for (const uint64_t count : {3, 16, 17, 24, 1000}) {
+    OptimizerKeys keys;
+    uint64_t calls = 0;
+    while (!keys.TakeChange() && calls < 10 * count) {
+      keys.KeyOf(kType, kFirst + 0x10 * (calls % count));
+      ++calls;
+    }
+    EXPECT_LT(calls, 4 * count) << count;
+    EXPECT_NE(keys.KeyOf(kType, kFirst), keys.KeyOf(kType, kFirst + 0x10)) << count;
+  }
+}
+
 TEST(OptimizerKeysTest, WhenOneIsLeftItIsItsClassAgain) {
   OptimizerKeys keys;
   const uint64_t key = keys.KeyOf(kType, kFirst);

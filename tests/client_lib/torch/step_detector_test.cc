@@ -585,7 +585,7 @@ TEST_F(TwinsTest, RowsOfTwinsAreOneStep) {
   EXPECT_EQ(questions_, 0);
 }
 
-// Optimizers of one class that are known by their addresses.
+// Optimizers of one class that are known by their numbers.
 class KnownOptimizersTest : public StepDetectorTest {
  protected:
   static constexpr uint64_t kD = 0x1000;
@@ -615,6 +615,84 @@ TEST_F(KnownOptimizersTest, OfTwoThatTakeTurnsTheLastCountsWithinAFewPeriods) {
     Call(kG, "generator");
   }
   EXPECT_EQ(begun(), std::vector<std::string>(100, "generator"));
+}
+
+// One for each parameter, called by hooks of the backward pass or in a row after it.
+TEST_F(KnownOptimizersTest, HoweverManyTakeTurnsEachRoundIsOneStep) {
+  for (const uint64_t count : {5, 9, 16, 17, 24, 200}) {
+    for (const uint64_t between : {kForward / 20, uint64_t{10}}) {
+      detector_ = StepDetector();
+      const auto rounds = [&](int number) {
+        for (int i = 0; i < number; ++i) {
+          Train(kForward, 100);
+          for (uint64_t k = 0; k < count; ++k) {
+            Call(0x10000 + 0x100 * k, "adam", 40);
+            now_ += between;
+          }
+        }
+      };
+      rounds(10);
+      begun();
+      rounds(50);
+      EXPECT_EQ(begun().size(), 50u) << count << " " << between;
+    }
+  }
+}
+
+// Numbers that never come back.
+TEST_F(KnownOptimizersTest, TasksMayHaveOptimizersOfTheirOwn) {
+  constexpr int kTasks = 100;
+  struct Program {
+    int optimizers;  // Of a task.
+    int steps;       // Of a task; each calls all of its optimizers.
+    double least;    // Of these, as steps that are counted: some are learned from.
+    double most;
+  };
+  for (const Program& program :
+       {Program{1, 1, 1, 1}, Program{1, 10, 1, 1}, Program{2, 50, 0.8, 1.2},
+        Program{2, 10, 0.4, 1.6}, Program{2, 2, 0.3, 2}, Program{3, 2, 0.3, 3}}) {
+    detector_ = StepDetector();
+    uint64_t next = 0x1000;
+    for (int task = 0; task < kTasks; ++task, next += 0x100) {
+      for (int i = 0; i < program.steps; ++i) {
+        for (int k = 0; k < program.optimizers; ++k) {
+          Train(kForward);
+          Call(next + 0x10 * static_cast<uint64_t>(k), "adam");
+        }
+      }
+    }
+    const double ratio = static_cast<double>(begun().size()) / (kTasks * program.steps);
+    EXPECT_GE(ratio, program.least) << program.optimizers << " " << program.steps;
+    EXPECT_LE(ratio, program.most) << program.optimizers << " " << program.steps;
+  }
+}
+
+// An outer loop's optimizers, and a new one of the same class for each of its steps.
+TEST_F(KnownOptimizersTest, LastingOnesLeadNewOnes) {
+  for (const int lasting : {1, 2}) {
+    for (const int inner_steps : {1, 3, 10}) {
+      detector_ = StepDetector();
+      uint64_t next = 0x2000;
+      const auto rounds = [&](int number) {
+        for (int round = 0; round < number; ++round, next += 0x10) {
+          for (int i = 0; i < inner_steps; ++i) {
+            Train(kForward);
+            Call(next, "inner");
+          }
+          for (int k = 0; k < lasting; ++k) {
+            Train(kForward);
+            Call(0x1000 + 0x10 * static_cast<uint64_t>(k), "outer");
+          }
+        }
+      };
+      rounds(10);
+      begun();
+      rounds(100);
+      const size_t count = begun().size();
+      EXPECT_GE(count, 90u) << lasting << " " << inner_steps;
+      EXPECT_LE(count, 120u) << lasting << " " << inner_steps;
+    }
+  }
 }
 
 TEST_F(KnownOptimizersTest, BatchesThatAreSeenAtTimesDoNotMatter) {
