@@ -27,6 +27,8 @@ constexpr size_t kMostStepsOfSide = 256;
 constexpr size_t kMostLags = 10;
 // Of the time: a thread that runs or waits for less hardly runs.
 constexpr double kLeastUse = 0.1;
+// More of them do not make an interval much narrower: it is the program that varies.
+constexpr size_t kStepsThatTell = 20;
 
 using Logs = std::vector<double>;
 
@@ -241,6 +243,20 @@ std::string RemainsClause(const SlowdownRecord& slowdown) {
                 LongerText(slowdown.remains_high), ")");
 }
 
+// The sum of `waited_ns` of the threads that ran or waited, in the watched time.
+template <typename WaitedNs>
+double ShareOfWaits(const CpuRecord& cpu, WaitedNs waited_ns) {
+  if (cpu.watched_ns <= 0) return 0;
+  const auto watched_ns = static_cast<double>(cpu.watched_ns);
+  double delay_ns = 0;
+  for (const ThreadCpuRecord& thread : cpu.threads) {
+    const double used_ns =
+        static_cast<double>(thread.ran_ns) + static_cast<double>(thread.waited_ns);
+    if (used_ns >= kLeastUse * watched_ns) delay_ns += static_cast<double>(waited_ns(thread));
+  }
+  return std::min(1.0, delay_ns / watched_ns);
+}
+
 }  // namespace
 
 SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays) {
@@ -283,12 +299,11 @@ SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays) {
   const double shift = MedianOfSorted(differences);
   const Interval told = {.low = std::expm1(hull->low), .high = std::expm1(hull->high)};
   if (told.low <= 0 && told.high > kMuchSlower) {
-    const double estimate = std::clamp(std::expm1(shift), told.low, told.high);
-    result.unknown_reason =
-        StrCat("step times vary too much (", IntervalText(estimate, told.low, told.high), "; ",
-               Steps(std::ssize(during)), ", compared with ", std::ssize(before), " before",
-               cupti_stays ? "" : StrCat(" and ", std::ssize(other_side), " after"),
-               "), record more steps");
+    result.unknown_reason = StrCat(
+        "step times vary too much (", SignedPercent(told.low), " … ", SignedPercent(told.high),
+        " %; ", Steps(std::ssize(during)), ", compared with ", std::ssize(before), " before",
+        cupti_stays ? "" : StrCat(" and ", std::ssize(other_side), " after"), ")",
+        during.size() < kStepsThatTell ? ", record more steps" : "");
     return result;
   }
   result.low = told.low;
@@ -313,15 +328,13 @@ std::optional<int64_t> WaitsAsAfter(const CpuRecord& cpu, const ThreadCpuRecord&
 }
 
 double DelayShare(const CpuRecord& cpu) {
-  if (cpu.watched_ns <= 0) return 0;
-  double delay_ns = 0;
-  for (const ThreadCpuRecord& thread : cpu.threads) {
-    const auto waited_ns = static_cast<double>(thread.waited_ns);
-    const double used_ns = static_cast<double>(thread.ran_ns) + waited_ns;
-    if (used_ns < kLeastUse * static_cast<double>(cpu.watched_ns)) continue;
-    delay_ns += waited_ns - static_cast<double>(WaitsAsAfter(cpu, thread).value_or(0));
-  }
-  return std::min(1.0, delay_ns / static_cast<double>(cpu.watched_ns));
+  return ShareOfWaits(cpu, [](const ThreadCpuRecord& thread) { return thread.waited_ns; });
+}
+
+double DelayShareBeyondAfter(const CpuRecord& cpu) {
+  return ShareOfWaits(cpu, [&cpu](const ThreadCpuRecord& thread) {
+    return thread.waited_ns - WaitsAsAfter(cpu, thread).value_or(0);
+  });
 }
 
 void DiscountWaits(double waited_share, SlowdownRecord& slowdown) {

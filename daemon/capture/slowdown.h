@@ -58,15 +58,18 @@ SlowdownRecord MeasureSlowdown(const StepTimes& times, bool cupti_stays = false)
 // was hardly ready to run afterwards.
 std::optional<int64_t> WaitsAsAfter(const CpuRecord& cpu, const ThreadCpuRecord& thread);
 
-// How much of the watched time the process can be late because its threads waited for a CPU for
-// longer than after the capture, or waited at all where that is not known; at most; 0..1. Threads
-// that hardly run are left out: of hundreds that sleep, each waits a little when it wakes.
+// How much of the watched time the process can be late because its threads waited for a CPU, at
+// most; 0..1. Threads that hardly run are left out: of hundreds that sleep, each waits a little
+// when it wakes.
 double DelayShare(const CpuRecord& cpu);
+// The same of what they waited for longer than after the capture, or at all where that is not
+// known: what waits can explain of a slow-down, but not of a difference between two captures.
+double DelayShareBeyondAfter(const CpuRecord& cpu);
 
 // Lowers what is certain of `slowdown`, to 0 at least, by the share of the window, 0..1, in which
-// the process waited for a CPU, as above: other processes may be why, not recording. Waits before
-// the window are not known. If nothing is certain then, and nothing excluded, the slow-down is
-// unknown.
+// the process waited for a CPU (DelayShareBeyondAfter()): other processes may be why, not
+// recording. Waits before the window are not known. If nothing is certain then, and nothing
+// excluded, the slow-down is unknown.
 void DiscountWaits(double waited_share, SlowdownRecord& slowdown);
 
 // "+2.1 % (-0.8 … +5.2 %), within noise; 5 steps, compared with 43 before and 20 after", or why

@@ -138,7 +138,7 @@ void StepWatch::Describe(CaptureRecord& record) const {
   }
   StepTimes times = Times();
   record.slowdown = MeasureSlowdown(times, record.gpu.cupti_stays);
-  DiscountWaits(DelayShare(record.cpu), record.slowdown);
+  DiscountWaits(DelayShareBeyondAfter(record.cpu), record.slowdown);
   DescribeStepsAround(record);
   record.step_before_ns = Median(times.before);
   record.step_after_ns = Median(times.after);

@@ -106,7 +106,7 @@ TEST_F(CpuAfterAWindowTest, TheSealWaitsForHowThreadsWaitWithoutTheRecording) {
   EXPECT_EQ(done.cpu.threads[0].after_ran_ns, 160'000'000);
   EXPECT_EQ(done.cpu.threads[0].after_waited_ns, 40'000'000);
   EXPECT_EQ(WaitsAsAfter(done.cpu, done.cpu.threads[0]), 100'000'000);
-  EXPECT_DOUBLE_EQ(DelayShare(done.cpu), 0.4);
+  EXPECT_DOUBLE_EQ(DelayShareBeyondAfter(done.cpu), 0.4);
 }
 
 TEST_F(CpuAfterAWindowTest, OneWithoutWaitsIsSealedAtOnce) {
@@ -142,7 +142,7 @@ TEST_F(CpuAfterAWindowTest, AnotherThreadWithItsNumberSaysNothing) {
   const CaptureRecord done = GetOrDie(id);
   EXPECT_EQ(done.cpu.threads[0].after_ran_ns, 0);
   EXPECT_EQ(WaitsAsAfter(done.cpu, done.cpu.threads[0]), std::nullopt);
-  EXPECT_DOUBLE_EQ(DelayShare(done.cpu), 0.5);
+  EXPECT_DOUBLE_EQ(DelayShareBeyondAfter(done.cpu), 0.5);
 }
 
 // Arming it disturbs the target.

@@ -88,16 +88,17 @@ TEST(SlowdownTest, WaitsThatGoOnAfterTheCaptureExplainNothing) {
   CpuRecord cpu = {
       .watched_ns = 1000,
       .threads = {{.ran_ns = 500, .waited_ns = 400}, {.ran_ns = 300, .waited_ns = 200}}};
-  EXPECT_DOUBLE_EQ(DelayShare(cpu), 0.6);
+  EXPECT_DOUBLE_EQ(DelayShareBeyondAfter(cpu), 0.6);
   cpu.after_watched_ns = 1000;
   // As it waited in the window; for the other one, that is not known.
   cpu.threads[0].after_ran_ns = 500;
   cpu.threads[0].after_waited_ns = 400;
-  EXPECT_DOUBLE_EQ(DelayShare(cpu), 0.2);
+  EXPECT_DOUBLE_EQ(DelayShareBeyondAfter(cpu), 0.2);
   cpu.threads[0].after_waited_ns = 100;
-  EXPECT_DOUBLE_EQ(DelayShare(cpu), 0.5);
+  EXPECT_DOUBLE_EQ(DelayShareBeyondAfter(cpu), 0.5);
   cpu.threads[0].after_waited_ns = 450;
-  EXPECT_DOUBLE_EQ(DelayShare(cpu), 0.2) << "it did not wait longer than it waited";
+  EXPECT_DOUBLE_EQ(DelayShareBeyondAfter(cpu), 0.2) << "it did not wait longer than it waited";
+  EXPECT_DOUBLE_EQ(DelayShare(cpu), 0.6);
 }
 
 TEST(SlowdownTest, AWaitThatLeavesNothingCertainAndExcludesNothingMakesItUnknown) {

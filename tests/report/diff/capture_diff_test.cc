@@ -210,6 +210,15 @@ TEST(CaptureDiffTest, WaitsForACpuOfOneCaptureAreSaid) {
   EXPECT_THAT(diff.facts, Contains(AllOf(Field(&DiffFact::what, "waits for a CPU"),
                                          Field(&DiffFact::after, "30%"))));
   EXPECT_THAT(diff.why, IsEmpty());
+
+  // That the machine stayed as busy afterwards says nothing of when the other one was made.
+  after.record.cpu.after_watched_ns = 50 * kMs;
+  after.record.cpu.threads[0].after_ran_ns = 35 * kMs;
+  after.record.cpu.threads[0].after_waited_ns = 15 * kMs;
+  const CaptureDiff later = DiffCaptures({before}, {after});
+  EXPECT_TRUE(later.steps.waits_can_explain);
+  EXPECT_THAT(later.facts, Contains(AllOf(Field(&DiffFact::what, "waits for a CPU"),
+                                          Field(&DiffFact::after, "30%"))));
 }
 
 TEST(CaptureDiffTest, WithoutStepsTimesArePerSecond) {
