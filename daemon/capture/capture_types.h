@@ -430,7 +430,7 @@ struct CpuRecord {
   // those that ended, after the last sample. A lower bound: 20 ms of each window are not counted,
   // and what a sample's duration can explain. -1: not known.
   int64_t unwatched_ran_ns = -1;
-  // Of the target: when its first window began, and when its last one ended; -1: not known.
+  // Anonymous, of the target: when its first window began, and its last one ended; -1: not known.
   int64_t resident_begin_bytes = -1;
   int64_t resident_end_bytes = -1;
 

@@ -271,10 +271,11 @@ int64_t CpuWatch::ReadResidentBytes() const {
   const std::string text = ReadShortFile(StrCat(proc_, "/", pid_, "/statm"));
   std::string_view rest = text;
   if (!TakeNumber(rest).has_value()) return -1;  // Of the address space.
-  const std::optional<int64_t> pages = TakeNumber(rest);
+  const std::optional<int64_t> resident = TakeNumber(rest);
+  const std::optional<int64_t> shared = TakeNumber(rest);
   int64_t bytes = 0;
-  if (!pages.has_value() ||
-      __builtin_mul_overflow(*pages, int64_t{sysconf(_SC_PAGESIZE)}, &bytes)) {
+  if (!resident.has_value() || !shared.has_value() || *resident < *shared ||
+      __builtin_mul_overflow(*resident - *shared, int64_t{sysconf(_SC_PAGESIZE)}, &bytes)) {
     return -1;
   }
   return bytes;

@@ -106,7 +106,8 @@ class CpuWatch {
   void Advance(absl::Duration now);
   void CountUnwatched(const Reading& reading);
   void AddSample(absl::Duration now);
-  int64_t ReadResidentBytes() const;  // -1: not known.
+  // Anonymous memory: that of a capture is shared, and grows with its events. -1: not known.
+  int64_t ReadResidentBytes() const;
 
   const int64_t pid_;
   const std::string proc_;

@@ -332,9 +332,9 @@ class FakeProcTest : public ::testing::Test {
   }
   CpuWatch Watch() const { return CpuWatch(kTarget, root_.string()); }
 
- private:
+  // In memory, if that can be: thousands of files take a minute on some disks.
   const std::filesystem::path root_ =
-      std::filesystem::path(::testing::TempDir()) /
+      std::filesystem::path(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ::testing::TempDir()) /
       StrCat("cpu_watch_", getpid(), "_",
              ::testing::UnitTest::GetInstance()->current_test_info()->name());
 };
@@ -360,6 +360,22 @@ TEST_F(FakeProcTest, ThreadsOfTheClientLibraryAreNotTheProgramsOwn) {
   EXPECT_EQ(record.unwatched_ran_ns, 0);
   ASSERT_THAT(record.threads, ::testing::SizeIs(1));
   EXPECT_EQ(record.threads[0].os_thread, kTarget);
+}
+
+TEST_F(FakeProcTest, MemoryOfTheCaptureIsNotTheProgramsOwn) {
+  const auto statm = [this](int64_t resident, int64_t shared) {
+    std::ofstream(root_ / StrCat(kTarget) / "statm")
+        << "9000 " << resident << " " << shared << " 1 0 9 0\n";
+  };
+  Thread(kTarget, kTarget, 0, 0);
+  statm(500, 200);
+  CpuWatch watch = Watch();
+  watch.Begin(absl::Seconds(1));
+  statm(1600, 1200);  // A thousand pages of it are the capture's events.
+  watch.End(absl::Seconds(2));
+  const CpuRecord record = watch.Take();
+  EXPECT_EQ(record.resident_begin_bytes, 300 * sysconf(_SC_PAGESIZE));
+  EXPECT_EQ(record.resident_end_bytes, 400 * sysconf(_SC_PAGESIZE));
 }
 
 TEST_F(FakeProcTest, TimesAreReadOfTheThreadsOfTheRecordLater) {
