@@ -34,6 +34,7 @@ namespace {
 constexpr auto kOperatorRange = static_cast<uint8_t>(wire::RangeCategory::kOperator);
 constexpr auto kPythonRange = static_cast<uint8_t>(wire::RangeCategory::kPython);
 constexpr std::string_view kHostBackwardPrefix = "autograd::engine::";
+constexpr std::string_view kOptimizerStepPrefix = "Optimizer.step#";
 constexpr std::string_view kStepRangePrefix = "ProfilerStep#";
 // A thread takes turns with the step's if its operators overlap that one's a quarter as much as
 // those of an independent thread would, or less.
@@ -155,9 +156,10 @@ class HostSplitter {
     std::vector<HostPiece> ranges;   // Of the user; instead of operators where there are none.
     std::vector<HostPiece> loaders;  // Waits for a batch.
     bool runs_backward = false;
+    bool runs_optimizer = false;
     bool trains = false;
   };
-  enum class Kind : uint8_t { kOther, kStep, kLoader, kWorker, kBackward };
+  enum class Kind : uint8_t { kOther, kStep, kLoader, kWorker, kBackward, kOptimizer };
 
   static HostSplits Unknown(std::string_view needs) {
     HostSplits time;
@@ -171,6 +173,7 @@ class HostSplitter {
     if (name.starts_with(kStepRangePrefix) || (!marker.empty() && name == marker))
       return Kind::kStep;
     if (name.starts_with(kHostBackwardPrefix)) return Kind::kBackward;
+    if (name.starts_with(kOptimizerStepPrefix)) return Kind::kOptimizer;
     // Begins on the thread that issues it and ends on a worker: it says nothing of either.
     if (CollectiveOfRange(name).has_value() && EndsOnWorker(name)) return Kind::kWorker;
     return Kind::kOther;
@@ -189,6 +192,7 @@ class HostSplitter {
             const Kind kind = kinds[batch.name[i]];
             has_operators_ |= batch.category[i] == kOperatorRange;
             thread.runs_backward |= kind == Kind::kBackward;
+            thread.runs_optimizer |= kind == Kind::kOptimizer;
             if (kind == Kind::kStep || kind == Kind::kWorker) continue;
             if (batch.category[i] == kPythonRange) continue;
             const int64_t end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]);
@@ -216,19 +220,23 @@ class HostSplitter {
     const bool recorded_them = record.torch.operators != OperatorMode::kOff &&
                                (record.torch.outcome == TorchOutcome::kRecorded ||
                                 record.torch.outcome == TorchOutcome::kLimited);
-    if (has_operators_ || recorded_them) return {};
+    const bool has_ranges =
+        std::ranges::any_of(threads_, [](const Thread& thread) { return !thread.ranges.empty(); });
+    // A program that imports torch and computes by other means has ranges alone.
+    if (has_operators_ || (recorded_them && !has_ranges)) return {};
+    if (recorded_them) return TakeRanges();
     if (record.spec.torch.operators == OperatorMode::kOff ||
         record.torch.outcome == TorchOutcome::kUnknown) {
       return "operators (profctl trace --ops names)";
     }
+    return has_ranges ? TakeRanges() : "operators, or ranges of the program";
+  }
+
+  std::string TakeRanges() {
     result_.of_ranges = true;
-    bool has_ranges = false;
-    for (Thread& thread : threads_) {
-      has_ranges |= !thread.ranges.empty();
-      thread.operators = std::move(thread.ranges);
-    }
+    for (Thread& thread : threads_) thread.operators = std::move(thread.ranges);
     TakeOverlappingRanges();
-    return has_ranges ? "" : "operators, or ranges of the program";
+    return {};
   }
 
   // Of lanes, which are rows of their own, for the threads that they belong to.
@@ -266,9 +274,10 @@ class HostSplitter {
     const double busy_share =
         static_cast<double>(busy.MeasureIn(extent_.start_ns, extent_.end_ns)) /
         static_cast<double>(Distance(extent_.start_ns, extent_.end_ns));
+    const bool has_other_loops = HasOtherLoops(reader_.record());
     for (Thread& thread : threads_) {
-      if (!thread.trains)
-        thread.trains = thread.runs_backward || TakesTurns(thread, busy, busy_share);
+      if (thread.trains || (has_other_loops && thread.runs_optimizer)) continue;
+      thread.trains = thread.runs_backward || TakesTurns(thread, busy, busy_share);
     }
   }
 
@@ -554,6 +563,10 @@ absl::StatusOr<HostSplits> SplitHostTime(store::CaptureReader& reader,
                                          const IntervalSet& compiling,
                                          const std::vector<bool>& blocking_copies) {
   return HostSplitter(reader, attribution, collectives, compiling, blocking_copies).Split();
+}
+
+bool HasOtherLoops(const CaptureRecord& record) {
+  return 2 * record.foreign_step_mark_count > record.covered_steps;
 }
 
 absl::StatusOr<HostGapTable> SumHostGaps(store::CaptureReader& reader,

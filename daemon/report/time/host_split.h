@@ -112,6 +112,10 @@ struct HostGapRow {
   int64_t longest_end_ns = 0;  // All of it, also what is not counted.
   int64_t longest_step = -1;   // The number of its step; -1: in none.
 };
+// Other threads or asyncio tasks marked steps of their own, more than a few: a second training, for
+// one. Then threads that run an optimizer, other than that of the steps, are of another loop.
+bool HasOtherLoops(const CaptureRecord& record);
+
 // Shorter gaps are what lies between any two operators; they are only counted. short_gaps.h says
 // where they are.
 inline constexpr int64_t kShortHostGapNs = 100'000;

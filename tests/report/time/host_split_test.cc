@@ -148,6 +148,15 @@ TEST_F(HostSplitTest, AStepOfRecordedTorchWithoutOperatorsIsOutsideThem) {
   EXPECT_EQ(Split().outside_ns, 100);
 }
 
+// A program of NumPy that imports torch for something else.
+TEST_F(HostSplitTest, WhereRecordedTorchRunsNoOperatorTheProgramsRangesCount) {
+  reader_.mutable_record().torch = {.outcome = TorchOutcome::kRecorded,
+                                    .operators = OperatorMode::kShapes};
+  reader_.Step(0, 0, 100).Range(main_, "fft", 10, 90);
+  EXPECT_EQ(Split().operators_ns, 80);
+  EXPECT_TRUE(Report().host_of_ranges);
+}
+
 TEST_F(HostSplitTest, TheBackwardPassRunsOnAThreadOfItsOwn) {
   reader_.Step(0, 0, 100);
   Op(main_, "aten::mm", 0, 20);
@@ -169,6 +178,21 @@ TEST_F(HostSplitTest, AThreadThatWorksWheneverItLikesDoesNot) {
     Op(other_, "aten::pin_memory", at + 5, at + 15);
   }
   EXPECT_EQ(Split().operators_ns, 50);
+}
+
+// Two trainings in one process: each has steps of its own.
+TEST_F(HostSplitTest, AThreadOfAnotherLoopDoesNotTrainForTheseSteps) {
+  reader_.Step(0, 0, 100);
+  Op(main_, "aten::mm", 0, 20);
+  Op(main_, "autograd::engine::evaluate_function: MmBackward0", 20, 30);
+  for (int64_t at = 30; at < 100; at += 10) {
+    Op(other_, "autograd::engine::evaluate_function: MmBackward0", at, at + 5);
+    reader_.Range(other_, "Optimizer.step#SGD.step", at + 5, at + 7);
+  }
+  EXPECT_EQ(Split().operators_ns, 30 + 7 * 5);  // Parts of one loop, as far as is known.
+  reader_.mutable_record().covered_steps = 1;
+  reader_.mutable_record().foreign_step_mark_count = 7;
+  EXPECT_EQ(Split().operators_ns, 30);
 }
 
 // Five sleeps at known places, twice each.
