@@ -382,9 +382,10 @@ class HostSlices::Builder {
   void FinishRow(std::vector<ThreadSpan>& spans) {
     if (spans.empty()) return;
     std::erase_if(spans, [](const ThreadSpan& span) { return span.slice.depth == kStepDepth; });
-    // Recorded functions were around what has equal times: they were written down later.
+    // Recorded functions were around what has equal times, however deep a file has them.
     if (is_recorded_) {
-      for (ThreadSpan& span : spans) span.level = span.level * 2 + (span.slice.is_python ? 0 : 1);
+      constexpr uint32_t kBelowFunctions = uint32_t{1} << 16;
+      for (ThreadSpan& span : spans) span.level += span.slice.is_python ? 0 : kBelowFunctions;
     }
     std::ranges::stable_sort(spans, IsOuterOrEarlier);
     NestSpans(spans);

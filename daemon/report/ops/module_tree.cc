@@ -334,15 +334,16 @@ class ModuleSummary {
   void AddRow(uint32_t number, int64_t depth) {
     const ModuleNode& own = nodes_[number];
     const ModuleNode& total = totals_[number];
-    ModuleTreeRow row = {.name = number == kOutsideNode ? ModuleTreeRow::kOutside : own.name,
+    const bool is_outside = number == kOutsideNode;
+    ModuleTreeRow row = {.name = is_outside ? ModuleTreeRow::kOutside : own.name,
                          .class_name = own.class_name,
                          .parent = own.parent == kOutsideNode ? "" : nodes_[own.parent].name,
                          .depth = depth,
                          .calls = ToSigned(own.calls),
                          .total_ns = ToSigned(total.host_ns()),
                          .self_ns = ToSigned(own.host_ns()),
-                         .forward_ns = ToSigned(total.forward_ns),
-                         .backward_ns = ToSigned(total.backward_ns),
+                         .forward_ns = is_outside ? -1 : ToSigned(total.forward_ns),
+                         .backward_ns = is_outside ? -1 : ToSigned(total.backward_ns),
                          .share = 0,
                          .device_total_ns = ToSigned(total.device_ns()),
                          .self_device_ns = ToSigned(own.device_ns()),

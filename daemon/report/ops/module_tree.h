@@ -46,7 +46,8 @@ struct ModuleTreeRow {
   // Of captures, those that ran an operator. Of several in a row one is counted where Python does
   // not number calls (client_lib/python_stack/README.md).
   int64_t calls = 0;
-  // Host time. Total: with the modules that it calls. Forward and backward are parts of total.
+  // Host time. Total: with the modules that it calls. Forward and backward are parts of total;
+  // outside of modules, where other things take time, too, they are negative: not known.
   int64_t total_ns = 0;
   int64_t self_ns = 0;
   int64_t forward_ns = 0;

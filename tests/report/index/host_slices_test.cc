@@ -156,6 +156,16 @@ TEST_F(HostSlicesTest, RecordedFunctionsComeFromTheirOwnRowOfTheThread) {
   EXPECT_EQ(slices.At(slices.RowOf(main_), 100), HostSlice::kNone);
 }
 
+// As in our exports, where a module begins and ends with its only operator.
+TEST_F(HostSlicesTest, RecordedFunctionsAreAroundAnOperatorOfTheSameTime) {
+  reader_.Range(main_, "nn.Module: Net_0", 10, 50, {.category = kPythonOf})
+      .Operator(main_, "aten::embedding", 10, 40)
+      .Range(main_, "nn.Module: Embedding_0", 10, 40, {.depth = 9, .category = kPythonOf});
+  EXPECT_THAT(Tree(Build(), main_),
+              ElementsAre("nn.Module: Net_0 10-50", " nn.Module: Embedding_0 10-40",
+                          "  aten::embedding 10-40"));
+}
+
 TEST_F(HostSlicesTest, BackwardAndWhatItRunsKnowsItsForwardFrame) {
   const uint32_t worker = reader_.AddThread(2, "autograd");
   const uint32_t net = reader_.ModuleStack(0, 0x10, "Net");

@@ -84,6 +84,9 @@ TEST_F(ModuleTreeTest, SelfTimesAddUpToTheSteps) {
   const ModuleTreeRow& net = Row(tree, "Net");
   EXPECT_EQ(net.total_ns, 300);  // From 100 to 300, and 100 backward.
   EXPECT_EQ(net.forward_ns, 200);
+  // Optimizers, data, and the loss are neither.
+  EXPECT_EQ(Row(tree, ModuleTreeRow::kOutside).forward_ns, -1);
+  EXPECT_EQ(Row(tree, ModuleTreeRow::kOutside).backward_ns, -1);
   EXPECT_EQ(net.backward_ns, 100);
   EXPECT_EQ(net.self_ns, 50);
   EXPECT_EQ(net.calls, 1);
