@@ -124,6 +124,11 @@ constexpr ColumnDoc kDocs[] = {
     {kReport, "WARMUP_INCLUDED", "A first step that took much longer than the others", ""},
     {kReport, "STRAGGLER_RANK",
      "A rank with more work of its own than the others, which wait for it", ""},
+    {kReport, "ANOMALY_MODE",
+     "Autograd checks the gradients of each node for NaN, as "
+     "torch.autograd.set_detect_anomaly(True) "
+     "asks for",
+     ""},
     {kReport, "DATA_PARALLEL", "torch.nn.DataParallel, which copies the model at each step", ""},
     {kReport, "COMM_BACKEND", "Collectives of gloo in a program with a GPU", ""},
     {kReport, "OUT_OF_MEMORY", "An allocation that failed in the window", ""},

@@ -31,6 +31,10 @@ bool IsAskedFor(std::string_view name) { return name == "aten::to" || name == "a
 // Of a step. A batch that is converted when it arrives is a few.
 constexpr int64_t kFewestCasts = 4;
 
+// On the host, of a conversion: far longer than any takes that does not wait.
+constexpr double kLongCastNs = 80'000;
+constexpr double kLongElementNs = 320;
+
 class CastSums {
  public:
   CastSums(const FactSources& sources, CastFacts& facts) : sources_(sources), facts_(facts) {
@@ -142,6 +146,12 @@ std::string SizeText(const InputShape& shape) {
   return text;
 }
 
+double ElementsOf(const InputShape& shape) {
+  double elements = 1;
+  for (const int64_t size : shape.sizes) elements *= static_cast<double>(size);
+  return elements;
+}
+
 // Whose sizes the converted tensors have; a gradient has the size of its tensor. An operator's name
 // and position say nothing of a tensor that a conversion gets, but the layer around it has the same
 // tensor among its own.
@@ -151,20 +161,31 @@ absl::Status FindConverted(store::CaptureReader& reader, CastFacts& facts) {
   std::set<std::string> inputs;
   std::set<std::string> weights;
   int64_t total_ns = 0;
+  int64_t total_count = 0;
   int64_t scalars_ns = 0;
+  int64_t scalar_count = 0;
+  double longest_ns = 0;  // That those with sizes can take.
   std::map<std::string, int64_t> ns_by_size;
   for (const OpProfileRow& row : profile.rows) {
     const bool is_layer = IsLayer(row.name);
     const int64_t ns = facts.of_gpu ? row.device_total_ns : row.cpu_total_ns;
-    if (row.name == kCast) total_ns += ns;
+    if (row.name == kCast) {
+      total_ns += ns;
+      total_count += row.calls;
+    }
     if (!is_layer && row.name != kCast) continue;
     const std::optional<std::vector<InputShape>> shapes = ParseInputShapes(row.dims);
     if (!shapes.has_value() || shapes->empty()) continue;
     if (shapes->front().sizes.empty()) {
-      if (!is_layer) scalars_ns += ns;
+      if (!is_layer) {
+        scalars_ns += ns;
+        scalar_count += row.calls;
+      }
       continue;
     }
     if (!is_layer) {
+      longest_ns += static_cast<double>(row.calls) *
+                    (kLongCastNs + kLongElementNs * ElementsOf(shapes->front()));
       ns_by_size[SizeText(shapes->front())] += ns;
       continue;
     }
@@ -175,7 +196,11 @@ absl::Status FindConverted(store::CaptureReader& reader, CastFacts& facts) {
   }
   if (total_ns <= 0) return absl::OkStatus();
   facts.scalar_share = static_cast<double>(scalars_ns) / static_cast<double>(total_ns);
+  facts.scalar_count_share = static_cast<double>(scalar_count) / static_cast<double>(total_count);
   if (ns_by_size.empty()) return absl::OkStatus();
+  int64_t sized_ns = 0;
+  for (const auto& [size, ns] : ns_by_size) sized_ns += ns;
+  facts.must_wait = !facts.of_gpu && static_cast<double>(sized_ns) > longest_ns;
   facts.knows_sizes = true;
   facts.knows_layers = !inputs.empty();
   for (const auto& [size, ns] : ns_by_size) {
@@ -286,8 +311,7 @@ absl::Status GatherCasts(const FactSources& sources, bool has_gpu, CastFacts& fa
   }
   sums.Finish();
   // This reads all ranges again.
-  if (facts.in_operators_ns > 0 && facts.count >= kFewestCasts &&
-      sources.reader.RowsOf(RowKind::kOperator) > 0) {
+  if (facts.count >= kFewestCasts && sources.reader.RowsOf(RowKind::kOperator) > 0) {
     RETURN_IF_ERROR(FindConverted(sources.reader, facts));
   }
   return absl::OkStatus();
@@ -299,7 +323,9 @@ RuleResult Casts(const Facts& facts, const FindingThresholds& thresholds) {
   const auto counted_ns =
       static_cast<int64_t>((1 - casts.scalar_share) * static_cast<double>(casts.total_ns));
   const int64_t ns = casts.of_gpu ? facts.kernels.OfAll(counted_ns) : counted_ns;
-  const int64_t count = casts.of_gpu ? facts.kernels.OfAll(casts.count) : casts.count;
+  const auto counted =
+      static_cast<int64_t>((1 - casts.scalar_count_share) * static_cast<double>(casts.count) + 0.5);
+  const int64_t count = casts.of_gpu ? facts.kernels.OfAll(counted) : counted;
   const int64_t of_ns = casts.of_gpu ? facts.kernels.total_ns : facts.scope.total_ns;
   RuleResult result;
   Finding& finding = result.finding;
@@ -312,13 +338,19 @@ RuleResult Casts(const Facts& facts, const FindingThresholds& thresholds) {
       TimeText(facts.PerStep(ns)), " (", PercentText(finding.value),
       casts.of_gpu ? " of kernel time)." : " of the step).",
       casts.scalar_share > 0 ? StrCat(" Those of single numbers (", PercentText(casts.scalar_share),
-                                      " of all conversions) are not in this time.")
+                                      " of the time of all) are left out.")
                              : "",
       casts.total_ns > 0 ? WhereCastsAre(casts) : std::string());
   finding.advice = CastAdvice(facts);
   finding.evidence = casts.around;
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = "the saving is all of them; some conversions may be needed";
+  if (casts.must_wait) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        "tensors of these sizes are converted in a small part of that time: something is waited "
+        "for, such as pages of a memory-mapped file";
+  }
   if (casts.of_gpu) {
     SetDeviceSaving(facts, facts.PerStep(std::min(ns, facts.sum.compute_ns)), finding);
   } else {

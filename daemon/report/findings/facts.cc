@@ -301,12 +301,18 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
   std::vector<bool> is_data_parallel;
   std::vector<bool> is_operator;
   std::vector<bool> is_update;
+  std::vector<bool> is_node;
+  std::vector<bool> is_nan_check;
+  std::vector<bool> is_part_of_check;
   for (const std::string& name : names) {
     is_wait.push_back(IsDataLoaderWait(name));
     is_gloo.push_back(name.starts_with("gloo:"));
     is_data_parallel.push_back(name == "DataParallel.forward");
     is_operator.push_back(name.starts_with("aten::"));
     is_update.push_back(IsOptimizerStep(name));
+    is_node.push_back(name.starts_with("autograd::engine::evaluate_function: "));
+    is_nan_check.push_back(name == "aten::isnan");
+    is_part_of_check.push_back(name == "aten::isnan" || name == "aten::_is_any_true");
   }
   RecognizeTorch(sources.reader, program);
   const int64_t step_thread = sources.reader.step_thread();
@@ -323,6 +329,9 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
           ++sources.calls_of_name[sources.first_ids[name]];
           if (is_data_parallel[name]) program.data_parallel = true;
           if (is_operator[name]) program.has_operators = true;
+          program.node_count += is_node[name];
+          program.nan_check_count += is_nan_check[name];
+          if (is_part_of_check[name]) program.nan_check_ns += batch.duration_ns[i];
           if (!is_gloo[name] && !is_wait[name] && !is_update[name]) continue;
           const int64_t end_ns =
               std::min(EndOf(start_ns, batch.duration_ns[i]),

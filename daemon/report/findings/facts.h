@@ -142,11 +142,15 @@ struct CastFacts {
   // layers (linear, convolutions), of their inputs, and of sizes that both have; each with
   // the gradients, which have the same sizes. The rest is of other tensors, or unknown. 0..1.
   bool knows_sizes = false;   // Some conversion has one.
-  double scalar_share = 0;    // Of tensors without dimensions, such as wrapped Python numbers.
   bool knows_layers = false;  // And some layer.
+  double scalar_share = 0;    // Of tensors without dimensions, such as wrapped Python numbers.
   double weight_share = 0;
   double input_share = 0;
   double either_share = 0;
+  double scalar_count_share = 0;  // As scalar_share, but of their number.
+  // On the host: the others are so small that they cannot take so long. They wait for something,
+  // such as pages of a file.
+  bool must_wait = false;
   std::vector<Evidence> around;  // By the operator or range that needs the other type.
 };
 
@@ -252,8 +256,12 @@ struct ProgramFacts {
   bool fused_optimizer = false;
   OptimizerFacts optimizers;
   bool data_parallel = false;  // torch.nn.DataParallel
-  bool gloo = false;           // Collectives of gloo, ...
-  int64_t gloo_ns = 0;         // ... and their time in the steps that count.
+  // In the steps: nodes of autograd, and checks for NaN (aten::isnan), with the time of these.
+  int64_t node_count = 0;
+  int64_t nan_check_count = 0;
+  int64_t nan_check_ns = 0;
+  bool gloo = false;    // Collectives of gloo, ...
+  int64_t gloo_ns = 0;  // ... and their time in the steps that count.
   std::vector<Evidence> gloo_ops;
 };
 

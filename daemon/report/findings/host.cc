@@ -114,6 +114,7 @@ absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const Finding
     ++facts.usual_count;
     facts.outside_ns += outside_ns[i];
     const int64_t stretch_ns = std::max<int64_t>(stretch.end_ns - stretch.start_ns, 1);
+    facts.usual_ns += stretch_ns;
     shares.push_back(static_cast<double>(outside_ns[i]) / static_cast<double>(stretch_ns));
   }
   if (!shares.empty()) facts.median_share = Median(shares);

@@ -31,6 +31,7 @@ struct HostFacts {
   std::vector<bool> outliers;  // OutliersOf() the scope; also if `needs` is set.
   HostSplit split;             // Sum over the steps of the scope; 0 without steps.
   int64_t usual_count = 0;     // Steps that are not outliers; without steps 1.
+  int64_t usual_ns = 0;        // How long they take.
   int64_t outside_ns = 0;      // Of their host time outside operators, what costs time.
   int64_t optimizer_ns = 0;    // Of it, in `optimizers` of GatherHost().
   double median_share = 0;     // Share of a step, as the median of the steps.
@@ -47,6 +48,7 @@ struct HostFacts {
   std::string hottest;
   double hottest_share = 0;
   std::string hottest_source;
+  double hottest_of_time = 0;  // Its time, of all its threads, as a share of the covered time.
 
   // What the host is in or outside of: "operators" of a framework, else "ranges" of the program.
   std::string_view Parts() const { return of_ranges ? "ranges" : "operators"; }

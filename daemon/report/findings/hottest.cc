@@ -100,6 +100,7 @@ absl::Status DescribeHottestOnHost(store::CaptureReader& reader, HostFacts& host
     host.hottest = row.name;
     host.hottest_share = row.self_cpu_share;
     host.hottest_source = row.top_source;
+    host.hottest_of_time = of_time;
   }
   if (host.hottest_share < kLeastOfRanges) host.hottest.clear();
   return absl::OkStatus();

@@ -192,9 +192,10 @@ class Explanation {
     // rest: an evaluation, for one, has more calls, too.
     result_.updates_more =
         has_more_updates && (has_more_backward || IsPartOfExcess(more_update_ns));
-    if (result_.updates_more) {
-      ASSIGN_OR_RETURN(const int64_t more_ns, MoreInference(reader));
-      result_.updates_more = !IsPartOfExcess(more_ns, kMostlyShare);
+    ASSIGN_OR_RETURN(const int64_t inference_ns, MoreInference(reader));
+    if (IsPartOfExcess(inference_ns, kMostlyShare)) {
+      result_.updates_more = false;
+      result_.more_inference_ns = inference_ns;
     }
     // Ranges of several threads overlap: then this claims too little, never too much. Where the
     // split of the host's time is known, that says it.

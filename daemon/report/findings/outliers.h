@@ -56,6 +56,9 @@ struct SlowStep {
   // generator. False if at least half of the difference is inference (inference_time.h), such as an
   // evaluation in such a step.
   bool updates_more = false;
+  // How much longer it runs operators without gradients (inference_time.h) than its neighbors, if
+  // that is at least half of the difference; else 0.
+  int64_t more_inference_ns = 0;
   // Where host time outside operators is a cause: "134 ms between aten::mm and aten::randn", the
   // longest place. Or empty.
   std::string longest_gap;

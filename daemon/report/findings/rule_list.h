@@ -25,6 +25,7 @@ RuleResult SyncApi(const Facts&, const FindingThresholds&);         // idle afte
 RuleResult StepOutlier(const Facts&, const FindingThresholds&);     // single slow steps
 RuleResult WarmupIncluded(const Facts&, const FindingThresholds&);  // a first step that warmed up
 RuleResult DataParallel(const Facts&, const FindingThresholds&);    // torch.nn.DataParallel
+RuleResult AnomalyMode(const Facts&, const FindingThresholds&);     // autograd's, left on
 RuleResult CommBackend(const Facts&, const FindingThresholds&);     // gloo with a GPU
 
 // ---- ranks (rules_ranks.cc) ----

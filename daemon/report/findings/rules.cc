@@ -50,6 +50,7 @@ constexpr std::array kRules = {
     Rule{"STEP_OUTLIER", "Some steps are much slower than the others", false, &StepOutlier},
     Rule{"WARMUP_INCLUDED", "The first step includes warm-up", false, &WarmupIncluded},
     Rule{"STRAGGLER_RANK", "One rank slows the others down", false, &StragglerRank},
+    Rule{"ANOMALY_MODE", "Anomaly detection of autograd is on", false, &AnomalyMode},
     Rule{"DATA_PARALLEL", "DataParallel uses one process for several GPUs", false, &DataParallel,
          true},
     Rule{"COMM_BACKEND", "Collectives run on the host", true, &CommBackend, true},
@@ -114,6 +115,8 @@ bool EndsTheRun(const Finding& finding) {
   return (finding.rule == "OUT_OF_MEMORY" || finding.rule == "MEM_LEAK") &&
          finding.confidence > Confidence::kLow;
 }
+
+bool IsDebugMode(const Finding& finding) { return finding.rule == "ANOMALY_MODE"; }
 
 std::vector<std::string_view> RuleIds() {
   std::vector<std::string_view> ids;

@@ -48,6 +48,9 @@ bool IsSymptom(std::string_view id);
 // Whether the run will end for lack of memory, or has. Such a finding comes before one that costs
 // time.
 bool EndsTheRun(const Finding& finding);
+// Whether it is a mode for debugging, which is to be turned off before anything else is looked at.
+// It saves more than is known.
+bool IsDebugMode(const Finding& finding);
 Severity SeverityOfShare(double share);  // Of a step.
 // A cause that explains at least this share of a symptom comes before it.
 inline constexpr double kExplainedSymptom = 0.5;

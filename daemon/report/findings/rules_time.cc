@@ -54,6 +54,10 @@ std::string WhySlow(const SlowStep& slow, const FrameworkSteps& framework) {
   std::string text =
       StrCat("Step ", framework.LongText(slow.step), " took ", TimeText(slow.duration_ns),
              "; its neighbors took ", TimeText(slow.usual_ns), ".");
+  if (slow.more_inference_ns > 0) {
+    StrAppend(&text, " It runs operators without gradients for ", TimeText(slow.more_inference_ns),
+              " longer than they do, as evaluations and sampling do.");
+  }
   if (slow.causes.empty()) {
     return StrCat(text, " Nothing that was recorded explains the difference.");
   }
@@ -87,6 +91,13 @@ std::string OutlierAdvice(const Facts& facts) {
   constexpr std::string_view kUsualCauses =
       " Usual causes are garbage collection, checkpoints, logging, recompilation, and data "
       "loading.";
+  if (slow.more_inference_ns > 0) {
+    return StrCat(
+        "These steps run operators without gradients that their neighbors do not: an evaluation, "
+        "or samples that are drawn for training. Do that less often, on less data, or in a process "
+        "of its own, or make it faster: larger batches, lower precision. ",
+        compare);
+  }
   if (slow.causes.empty()) return StrCat(compare, kUsualCauses);
   const Evidence& most = slow.causes.front();
   return StrCat("Look at what the slow steps have more of: ", most.name, " (+",
@@ -365,6 +376,20 @@ std::string ShortGapsClause(const Facts& facts) {
   return text + ".";
 }
 
+// " for 3.5 ms of each step (20.8%)"; of steps without the outliers, which have a mean of their
+// own: " for 12 ms (82.8%) of each step that is not an outlier (12 of 20 steps)"
+std::string OutsideClause(const Facts& facts, double share_of_mean) {
+  const HostFacts& host = facts.host;
+  const std::string time = TimeText(host.PerUsualStep(host.outside_ns));
+  const int64_t step_count = std::ssize(facts.scope.stretches);
+  if (!facts.scope.has_steps || host.usual_count == step_count || host.usual_ns <= 0) {
+    return StrCat(" for ", time, " of ", StepWord(facts), " (", PercentText(share_of_mean), ")");
+  }
+  const double share = static_cast<double>(host.outside_ns) / static_cast<double>(host.usual_ns);
+  return StrCat(" for ", time, " (", PercentText(share), ") of each step that is not an outlier (",
+                host.usual_count, " of ", CountText(step_count, "step"), ")");
+}
+
 // The largest of the long gaps, and of the places of short ones, if these are the larger part.
 std::vector<Evidence> GapEvidence(const HostFacts& host) {
   std::vector<Evidence> rows;
@@ -421,8 +446,7 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
                      : "The host runs no operator of the framework",
       facts.calls.call_count > 0 ? (host.of_ranges ? " and all CUDA calls" : " and no CUDA call")
                                  : "",
-      " for ", TimeText(outside_ns), " of ", StepWord(facts), " (", PercentText(finding.value), ")",
-      facts.has_gpu() ? " while the GPU is idle" : "",
+      OutsideClause(facts, finding.value), facts.has_gpu() ? " while the GPU is idle" : "",
       host.of_ranges ? ": it runs code without a range, sleeps, or waits for something that was "
                        "not recorded."
                      : ": it runs Python or other code, inside or outside the program's own "
@@ -520,11 +544,20 @@ RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds
       WaitsOfRecordingText(facts, of_recording_ns), "All ", CountText(cpu.thread_count, "thread"),
       " of the process together ran for ", TimeText(cpu.all_ran_ns), " and waited for ",
       TimeText(cpu.all_waited_ns), " in ", TimeText(cpu.watched_ns), ".");
-  finding.advice =
-      "Other processes, or too many threads of this one, use the CPUs. Give the process CPUs of "
-      "its "
-      "own (taskset, cpusets, --cpus-per-task of Slurm), or run fewer threads (OMP_NUM_THREADS, "
-      "torch.set_num_threads, num_workers).";
+  // Without them, as much of a CPU would have been free as the thread waited for.
+  const bool children_can_explain =
+      cpu.child_count > 0 && cpu.children_ran_ns >= std::max<int64_t>(cpu.waited_ns, 1);
+  if (children_can_explain) {
+    StrAppend(&finding.measured, " Its child processes (", cpu.child_count, ") ran for ",
+              TimeText(cpu.children_ran_ns), ".");
+  }
+  finding.advice = StrCat(
+      children_can_explain
+          ? "The program's own child processes, such as workers of a DataLoader, use the CPUs, "
+            "perhaps next to others: start fewer of them (num_workers), or give"
+          : "Other processes, or too many threads of this one, use the CPUs. Give",
+      " the process CPUs of its own (taskset, cpusets, --cpus-per-task of Slurm), or run fewer "
+      "threads (OMP_NUM_THREADS, torch.set_num_threads, num_workers).");
   SetConfidence(facts, finding.value > kMuchCpuWait ? Confidence::kHigh : Confidence::kMedium,
                 finding);
   if (!knows_after && 2 * of_recording_ns > waited_ns) {
@@ -696,6 +729,35 @@ RuleResult DataParallel(const Facts& facts, const FindingThresholds&) {
                             " GPUs from one process, one after another.");
   finding.advice = "Use DistributedDataParallel with one process per GPU.";
   finding.severity = Severity::kWarning;
+  SetConfidence(facts, Confidence::kHigh, finding);
+  return result;
+}
+
+// As torch's engine checks the gradients that each node returns (torch/csrc/autograd/engine.cpp,
+// validate_outputs_impl). A program that looks at its parameters' gradients alone makes far fewer.
+RuleResult AnomalyMode(const Facts& facts, const FindingThresholds&) {
+  constexpr double kChecksOfNodes = 0.8;
+  const ProgramFacts& program = facts.program;
+  if (program.node_count == 0) return Needs("nodes of torch's autograd");
+  RuleResult result;
+  Finding& finding = result.finding;
+  finding.value =
+      static_cast<double>(program.nan_check_count) / static_cast<double>(program.node_count);
+  finding.threshold = kChecksOfNodes;
+  result.fired = finding.value >= kChecksOfNodes;
+  finding.measured =
+      StrCat("The gradients of each node of the backward pass are checked for NaN: ",
+             CountText(facts.PerStep(program.nan_check_count), "time"), " in ", StepWord(facts),
+             " of ", CountText(facts.PerStep(program.node_count), "node"), ", for ",
+             TimeText(facts.PerStep(program.nan_check_ns)),
+             ". Besides, a Python traceback is kept for each operator of the forward pass, which "
+             "is part of "
+             "the operators' time, and on a GPU each check waits for it.");
+  finding.advice =
+      "Turn it off: torch.autograd.set_detect_anomaly(False), or detect_anomaly=False of "
+      "Lightning's "
+      "Trainer. It is for finding where a NaN comes from, and makes training several times slower.";
+  finding.saving_ns_per_step = facts.PerStep(program.nan_check_ns);
   SetConfidence(facts, Confidence::kHigh, finding);
   return result;
 }

@@ -10,6 +10,7 @@
 #include "daemon/report/findings/contention.h"
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/index/recorded_time.h"
+#include "daemon/report/ops/flops.h"
 
 namespace profd::report {
 namespace {
@@ -220,6 +221,13 @@ std::string Rounds(const Facts& facts) {
   return text;
 }
 
+// "; 653 steps that other threads or tasks marked are not among them", or nothing.
+std::string OtherLoops(const Facts& facts) {
+  if (!HasOtherLoops(*facts.record)) return "";
+  return StrCat("; ", CountText(facts.record->foreign_step_mark_count, "step"),
+                " that other threads or tasks marked are not among them");
+}
+
 std::string WhereTheTimeGoes(const Facts& facts) {
   std::string text;
   if (facts.scope.has_steps) {
@@ -230,7 +238,7 @@ std::string WhereTheTimeGoes(const Facts& facts) {
                   LeftOut(facts.scope.queue_filling_count, "that only filled the launch queue"),
                   LeftOut(facts.scope.earlier_work_count,
                           "in which the GPU did what was launched before the capture"),
-                  EarlierWork(facts), ")");
+                  EarlierWork(facts), OtherLoops(facts), ")");
   } else {
     text = StrCat("The capture has no steps; its ", facts.has_gpu() ? "GPU work" : "window",
                   " spans ", TimeText(facts.scope.total_ns), Rounds(facts));
@@ -322,6 +330,21 @@ std::string WhatElse(const FindingsReport& report, std::vector<Finding>::const_i
   return text;
 }
 
+// " But aten::fill_ itself takes about 37.9 ms of each step: see first ...", where that is far more
+// than `first` can save. Products and convolutions are what a model is for. Or nothing.
+std::string WhatTakesFarMore(const Facts& facts, const Finding& first) {
+  constexpr double kFarMore = 3;
+  const HostFacts& host = facts.host;
+  if (!host.hottest.starts_with("aten::") || MayHaveFlops(host.hottest)) return "";
+  const double takes_ns =
+      std::min(host.hottest_of_time, 1.0) * static_cast<double>(facts.scope.mean_ns);
+  if (takes_ns < kFarMore * static_cast<double>(first.saving_ns_per_step)) return "";
+  return StrCat(" But ", ForDisplay(host.hottest, kLongestInputs), " itself takes about ",
+                TimeText(static_cast<int64_t>(takes_ns)), " of ",
+                facts.scope.has_steps ? "each step" : "the capture",
+                ": see first whether it can be avoided.");
+}
+
 std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
   const auto first = FirstChange(report.findings);
   std::string text;
@@ -350,12 +373,12 @@ std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
     const int64_t step_ns = facts.StepOfSavings(first->rule);
     const bool is_unrecorded =
         facts.LooksIdlerThanItIs() || (facts.UnrecordedPart() < 1 && step_ns == facts.StepNs());
-    StrAppend(&text, " Worth up to ", TimeText(first->saving_ns_per_step),
-              facts.scope.has_steps ? " a step (" : " (",
+    StrAppend(&text, IsDebugMode(*first) ? " Worth at least " : " Worth up to ",
+              TimeText(first->saving_ns_per_step), facts.scope.has_steps ? " a step (" : " (",
               PercentText(static_cast<double>(first->saving_ns_per_step) /
                           static_cast<double>(std::max<int64_t>(step_ns, 1))),
               is_unrecorded ? " of an unrecorded step" : "", "), with ",
-              ToString(first->confidence), " confidence.");
+              ToString(first->confidence), " confidence.", WhatTakesFarMore(facts, *first));
   }
   return StrCat(text, WhatElse(report, first));
 }
@@ -430,6 +453,8 @@ std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& fin
       findings.front().severity == Severity::kCritical) {
     return findings.begin();
   }
+  const auto debug_mode = std::ranges::find_if(findings, &IsDebugMode);
+  if (debug_mode != findings.end()) return debug_mode;
   const auto cause = std::find_if(findings.begin(), findings.end(), names_a_cause);
   const auto gaps = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return IsWorthATry(finding) && finding.rule == "GPU_GAP";

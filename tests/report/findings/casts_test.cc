@@ -17,6 +17,7 @@ class CastsTest : public FindingsFixture {
  protected:
   static constexpr int64_t kEachNs = 100 * kUs;
   static constexpr int kSteps = 5;
+  static constexpr int kAll = 1000;
 
   // Full steps of kernels in aten::linear, of which the first `casts` convert its inputs. Those of
   // the first `unknown` steps were launched before the window.
@@ -88,17 +89,21 @@ class CastsTest : public FindingsFixture {
     }
   }
   // Steps without a GPU: `casts` conversions in aten::linear, each 500 us.
-  void CastsOnTheCpu(int casts) {
+  // All but the first `sized` are of single numbers; they are of these sizes, if those are given.
+  void CastsOnTheCpu(int casts, std::string_view sizes = "", int sized = kAll) {
     Steps(kSteps);
     reader_.mutable_record().gpu.outcome = GpuOutcome::kNoCuda;
     reader_.mutable_record().gpu.devices.clear();
+    const uint32_t of_number = reader_.Inputs("[[]]", R"(["float"])");
+    const uint32_t of_tensor = sizes.empty() ? 0 : reader_.Inputs(sizes, R"(["float"])");
     for (int step = 0; step < kSteps; ++step) {
       const int64_t at = step * kStepNs;
       reader_.Operator(main_, "aten::linear", at, at + kStepNs);
       for (int i = 0; i < casts; ++i) {
         const int64_t start_ns = at + kMs + i * 600 * kUs;
         reader_.Operator(main_, "aten::to", start_ns, start_ns + 510 * kUs)
-            .Operator(main_, "aten::_to_copy", start_ns + 5 * kUs, start_ns + 505 * kUs)
+            .Operator(main_, "aten::_to_copy", start_ns + 5 * kUs, start_ns + 505 * kUs,
+                      {.inputs = i < sized ? of_tensor : of_number})
             .Operator(main_, "aten::copy_", start_ns + 10 * kUs, start_ns + 500 * kUs);
       }
     }
@@ -221,6 +226,26 @@ TEST_F(CastsTest, WithoutAGpuTheirOperatorsCount) {
   ASSERT_EQ(finding.evidence.size(), 1u);
   EXPECT_EQ(finding.evidence[0].name, "aten::linear");
   EXPECT_EQ(finding.evidence[0].count, 10 * kSteps);
+}
+
+// A batch is converted when it arrives; Adam converts its counters of steps.
+TEST_F(CastsTest, SingleNumbersMakeNoStormOfOneConversion) {
+  CastsOnTheCpu(10, "[[32,3,192,192]]", 1);
+  EXPECT_THAT(Fired(), Not(Contains("CASTS")));
+  reader_ = FakeCaptureReader();
+  reader_.StepThread(reader_.AddThread(1, "main"));
+  CastsOnTheCpu(10, "[[32,3,192,192]]", 6);
+  const Finding finding = Find("CASTS");
+  EXPECT_THAT(finding.measured, HasSubstr("converts tensors 6 times"));
+  EXPECT_THAT(finding.measured, HasSubstr("single numbers (40% of the time of all) are left out"));
+  EXPECT_EQ(finding.confidence, Confidence::kMedium);
+}
+
+// Pages of a memory-mapped file come from the disk in aten::_to_copy.
+TEST_F(CastsTest, OnesThatTakeFarLongerThanTheirSizesNeedWaitForSomething) {
+  CastsOnTheCpu(10, "[[64]]");
+  EXPECT_EQ(Find("CASTS").confidence, Confidence::kLow);
+  EXPECT_THAT(Find("CASTS").confidence_reason, HasSubstr("memory-mapped file"));
 }
 
 TEST_F(CastsTest, CopiesToADeviceAreNoConversions) {

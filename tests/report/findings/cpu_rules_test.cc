@@ -530,6 +530,20 @@ TEST_F(CpuRulesTest, WithoutStepsAThreadThatNeverSleepsHasSomethingToDo) {
   EXPECT_THAT(Find("HOST_BOUND").confidence_reason, Not(HasSubstr("nothing to do")));
 }
 
+// Six workers of a DataLoader on two CPUs.
+TEST_F(CpuRulesTest, ChildProcessesThatUseTheCpusAreNamed) {
+  StepsWith(kStepNs);
+  WaitedFor(0.2);
+  EXPECT_THAT(Find("CPU_CONTENTION").advice, HasSubstr("Other processes, or too many threads"));
+  reader_.mutable_record().cpu.child_count = 6;
+  reader_.mutable_record().cpu.children_ran_ns = 150 * kMs;
+  EXPECT_THAT(Find("CPU_CONTENTION").advice, HasSubstr("start fewer of them (num_workers)"));
+  EXPECT_THAT(Find("CPU_CONTENTION").measured,
+              HasSubstr("Its child processes (6) ran for 150 ms."));
+  reader_.mutable_record().cpu.children_ran_ns = 10 * kMs;
+  EXPECT_THAT(Find("CPU_CONTENTION").advice, HasSubstr("Other processes, or too many threads"));
+}
+
 TEST_F(CpuRulesTest, TheOperatorThatTakesMostOfTheHostIsNamed) {
   StepsWith(kStepNs);
   reader_.Range(main_, "aten::sort", 10 * kStepNs, 30 * kStepNs,
@@ -540,6 +554,60 @@ TEST_F(CpuRulesTest, TheOperatorThatTakesMostOfTheHostIsNamed) {
   // Where little of the time is in ranges, that says little.
   reader_.mutable_record().covered_ns = 100 * kStepNs;
   EXPECT_THAT(Report().verdict, Not(HasSubstr("itself takes")));
+}
+
+TEST_F(CpuRulesTest, AnOperatorThatTakesFarMoreThanTheFirstChangeSavesIsToBeLookedAtFirst) {
+  constexpr int64_t kOutsideNs = 2 * kMs;
+  const auto verdict_of = [&](std::string_view op) {
+    reader_ = FakeCaptureReader();
+    reader_.StepThread(reader_.AddThread(1, "main"));
+    for (int step = 0; step < 10; ++step) {
+      const int64_t begin = step * kStepNs;
+      reader_.Step(step, begin, kStepNs);
+      reader_.Range(main_, op, begin, begin + kStepNs - kOutsideNs,
+                    {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+    }
+    reader_.mutable_record().covered_ns = 10 * kStepNs;
+    return Report().verdict;
+  };
+  const std::string verdict = verdict_of("aten::fill_");
+  EXPECT_THAT(verdict, HasSubstr("First change (HOST_BOUND)"));
+  EXPECT_THAT(verdict,
+              HasSubstr("But aten::fill_ itself takes about 8 ms of each step: see first"));
+  EXPECT_THAT(verdict_of("aten::addmm"), Not(HasSubstr("see first")));
+}
+
+// Steps that are 2 ms outside of operators, with ten nodes of autograd, of which so many check what
+// they return.
+TEST_F(CpuRulesTest, AnomalyDetectionIsToBeTurnedOffFirst) {
+  const auto run = [&](int checked) {
+    reader_ = FakeCaptureReader();
+    reader_.StepThread(reader_.AddThread(1, "main"));
+    constexpr auto kOperator = static_cast<uint8_t>(wire::RangeCategory::kOperator);
+    for (int step = 0; step < 10; ++step) {
+      reader_.Step(step, step * kStepNs, kStepNs);
+      for (int node = 0; node < 10; ++node) {
+        const int64_t begin = step * kStepNs + node * 800 * kUs;
+        reader_.Range(main_, "autograd::engine::evaluate_function: MmBackward0", begin,
+                      begin + 800 * kUs, {.category = kOperator});
+        if (node >= checked) continue;
+        reader_.Range(main_, "aten::isnan", begin + 700 * kUs, begin + 720 * kUs,
+                      {.category = kOperator});
+        reader_.Range(main_, "aten::_is_any_true", begin + 730 * kUs, begin + 740 * kUs,
+                      {.category = kOperator});
+      }
+    }
+  };
+  run(10);
+  EXPECT_EQ(Find("ANOMALY_MODE").saving_ns_per_step, 300 * kUs);
+  EXPECT_EQ(Report().findings.front().rule, "ANOMALY_MODE");
+  EXPECT_THAT(Report().verdict,
+              HasSubstr("First change (ANOMALY_MODE): Anomaly detection of autograd "
+                        "is on. Turn it off"));
+  EXPECT_THAT(Report().verdict, HasSubstr("Worth at least 300 us a step"));
+  run(5);  // A program that looks for NaN in some gradients.
+  EXPECT_THAT(Fired(), Contains("HOST_BOUND"));
+  EXPECT_THAT(Fired(), Not(Contains("ANOMALY_MODE")));
 }
 
 TEST_F(CpuRulesTest, ThreadsThatAreNotWatchedMakeContentionUnknown) {

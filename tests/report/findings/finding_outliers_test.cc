@@ -124,6 +124,8 @@ TEST_F(FindingOutliersTest, ACheckpointInAHostBoundLoopIsAnOutlier) {
   }
   EXPECT_THAT(Fired(), UnorderedElementsAre("HOST_BOUND", "STEP_OUTLIER"));
   EXPECT_NEAR(static_cast<double>(Find("HOST_BOUND").saving_ns_per_step), 9e6, 1e3);
+  EXPECT_THAT(Find("HOST_BOUND").measured,
+              HasSubstr("for 9 ms (90%) of each step that is not an outlier (9 of 10 steps)"));
 }
 
 TEST_F(FindingOutliersTest, AnOutlierThatNothingExplainsSaysSo) {
@@ -221,6 +223,8 @@ TEST_F(EvaluationInAnUpdateTest, IsNotExcusedAsThatUpdate) {
   const Finding finding = Find("STEP_OUTLIER");
   EXPECT_GT(finding.saving_ns_per_step, 2 * kMs);
   EXPECT_THAT(finding.confidence_reason, Not(HasSubstr("optimizer")));
+  EXPECT_THAT(finding.measured, HasSubstr("operators without gradients for 29.7 ms longer"));
+  EXPECT_THAT(finding.advice, HasSubstr("an evaluation, or samples"));
 }
 
 TEST_F(EvaluationInAnUpdateTest, IsExcusedWhereTheUpdateTakesMostOfTheTime) {
@@ -232,6 +236,7 @@ TEST_F(EvaluationInAnUpdateTest, IsExcusedWhereTheUpdateTakesMostOfTheTime) {
 TEST_F(EvaluationInAnUpdateTest, MoreForwardPassesWithGradientsArePartOfTheUpdate) {
   Run(30 * kMs, /*has_gradients=*/true);
   EXPECT_EQ(Find("STEP_OUTLIER").saving_ns_per_step, 0);
+  EXPECT_THAT(Find("STEP_OUTLIER").advice, Not(HasSubstr("evaluation")));
 }
 
 TEST_F(EvaluationInAnUpdateTest, IsNotKnownWithoutSequenceNumbers) {
