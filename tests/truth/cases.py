@@ -17,6 +17,7 @@ def value(finding):
 
 
 TRACED_STEPS = 20  # As many as `trace` has unless a case says otherwise.
+STEPS_BEFORE = 25  # So that the slow-down through recording can be judged.
 
 
 def per_traced_step(finding):
@@ -46,6 +47,7 @@ class Case:
     share: bool = False                     # The size is a share, 0..1.
     number: bool = False                    # The size is a number.
     short: bool = False                     # Also in the short form.
+    before: int = STEPS_BEFORE              # Steps that are marked before the capture.
     known_miss: str = ''                    # What is reported instead of what is right.
     torch: Tuple[int, int] = (0, 0)         # The oldest PyTorch that it runs on.
 
@@ -98,6 +100,7 @@ CASES = (
          allowed=SLOWED),
     Case('healthy: gradient accumulation', 'training.py accumulation'),
     Case('healthy: gradient clipping', 'training.py clipping'),
+    Case('healthy: batches of bytes, Adam', 'training.py images --optimizer adam'),
     Case('healthy: GPU saturated, memory', 'gpu.py saturated', trace='--steps 20 --with memory',
          allowed=AHEAD),
     Case('healthy: autocast', 'training.py autocast'),
@@ -115,6 +118,10 @@ CASES = (
     # ---- between operators, on the CPU ----
     Case('Python between operators', 'training.py python --ms 40', OUTSIDE,
          allowed=OUTLIER, short=True),
+    Case('Python, an optimizer for each parameter', 'training.py many-optimizers --ms 40', OUTSIDE,
+         allowed=OUTLIER, torch=(2, 1), before=250),  # Its first calls are steps each.
+    Case('anomaly detection left on', 'training.py anomaly', ('ANOMALY_MODE',), size=None,
+         allowed=OUTSIDE + SLOWED),
     Case('sleep between operators', 'training.py sleep --ms 40', OUTSIDE,
          allowed=OUTLIER, short=True),
     Case('Python in an autograd.Function', 'training.py function --ms 40', OUTSIDE,

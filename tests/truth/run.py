@@ -34,7 +34,6 @@ import judging  # noqa: E402
 # Machines that build at the same time leave little to a program that imports torch.
 harness.PATIENCE_S = max(harness.PATIENCE_S, 240)
 CUPTI = harness.BUILD_DIR / 'lib/cupti_standin/13.0/libcupti.so.13'
-STEPS_BEFORE = 25  # So that the slow-down through recording can be judged.
 BUSY_PROCESSES = 2
 TRACE_ATTEMPTS = 3
 WAITS = 0.03  # Of the time of a trace, without a CPU: something else runs on the machine.
@@ -64,13 +63,13 @@ class Program:
             start_new_session=True)
         self.pid = self._process.pid
 
-    def await_training(self, daemon, rank_count):
+    def await_training(self, daemon, rank_count, steps):
         def trains():
             if self._process.poll() is not None:
                 raise AssertionError('the program ended:\n' + self.log())
             targets = daemon.ctl('ps', '--json').json['targets']
             training = [t for t in targets if t['pid'] == self.pid or t['parent_pid'] == self.pid]
-            training = [t for t in training if t['step_mark_count'] >= STEPS_BEFORE]
+            training = [t for t in training if t['step_mark_count'] >= steps]
             return len(training) == rank_count
         harness.until(trains, 'the program trains; its output:\n' + self.log())
 
@@ -135,7 +134,7 @@ def run_case(daemon, case, load, verbose):
     try:
         program = Program(daemon, folder, case)
         try:
-            program.await_training(daemon, case.ranks or 1)
+            program.await_training(daemon, case.ranks or 1, case.before)
             start_ns, waited_before_ns = time.monotonic_ns(), waited_ns(program.pid)
             traced = trace(daemon, program, case)
             waited = (waited_ns(program.pid) - waited_before_ns) / (time.monotonic_ns() - start_ns)

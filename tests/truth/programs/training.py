@@ -186,6 +186,47 @@ class Python(Placed):
         measuring.spin(self.arguments.ms)
 
 
+class ManyOptimizers(Python):
+    """Has an optimizer for each of its 24 parameters, stepped as soon as the gradient is there."""
+
+    def network_of(self, kind):
+        model = torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH) for _ in range(12)))
+        optimizers = {p: torch.optim.SGD([p], lr=1e-3) for p in model.parameters()}
+
+        def update(parameter):
+            optimizers[parameter].step()
+            optimizers[parameter].zero_grad()
+
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(update)
+        return model
+
+    def run(self):
+        for step, x in enumerate(self.batches()):
+            loss = (self.model(x) - x).square().mean()
+            self.between(step)
+            loss.backward()
+
+
+class Anomaly(Training):
+    """Left autograd's anomaly detection on."""
+
+    def network_of(self, kind):
+        torch.autograd.set_detect_anomaly(True)
+        blocks = [(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU()) for _ in range(20)]
+        return torch.nn.Sequential(*(layer for block in blocks for layer in block))
+
+
+class Images(Training):
+    """A healthy program: its batches are of bytes, and converted once."""
+
+    def batches(self):
+        images = [torch.randint(0, 255, x.shape, dtype=torch.uint8) for x in BATCHES]
+        while True:
+            for x in images:
+                yield x.float().div_(255)
+
+
 class Sleep(Placed):
     """Waits outside operators, as for a lock server or a rate limit."""
 
@@ -525,7 +566,8 @@ class Oversubscription(Contention):
 
 CAUSES = {
     'none': None_, 'fast-loader': HealthyLoader, 'enough-workers': EnoughWorkers,
-    'python': Python, 'function': Function, 'hook': Hook, 'sleep': Sleep, 'metrics': Metrics, 'lock': Lock, 'disk': Disk,
+    'python': Python, 'many-optimizers': ManyOptimizers, 'anomaly': Anomaly, 'images': Images,
+    'function': Function, 'hook': Hook, 'sleep': Sleep, 'metrics': Metrics, 'lock': Lock, 'disk': Disk,
     'decode': Decode, 'slow-storage': SlowStorage, 'collate': Collate, 'child': Child, 'server': Server, 'json': Json,
     'slow-batches': SlowBatches, 'accumulation': Accumulation, 'clipping': Clipping,
     'too-few-workers': TooFewWorkers, 'gc': Heap, 'checkpoint': Checkpoint,
