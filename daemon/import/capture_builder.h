@@ -231,6 +231,7 @@ class CaptureBuilder {
   absl::Status AddCollective(const TraceEvent& event, OperatorInfo& op);
   absl::Status AddApiCall(const TraceEvent& event, bool is_driver);
   uint32_t CorrelationOf(const TraceEvent& event);
+  int64_t DeviceOfRow(const TraceEvent& event) const;
   absl::Status AddWork(const TraceEvent& event, GpuRowKind kind);
   absl::Status AddSync(const TraceEvent& event);
   absl::Status AddGpuAnnotation(const TraceEvent& event);

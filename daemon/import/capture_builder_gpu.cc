@@ -126,11 +126,18 @@ uint32_t CaptureBuilder::StreamOfWork(const TraceEvent& event) {
   return StreamOf(kFirstNamed - named_streams_.try_emplace(std::string(text), next).first->second);
 }
 
+// Of an event that does not say its GPU. The rows of profd's exports have labels.
+int64_t CaptureBuilder::DeviceOfRow(const TraceEvent& event) const {
+  const std::optional<int64_t> labeled =
+      is_ours_ ? NumberOfRow(threads_.LabelOf(event.pid), "GPU ") : std::nullopt;
+  return labeled.has_value() ? *labeled : ParseInteger(event.pid).value_or(0);
+}
+
 absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
   const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
   if (!span.has_value()) return absl::OkStatus();
   // Some releases say where only by the row that the event stands in.
-  const int64_t device = event.Get(Number::kDevice, ParseInteger(event.pid).value_or(0));
+  const int64_t device = event.Get(Number::kDevice, DeviceOfRow(event));
   if (event.Has(Number::kDevice) && !std::in_range<uint16_t>(device)) {
     CountNotUnderstood(event, " of an impossible device");
     return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include "daemon/base/text.h"
 #include "daemon/import/json/skip.h"
 #include "daemon/import/trace_event.h"
+#include "daemon/report/findings/quality.h"
 
 namespace profd::importer {
 namespace {
@@ -115,6 +116,23 @@ void AddDrops(const Json& json, DropCounts& drops) {
   }
 }
 
+// Counts what the trace that was exported had, and its capture did not.
+void CountNotUnderstood(const Json& json, NotUnderstood& not_understood) {
+  const auto found = json.find("not_understood");
+  if (found == json.end() || !found->is_object()) return;
+  for (const auto& [kind, value] : found->items()) {
+    if (!value.is_number_integer()) continue;
+    const int64_t count = std::clamp<int64_t>(value.get<int64_t>(), 0, kMaxDrops);
+    if (count > 0) not_understood.Count(kind, count);
+  }
+}
+
+bool WasCutOff(const Json& json, const NotUnderstood& not_understood) {
+  const auto cut = not_understood.counts().lower_bound(std::string(kCutOffKind));
+  return TextIn(json, "state") == ToString(CaptureState::kPartial) &&
+         cut != not_understood.counts().end() && cut->first.starts_with(kCutOffKind);
+}
+
 // [[4242,0],[4242,1]]
 std::vector<TraceHeader::Thread> ThreadsIn(const Json& json) {
   std::vector<TraceHeader::Thread> threads;
@@ -191,6 +209,8 @@ void TraceHeader::Add(std::string_view key, std::string_view value, NotUnderstoo
     threads_ = ThreadsIn(json);
     has_torch_ = json.contains("torch");
     has_windows_ = NumberIn(json, "window_count") > 1;
+    CountNotUnderstood(json, not_understood);
+    was_cut_off_ = WasCutOff(json, not_understood);
   }
 }
 

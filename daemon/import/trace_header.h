@@ -38,6 +38,8 @@ class TraceHeader {
   bool has_torch() const { return has_torch_; }
   // An export of profd, of a trace with several windows.
   bool has_windows() const { return has_windows_; }
+  // An export of profd, of a trace that was cut off: it lacks the same events.
+  bool was_cut_off() const { return was_cut_off_; }
   std::span<const Thread> threads() const { return threads_; }
   // What process groups are called, by torch's name of them.
   const std::map<std::string, std::string>& group_names() const { return group_names_; }
@@ -57,6 +59,7 @@ class TraceHeader {
   bool is_merged_ = false;
   bool has_torch_ = false;
   bool has_windows_ = false;
+  bool was_cut_off_ = false;
   int64_t base_unix_ns_ = 0;
   size_t kept_bytes_ = 0;
   std::vector<Thread> threads_;

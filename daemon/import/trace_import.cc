@@ -211,7 +211,7 @@ void Import::Describe(const CaptureBuilder::Contents& contents, CaptureRecord& r
   // The memory of a program that does not use torch is counted otherwise.
   if (header_.is_ours() && !header_.has_torch() && contents.operator_count == 0) record.torch = {};
   record.imported.not_understood = not_understood_.counts();
-  if (has_kept_part_) {
+  if (has_kept_part_ || header_.was_cut_off()) {
     record.state = CaptureState::kPartial;
     record.ended_by = EndedBy::kStorage;
   }

@@ -64,6 +64,16 @@ std::string Drops(const DropCounts& drops) {
   return object.Take();
 }
 
+// The events that the import of a trace left out, by kind. Arguments that it did not understand are
+// in the export.
+std::string LeftOutByImport(const ImportRecord& imported) {
+  JsonObject object;
+  for (const auto& [kind, count] : imported.not_understood) {
+    if (!kind.starts_with("arg:")) object.Number(kind, count);
+  }
+  return object.Take();
+}
+
 // What there is to say of a GPU is there if one was recorded, or was to be.
 bool HasGpu(const GpuRecord& gpu) {
   return gpu.outcome != GpuOutcome::kOff && gpu.outcome != GpuOutcome::kNoCuda;
@@ -178,6 +188,9 @@ std::string AboutCapture(const CaptureRecord& record, std::span<const ChromeThre
   // Between windows that were found in a trace, nothing is known. Those of our captures are steps.
   if (!record.imported.source.empty() && record.windows.size() > 1) {
     object.Number("window_count", std::ssize(record.windows));
+  }
+  if (const std::string counts = LeftOutByImport(record.imported); counts != "{}") {
+    object.Object("not_understood", counts);
   }
   if (HasGpu(record.gpu)) object.Object("gpu", AboutGpu(record.gpu, left_out.gpu_annotations));
   if (HasTorch(record.torch)) {
