@@ -5,7 +5,8 @@
 // Threads: one.
 // Memory:  names, inputs and threads, as their tables say; 44 bytes per range, 24 more per
 //          operator, 64 per event of memory or other instant, step, and recorded CUDA event; 10 per
-//          CUDA call, twice that for launches; of GPU rows RowSpool::kMemoryBytes, and 32 MiB;
+//          CUDA call, twice that for launches, and 24 more for those with GPU work; of GPU rows
+//          RowSpool::kMemoryBytes, and 32 MiB;
 //          of arguments that exports need, as KeptArguments says; of stacks,
 //          as PythonStacks says.
 // Errors:  the sink's; RESOURCE_EXHAUSTED for more than kMaxHeldRows, kMaxCalls, or kMaxStreams.
@@ -232,6 +233,7 @@ class CaptureBuilder {
   absl::Status AddApiCall(const TraceEvent& event, bool is_driver);
   uint32_t CorrelationOf(const TraceEvent& event);
   int64_t DeviceOfRow(const TraceEvent& event) const;
+  bool IsThereAlready(const GpuRow& row);
   absl::Status AddWork(const TraceEvent& event, GpuRowKind kind);
   absl::Status AddSync(const TraceEvent& event);
   absl::Status AddGpuAnnotation(const TraceEvent& event);
@@ -316,9 +318,11 @@ class CaptureBuilder {
   std::map<std::tuple<int64_t, int64_t, int64_t>, SequenceEnd> streams_;
   std::map<std::string, int64_t, std::less<>> named_streams_;  // Numbers for texts.
   absl::flat_hash_map<uint32_t, uint16_t> kernel_devices_;     // By correlation: of the first.
-  absl::flat_hash_map<int64_t, uint32_t> wide_streams_;        // Which they are, by what they are.
-  absl::flat_hash_set<uint32_t> calls_;                        // Their correlations.
-  absl::flat_hash_set<uint32_t> launches_;                     // Those of launches.
+  // By correlation: a hash of the only work with it; 0: there are several.
+  absl::flat_hash_map<uint32_t, size_t> only_work_;
+  absl::flat_hash_map<int64_t, uint32_t> wide_streams_;  // Which they are, by what they are.
+  absl::flat_hash_set<uint32_t> calls_;                  // Their correlations.
+  absl::flat_hash_set<uint32_t> launches_;               // Those of launches.
   absl::flat_hash_map<int64_t, Step> steps_;
   // Of operators and annotations; the second for events that lack the first.
   std::vector<int64_t> external_ids_;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "daemon/base/status_macros.h"
@@ -23,6 +24,7 @@ namespace {
 
 // Enough to see whether launches have kernels on several GPUs.
 constexpr size_t kMostKernelDevices = 1'000'000;
+constexpr size_t kMostWorkOfLaunches = 4'000'000;
 
 // Of "[1, 2, 3]"; those that are left out are 1. nullopt: it has none, or one that no GPU has. Also
 // for a single number.
@@ -133,6 +135,24 @@ int64_t CaptureBuilder::DeviceOfRow(const TraceEvent& event) const {
   return labeled.has_value() ? *labeled : ParseInteger(event.pid).value_or(0);
 }
 
+// Whether it is the only work of its launch once more, as in a trace that was merged with itself.
+// Of a graph's nodes, two may be alike.
+bool CaptureBuilder::IsThereAlready(const GpuRow& row) {
+  if (is_ours_ || row.correlation == 0 || row.graph_id != 0 || row.graph_node_id != 0 ||
+      row.duration_ns <= 0 || only_work_.size() >= kMostWorkOfLaunches) {
+    return false;
+  }
+  const size_t hash =
+      absl::HashOf(row.start_ns, row.duration_ns, row.kind, row.device, row.context, row.stream,
+                   row.name, row.bytes, row.grid, row.block, row.copy_kind) |
+      1;
+  const auto [at, is_new] = only_work_.try_emplace(row.correlation, hash);
+  if (is_new) return false;
+  if (at->second == hash) return true;
+  at->second = 0;
+  return false;
+}
+
 absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
   const std::optional<Span> span = SpanOf(event, /*needs_duration=*/true);
   if (!span.has_value()) return absl::OkStatus();
@@ -197,6 +217,10 @@ absl::Status CaptureBuilder::AddWork(const TraceEvent& event, GpuRowKind kind) {
     row.destination_kind = kinds.destination;
   } else if (kind == GpuRowKind::kMemset) {
     row.destination_kind = MemsetKindOf(event.name);
+  }
+  if (IsThereAlready(row)) {
+    CountNotUnderstood(event, " that is there already");
+    return absl::OkStatus();
   }
   RETURN_IF_ERROR(
       arguments_.Add(event, is_kernel ? RestoredArguments::kKernel : RestoredArguments::kTransfer,

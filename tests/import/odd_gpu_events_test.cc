@@ -119,6 +119,31 @@ TEST_F(OddGpuEventsTest, OneLaunchMakesNoKernelsOnTwoGpus) {
                        HasSubstr("6 of its 6 launches have kernels")));
 }
 
+TEST_F(OddGpuEventsTest, WorkThatIsThereTwiceCountsOnce) {
+  const auto kernel = [](int64_t start_us, int64_t correlation) {
+    return StrCat(R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":)", start_us,
+                  R"(,"dur":5,"args":{"device":0,"stream":7,"correlation":)", correlation, "}}");
+  };
+  const auto reader = ReadEvents(StrCat(kernel(10, 1), ",", kernel(20, 2), ",", kernel(10, 1), ",",
+                                        kernel(20, 2), ",", kernel(30, 3)));
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(reader->gpu_row_count(), 3);
+  EXPECT_THAT(reader->record().imported.not_understood,
+              Contains(Pair("kernel that is there already", 2)));
+}
+
+// As those of a graph on ROCm, which have the number of its launch and nothing else.
+TEST_F(OddGpuEventsTest, SeveralKernelsOfOneLaunchAllCount) {
+  const auto kernel = [](int64_t start_us) {
+    return StrCat(R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":)", start_us,
+                  R"(,"dur":5,"args":{"device":0,"stream":7,"correlation":1}})");
+  };
+  const auto reader =
+      ReadEvents(StrCat(kernel(10), ",", kernel(20), ",", kernel(20), ",", kernel(30)));
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(reader->gpu_row_count(), 4);
+}
+
 TEST_F(OddGpuEventsTest, WorkInTwoEventsIsSaidToBeARange) {
   const auto event = [](std::string_view phase, int64_t at_us) {
     return StrCat(R"({"ph":")", phase, R"(","cat":"kernel","name":"k","pid":0,"tid":7,"ts":)",
