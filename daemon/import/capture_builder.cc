@@ -325,7 +325,7 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   if (!thread.has_value()) return absl::OkStatus();
   if (category != kPythonRange) NoteIds(event);
   // torch 1.8 and 1.9 call steps operators.
-  const bool may_be_step = category == kUserRange || event.category == "Operator";
+  const bool may_be_step = category != kPythonRange;
   const bool is_late = BeganBeforeKeptPart(event);
   if (may_be_step && (is_cut || is_late) && event.name.starts_with(kStepPrefix)) {
     not_understood_.Count(is_cut ? "steps after the last time that is complete"
@@ -507,7 +507,8 @@ bool CaptureBuilder::AddStep(std::string_view text, const Span& span, uint32_t t
     return false;
   }
   const auto [at, inserted] = steps_.try_emplace(index, Step{span.start_ns, span.end_ns(), thread});
-  if (!inserted) {
+  const bool is_same = at->second.start_ns == span.start_ns && at->second.end_ns == span.end_ns();
+  if (!inserted && !is_same) {
     not_understood_.Count("ProfilerStep with the number of another");
     if (at->second.start_ns <= span.start_ns) return false;
     at->second = {span.start_ns, span.end_ns(), thread};

@@ -180,6 +180,19 @@ TEST_F(OddTracesTest, StepsHaveNumbersThatCanBeCounted) {
               Contains(Pair("ProfilerStep with a number beyond 2^53", 1)));
 }
 
+TEST_F(OddTracesTest, StepsMayBeOperators) {
+  for (int step = 1; step <= 2; ++step) {
+    Add(StrCat(R"({"ph":"X","cat":"cpu_op","name":"ProfilerStep#)", step,
+               R"(","pid":7,"tid":9,"ts":)", 1000 * step, R"(,"dur":1000})"));
+    Launch(1000 * step + 50, 800);
+  }
+  Step(2, 2000);  // In both categories: the same step.
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->steps(), SizeIs(2));
+  EXPECT_TRUE(reader->record().imported.not_understood.empty());
+}
+
 // What cudaEventRecord() did is kept without its time.
 TEST_F(OddTracesTest, EventsWithoutATimeAreNoCapture) {
   EXPECT_THAT(ImportText(R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"cuda_event",)"
