@@ -124,6 +124,11 @@ absl::Status LeaveOutEdgesOfOthers(store::CaptureReader& reader, FindingScope& s
     step.last_ns = step.is_empty ? end_ns : std::max(step.last_ns, end_ns);
     step.is_empty = false;
   };
+  std::vector<int64_t> event_counts(scope.stretches.size());  // Of the host, by step.
+  const auto count = [&](int64_t start_ns) {
+    const int64_t position = scope.PositionAt(start_ns);
+    if (position >= 0) ++event_counts[static_cast<size_t>(position)];
+  };
   const auto note_both = [&](int64_t start_ns, int64_t duration_ns) {
     const int64_t end_ns = Sum(start_ns, duration_ns);
     note(scope.stretches.front(), start_ns, end_ns, first);
@@ -138,11 +143,19 @@ absl::Status LeaveOutEdgesOfOthers(store::CaptureReader& reader, FindingScope& s
                                              for (size_t i = 0; i < batch.size; ++i) {
                                                if (IsPythonFunction(batch.category[i])) continue;
                                                note_both(batch.start_ns[i], batch.duration_ns[i]);
+                                               count(batch.start_ns[i]);
                                              }
                                              return absl::OkStatus();
                                            }));
-  RETURN_IF_ERROR(reader.ForEach<ApiRow>(note_all));
+  RETURN_IF_ERROR(reader.ForEach<ApiRow>([&](const ApiBatch& batch) {
+    std::ranges::for_each(batch.start_ns, count);
+    return note_all(batch);
+  }));
   RETURN_IF_ERROR(reader.ForEach<GpuRow>(kGpuTime, {}, note_all));
+  if (event_counts.size() > 1) {
+    const int64_t fewest = *std::min_element(event_counts.begin(), event_counts.end() - 1);
+    last.has_few_events = event_counts.back() < fewest / 2;
+  }
   LeaveOutEdges(first, last, HolesOf(reader.record()), scope);
   return absl::OkStatus();
 }

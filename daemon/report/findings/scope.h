@@ -68,12 +68,14 @@ FindingScope ScopeOfSteps(std::span<const StepRecord> steps, double first_step_r
 struct EdgeStep {
   bool is_empty = true;  // No operator, call, or GPU work is in it.
   int64_t last_ns = 0;   // When the last of these ended.
+  // Of a last step: it has less than half of the host's events that any other step has.
+  bool has_few_events = false;
 };
 // Leaves out a first or last step that is empty, a last one that is cut (less than half as long as
-// the others), or of which most of what it takes longer than the others is empty, at its end, since
-// another profiler stopped there, and the first step of a later window that takes more than twice
-// as long as others. Sets edge_count.
-// `holes`: in the recording.
+// the others, and of up to three steps with less than half of their events), or of which most of
+// what it takes longer than the others is empty, at its end, since another profiler stopped there,
+// and the first step of a later window that takes more than twice as long as others. Sets
+// edge_count. `holes`: in the recording.
 void LeaveOutEdges(const EdgeStep& first, const EdgeStep& last, const IntervalSet& holes,
                    FindingScope& scope);
 // Leaves out the steps at the start in which the host only filled the launch queue, as it does

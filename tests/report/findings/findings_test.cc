@@ -77,6 +77,22 @@ TEST_F(FindingsTest, StepsThatOnlyFillTheLaunchQueueAreNotAveraged) {
                         "queue left out)"));
 }
 
+TEST_F(FindingsTest, OfTwoImportedStepsOneThatIsCutIsLeftOut) {
+  reader_.mutable_record().imported.source = "trace.json";
+  reader_.Step(1, 0, kStepNs).Step(2, kStepNs, kStepNs / 4);
+  Launch({.start_ns = 0, .count = 100});
+  Launch({.start_ns = kStepNs, .count = 20});
+  EXPECT_EQ(Report().mean_step_ns, kStepNs);
+}
+
+TEST_F(FindingsTest, OfTwoImportedStepsAShortOneThatDoesAsMuchIsKept) {
+  reader_.mutable_record().imported.source = "trace.json";
+  reader_.Step(1, 0, kStepNs).Step(2, kStepNs, kStepNs / 4);
+  Launch({.start_ns = 0, .count = 100});
+  Launch({.start_ns = kStepNs, .count = 100, .kernel_ns = 20 * kUs});
+  EXPECT_EQ(Report().step_count, 2);
+}
+
 TEST_F(FindingsTest, WorkLaunchedBeforeTheCaptureIsNotTakenForAnIdleGpu) {
   // The host is two steps ahead, so the first 20 ms of the GPU's work are not recorded.
   Steps(8);

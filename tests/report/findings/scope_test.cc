@@ -68,6 +68,24 @@ TEST_F(EdgesTest, ALastStepThatIsCutIsLeftOut) {
   EXPECT_EQ(Kept(), (Numbers{0, 1, 2, 3}));
 }
 
+TEST_F(EdgesTest, OfTwoStepsALastOneThatIsCutIsLeftOutByItsEvents) {
+  Steps({kStepNs, kStepNs / 3});
+  last_.has_few_events = true;
+  EXPECT_EQ(Kept(), (Numbers{0}));
+  EXPECT_EQ(scope_.edge_count, 1);
+}
+
+TEST_F(EdgesTest, OfTwoStepsAShortLastOneWithAsManyEventsIsKept) {
+  Steps({kStepNs, kStepNs / 3});
+  EXPECT_EQ(Kept(), (Numbers{0, 1}));
+}
+
+TEST_F(EdgesTest, OfTwoStepsALastOneWithFewEventsThatTakesAsLongIsKept) {
+  Steps({kStepNs, kStepNs});
+  last_.has_few_events = true;
+  EXPECT_EQ(Kept(), (Numbers{0, 1}));
+}
+
 TEST_F(EdgesTest, ALastStepThatEndsWithTheRecorderIsLeftOut) {
   Steps({kStepNs, kStepNs, kStepNs, kStepNs, 2 * kStepNs});
   last_.last_ns -= kStepNs * 9 / 10;
