@@ -18,6 +18,7 @@
 #include "daemon/report/findings/quality.h"
 #include "daemon/report/gpu/launched_work.h"
 #include "daemon/report/index/autograd_names.h"
+#include "daemon/report/index/by_name.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/host_slices.h"
@@ -83,17 +84,40 @@ int64_t LastTimeOutside(const IntervalSet& set, int64_t start_ns, int64_t end_ns
   return std::max(start_ns, end_ns);
 }
 
+// Calls that stop the device, by start. Of several devices, it is not known which one.
+std::vector<GpuAttribution::Call> FreesOf(store::CaptureReader& reader,
+                                          const GpuAttribution& attribution,
+                                          const DeviceWork& work) {
+  std::vector<GpuAttribution::Call> frees;
+  if (work.devices().size() != 1) return frees;
+  ByName<bool> stops_gpu(reader.names(), &StopsGpu);
+  for (const GpuAttribution::Call& call : attribution.calls()) {
+    if (stops_gpu.Of(call.name)) frees.push_back(call);
+  }
+  std::ranges::sort(frees, {}, &GpuAttribution::Call::start_ns);
+  return frees;
+}
+
 // When the device had done what was launched before the capture, which has no launch and perhaps no
 // record: the first work of a stream that was launched in the first step had to wait for it. The
 // start of time if none waited.
-int64_t EndOfEarlierWork(const FindingScope& scope, const DeviceWork& work, uint32_t device) {
+int64_t EndOfEarlierWork(const FindingScope& scope, const DeviceWork& work, uint32_t device,
+                         std::span<const GpuAttribution::Call> frees) {
   int64_t end_ns = std::numeric_limits<int64_t>::min();
   const DeviceWork::Unknown unknown = work.UnknownStartOf(device);
   if (unknown.end_ns > unknown.begin_ns) end_ns = unknown.end_ns;
   if (scope.stretches.empty()) return end_ns;
-  IntervalSet launched;  // What the device did of the capture's own launches.
+  // What the device did of the capture's own launches, and calls that stopped it.
+  IntervalSet launched;
+  auto next_free = frees.begin();
+  const auto add_frees_until = [&](int64_t time_ns) {
+    for (; next_free != frees.end() && next_free->start_ns <= time_ns; ++next_free) {
+      launched.Add(next_free->start_ns, next_free->end_ns);
+    }
+  };
   for (const Activity& activity : work.activities()) {
     if (activity.call == nullptr || work.DeviceOf(activity) != device) continue;
+    add_frees_until(activity.start_ns);
     launched.Add(activity.start_ns, activity.end_ns);
   }
   absl::flat_hash_set<uint32_t> seen;
@@ -545,7 +569,8 @@ absl::StatusOr<Facts> GatherFacts(store::CaptureReader& recorded,
   facts.scope = ScopeOfSteps(reader.steps(), thresholds.first_step_ratio, may_warm_up);
   RETURN_IF_ERROR(LeaveOutEdgesOfOthers(reader, facts.scope));
   if (device != devices.end() && !facts.gpu_withheld) {
-    LeaveOutEarlierWork(EndOfEarlierWork(facts.scope, work, position), facts.scope);
+    const std::vector<GpuAttribution::Call> frees = FreesOf(reader, attribution, work);
+    LeaveOutEarlierWork(EndOfEarlierWork(facts.scope, work, position, frees), facts.scope);
     LeaveOutQueueFilling(LaunchedWorkOf(facts.scope, work, position), facts.scope);
     // Other streams may be ahead of the one that computes, by as many steps as the host is.
     const std::vector<LaunchedWork> on_all = LaunchedWorkOf(facts.scope, work, position);

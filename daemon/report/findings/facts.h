@@ -60,6 +60,10 @@ struct GapFacts {
   // was in calls that launched a kernel for the first time in the capture.
   std::vector<Evidence> long_launches;
   int64_t first_launch_ns = 0;
+  // Calls of threads that launch nothing, which stopped the GPU while launched work waited.
+  std::vector<Evidence> other_frees;
+  int64_t other_free_count = 0;
+  int64_t other_free_ns = 0;
   std::vector<Evidence> late_starts;  // The longest gaps of parts.late_start_ns.
   // Times in which the device was busy, or idle for another reason than the host before a launch.
   IntervalSet explained;

@@ -80,6 +80,11 @@ class GapSweep {
       if (op != 0) evidence.detail = StrCat("in ", sources_.Name(op));
     };
     facts_.after_sync = after_sync_.Take(EvidenceKind::kCall, describe);
+    facts_.other_frees =
+        other_free_sums_.Take(EvidenceKind::kCall, [&](uint32_t call, uint32_t, Evidence& row) {
+          row.name = sources_.Name(call);
+          row.detail = "on a thread that launches nothing";
+        });
     facts_.long_launches = long_launches_.Take(EvidenceKind::kCall, describe);
     facts_.host_work = host_work_sums_.Take(
         EvidenceKind::kOp,
@@ -186,8 +191,12 @@ class GapSweep {
       allocates_.push_back(IsAllocationCall(name));
     }
     ByName<bool> launches(sources_.reader.names(), &BeginsWork);
+    ByName<bool> stops_gpu(sources_.reader.names(), &StopsGpu);
+    const bool has_one_device = sources_.work.devices().size() == 1;
     for (const GpuAttribution::Call& call : sources_.attribution.calls()) {
       const auto position = static_cast<size_t>(&call - sources_.attribution.calls().data());
+      // Of several devices, it is not known which one a call frees memory of.
+      if (has_one_device && stops_gpu.Of(call.name)) AddFree(call);
       const bool blocks = allocates_[call.name] || waits[call.name] || blocking_copies[position];
       const bool is_long = Difference(call.end_ns, call.start_ns) >= kLongCallNs;
       if (!blocks && (!is_long || launches.Of(call.name))) continue;
@@ -207,9 +216,24 @@ class GapSweep {
       blockers_.push_back(&call);
       if (!allocates_[call.name]) CountWait(call);
     }
+    std::ranges::sort(other_frees_, {}, &Span::start_ns);
+    // One inside of another, as the driver's in the runtime's, is part of it.
+    Spans apart;
+    for (const Span& call : other_frees_) {
+      if (apart.empty() || call.end_ns > apart.back().end_ns) apart.push_back(call);
+    }
+    other_frees_ = std::move(apart);
     std::sort(blockers_.begin(), blockers_.end(),
               [](const auto* a, const auto* b) { return a->end_ns < b->end_ns; });
     return absl::OkStatus();
+  }
+
+  void AddFree(const GpuAttribution::Call& call) {
+    split_.AddFree(call.start_ns, call.end_ns);
+    for (auto& [thread, split] : splits_) split.AddFree(call.start_ns, call.end_ns);
+    if (sources_.launchers.MayHoldUp(call)) return;
+    other_frees_.push_back(
+        {call.start_ns, call.end_ns, sources_.first_ids[call.name], OutermostOp(call.path)});
   }
 
   void AddCall(HostCause cause, const GpuAttribution::Call& call) {
@@ -353,6 +377,9 @@ class GapSweep {
       facts_.dispatch_ns += parts.dispatch_ns;
       if (parts.dispatch_ns > 0) dispatch_by_path_[next.call->path] += parts.dispatch_ns;
     }
+    if (parts.allocator_ns > 0 && next.call != nullptr) {
+      CountOtherFree(std::max(start_ns, next.call->start_ns), next.start_ns);
+    }
     if (parts.launch_call_ns > 0) AddLongLaunch(next, parts.launch_call_ns);
     if (parts.host_work_ns > 0 && next.call != nullptr) {
       AddSpan({&host_work_[next.call->thread]}, start_ns, next, parts.host_work_ns,
@@ -404,6 +431,21 @@ class GapSweep {
                      .start_ns = start_ns,
                      .step = StepAt(start_ns),
                      .count = count});
+  }
+
+  // The call of a thread that launches nothing which stopped the GPU most in that time, if any did.
+  void CountOtherFree(int64_t start_ns, int64_t end_ns) {
+    const Span* const call = LargestIn(other_frees_, start_ns, end_ns);
+    if (call == nullptr || call == last_free_) return;
+    last_free_ = call;
+    const int64_t call_ns = Difference(call->end_ns, call->start_ns);
+    ++facts_.other_free_count;
+    facts_.other_free_ns = Sum(facts_.other_free_ns, call_ns);
+    other_free_sums_.Add({.name = call->name,
+                          .detail = call->detail,
+                          .duration_ns = call_ns,
+                          .start_ns = call->start_ns,
+                          .step = StepAt(call->start_ns)});
   }
 
   void AddEdge(int64_t start_ns, int64_t end_ns) {
@@ -511,6 +553,8 @@ class GapSweep {
   std::vector<bool> allocates_;                        // By name.
   std::vector<const GpuAttribution::Call*> blockers_;  // By end.
   absl::flat_hash_map<uint32_t, Spans> long_calls_;    // By thread.
+  Spans other_frees_;                                  // Of threads that launch nothing.
+  const Span* last_free_ = nullptr;                    // The last one that was counted.
   Spans loading_;                                      // Overhead that is the program's.
   struct Waits {
     int64_t end_ns = std::numeric_limits<int64_t>::min();  // Of the last one that counts.
@@ -538,6 +582,7 @@ class GapSweep {
   std::vector<Overhead> overhead_;
   absl::flat_hash_map<uint32_t, Spans> host_work_;  // By thread.
   EvidenceSums host_work_sums_;
+  EvidenceSums other_free_sums_;
 };
 
 }  // namespace

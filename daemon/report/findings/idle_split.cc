@@ -88,6 +88,25 @@ void IdleSplit::FinishHostTimes() {
     }
   }
   times_ = {};
+  std::ranges::sort(free_times_, {}, &HostTime::start_ns);
+  for (const HostTime& time : free_times_) frees_.Add(time.start_ns, time.end_ns);
+  free_times_ = {};
+}
+
+void IdleSplit::AddFree(int64_t start_ns, int64_t end_ns) {
+  if (end_ns > start_ns) free_times_.push_back({start_ns, end_ns, HostCause::kAllocator});
+}
+
+IdleParts IdleSplit::PartsAfterLaunch(int64_t start_ns, int64_t end_ns, IdlePart rest) const {
+  IdleParts parts = PartsOf(start_ns, end_ns, kProfilerOnly, rest);
+  int64_t freed_ns = 0;
+  scope_.ForEachIn(start_ns, end_ns, [&](int64_t from_ns, int64_t to_ns) {
+    freed_ns += static_cast<int64_t>(frees_.MeasureIn(from_ns, to_ns));
+  });
+  const int64_t moved_ns = std::min(freed_ns, parts.*rest);
+  parts.*rest -= moved_ns;
+  parts.allocator_ns += moved_ns;
+  return parts;
 }
 
 IdleParts IdleSplit::PartsOf(int64_t start_ns, int64_t end_ns, size_t causes, IdlePart rest) const {
@@ -125,7 +144,7 @@ IdleParts IdleSplit::Split(const Gap& gap, IntervalSet& explained) const {
   IdleParts parts;
   if (after_ns == gap.start_ns) {
     explained.Add(gap.start_ns, gap.end_ns);
-    return PartsOf(gap.start_ns, gap.end_ns, kProfilerOnly, AfterLaunch(gap_ns));
+    return PartsAfterLaunch(gap.start_ns, gap.end_ns, AfterLaunch(gap_ns));
   }
   // An idle GPU begins a little after the call; so short a time is part of launching.
   const int64_t start_ns = Difference(gap.end_ns, after_ns);
@@ -143,9 +162,8 @@ IdleParts IdleSplit::Split(const Gap& gap, IntervalSet& explained) const {
     explained.Add(gap.start_ns, blamed_ns);
   }
   parts.Add(PartsOf(blamed_ns, call_ns, kHostCauses, &IdleParts::dispatch_ns));
-  parts.Add(PartsOf(call_ns, after_ns, kProfilerOnly, &IdleParts::launch_call_ns));
-  parts.Add(
-      PartsOf(after_ns, gap.end_ns, kProfilerOnly, AfterLaunch(Difference(gap.end_ns, after_ns))));
+  parts.Add(PartsAfterLaunch(call_ns, after_ns, &IdleParts::launch_call_ns));
+  parts.Add(PartsAfterLaunch(after_ns, gap.end_ns, AfterLaunch(Difference(gap.end_ns, after_ns))));
   explained.Add(std::max(blamed_ns, call_ns), gap.end_ns);
   return parts;
 }

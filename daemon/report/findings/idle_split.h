@@ -9,7 +9,8 @@
 // A call that waited for the GPU, or for memory, until the gap had begun kept the host from
 // launching ahead: it has as much of the gap as it took itself. In the launch call, the driver
 // decides; short calls are part of dispatch. Afterwards it is the GPU: a short wait between
-// kernels, or work that is not recorded.
+// kernels, or work that is not recorded. In both, calls that free memory stop the GPU, whatever
+// thread makes them.
 //
 // Threads: one. Memory: 24 bytes per interval of a cause.
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_IDLE_SPLIT_H_
@@ -30,7 +31,9 @@ namespace profd::report {
 struct IdleParts {
   int64_t profiler_ns = 0;  // Its own time, which cannot be saved.
   int64_t data_loader_ns = 0;
-  int64_t allocator_ns = 0;      // In calls that allocate or free memory, or because of them.
+  // In calls that allocate or free memory, or because of them. After the launch: while a thread
+  // frees.
+  int64_t allocator_ns = 0;
   int64_t waiting_calls_ns = 0;  // Likewise of calls that wait for a GPU.
   int64_t compile_ns = 0;
   int64_t collectives_ns = 0;  // Of the host.
@@ -85,6 +88,8 @@ class IdleSplit {
 
   // When the host did what; in any order, before the first Split().
   void AddHostTime(HostCause cause, int64_t start_ns, int64_t end_ns);
+  // When a thread was in a call that stops the GPU; likewise.
+  void AddFree(int64_t start_ns, int64_t end_ns);
   void FinishHostTimes();
 
   struct Gap {
@@ -114,8 +119,14 @@ class IdleSplit {
   IdleParts PartsOf(int64_t start_ns, int64_t end_ns, size_t causes,
                     int64_t IdleParts::*rest) const;
 
+  // Of [start_ns, end_ns) in the scope, all after the launch: calls that stopped the GPU, and the
+  // rest.
+  IdleParts PartsAfterLaunch(int64_t start_ns, int64_t end_ns, int64_t IdleParts::*rest) const;
+
   const FindingScope& scope_;
   std::vector<HostTime> times_;
+  std::vector<HostTime> free_times_;
+  IntervalSet frees_;
   std::array<IntervalSet, kHostCauses> upto_;  // Of this cause and those before it.
 };
 

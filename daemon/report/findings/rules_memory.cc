@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <functional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "daemon/base/str_cat.h"
@@ -315,9 +318,9 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
 namespace {
 
 // Of the calls that allocate or free, the time in those for page-locked memory of the host.
-int64_t HostAllocationNs(const Facts& facts) {
+int64_t HostAllocationNs(std::span<const Evidence> calls) {
   int64_t sum_ns = 0;
-  for (const Evidence& call : facts.calls.allocations) {
+  for (const Evidence& call : calls) {
     if (call.name.find("Host") != std::string::npos) sum_ns += call.duration_ns;
   }
   return sum_ns;
@@ -361,27 +364,33 @@ RuleResult AllocationChurn(const Facts& facts, const FindingThresholds& threshol
   }
   RuleResult result;
   Finding& finding = result.finding;
-  finding.value = facts.ShareOfSteps(facts.calls.allocation_ns);
+  const int64_t allocation_count = facts.calls.allocation_count + facts.gaps.other_free_count;
+  const int64_t allocation_ns = facts.calls.allocation_ns + facts.gaps.other_free_ns;
+  std::vector<Evidence> calls = facts.calls.allocations;
+  calls.insert(calls.end(), facts.gaps.other_frees.begin(), facts.gaps.other_frees.end());
+  std::ranges::stable_sort(calls, std::greater(), &Evidence::duration_ns);
+  calls.resize(std::min(calls.size(), kMostEvidence));
+  finding.value = facts.ShareOfSteps(allocation_ns);
   finding.threshold = facts.scope.has_steps
                           ? thresholds.allocation_share
                           : std::max(thresholds.allocation_share, kAllocationShareWithoutSteps);
   result.fired = finding.value > finding.threshold && !facts.calls.only_start_up;
   finding.saving_ns_per_step = facts.PerStep(facts.gaps.parts.allocator_ns);
   finding.measured =
-      StrCat(CountText(facts.calls.allocation_count, "call"), " to allocate or free memory take ",
-             TimeText(facts.PerStep(facts.calls.allocation_ns)), " of ",
+      StrCat(CountText(allocation_count, "call"), " to allocate or free memory take ",
+             TimeText(facts.PerStep(allocation_ns)), " of ",
              facts.scope.has_steps ? "each step" : "the capture", " (", PercentText(finding.value),
              "), and leave the GPU idle for ",
              TimeText(facts.PerStep(facts.gaps.parts.allocator_ns)), ".");
-  if (result.fired && !facts.calls.allocations.empty()) {
-    const Evidence& most = facts.calls.allocations.front();
+  if (result.fired && !calls.empty()) {
+    const Evidence& most = calls.front();
     StrAppend(&finding.measured, " ", most.name, " alone takes ",
               TimeText(facts.PerStep(most.duration_ns)), " in ", CountText(most.count, "call"),
               ".");
   }
   // A cache asks for memory now and then; it does not give memory back in each step.
   finding.advice =
-      2 * HostAllocationNs(facts) >= facts.calls.allocation_ns
+      2 * HostAllocationNs(calls) >= allocation_ns
           ? "Keep page-locked host memory from step to step: pinning and unpinning it is slow, and "
             "unpinning waits for the GPU. Allocate the buffers once and copy into them, instead of "
             "calling pin_memory() for new tensors in each step."
@@ -389,14 +398,14 @@ RuleResult AllocationChurn(const Facts& facts, const FindingThresholds& threshol
           ? "Allocate once and keep the memory from step to step, or allocate from a pool: "
             "cudaMallocAsync() with a release threshold (cudaMemPoolSetAttribute). cudaFree() "
             "waits for the GPU."
-      : 2 * facts.calls.free_ns >= facts.calls.allocation_ns
+      : 2 * (facts.calls.free_ns + facts.gaps.other_free_ns) >= allocation_ns
           ? "Use an allocator that caches: memory goes back to the driver and is allocated again. "
             "Unset PYTORCH_NO_CUDA_MEMORY_CACHING and PYTORCH_NO_HIP_MEMORY_CACHING, do not call "
             "torch.cuda.empty_cache() in the step, and give libraries a workspace that they keep."
           : "Let the caching allocator serve all steps: keep sizes constant, leave free memory, "
             "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and do not call "
             "torch.cuda.empty_cache() in the step.";
-  finding.evidence = facts.calls.allocations;
+  finding.evidence = std::move(calls);
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = facts.scope.has_steps ? CountText(facts.scope.count, "step")
                                                     : "no steps: some of it may be warm-up";

@@ -63,6 +63,13 @@ bool IsAllocationCall(std::string_view name) {
   return IsAllocatorCall(name) || IsOneOf(kCalls, WithoutPrefix(name));
 }
 
+bool StopsGpu(std::string_view name) {
+  constexpr std::array<std::string_view, 7> kCalls = {
+      "Free",        "FreeHost",       "HostFree",         "MemFree",
+      "MemFreeHost", "HostUnregister", "MemHostUnregister"};
+  return IsOneOf(kCalls, WithoutPrefix(name));
+}
+
 bool IsSyncCall(std::string_view name) {
   const std::string_view call = WithoutPrefix(name);
   if (call.empty()) return false;

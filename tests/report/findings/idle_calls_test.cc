@@ -88,6 +88,48 @@ TEST_P(AllocationCallTest, IsAllocationAndNoOtherCall) {
   EXPECT_THAT(Fired(), Not(Contains("SLOW_API_CALLS")));
 }
 
+// Each launch of the main thread waits until another thread has freed memory.
+TEST_F(IdleCausesTest, AFreeOfAnotherThreadThatStopsTheGpuIsAllocation) {
+  const uint32_t other = reader_.AddThread(2, "other");
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    Operator("aten::mm", at, at + 60 * kUs);
+    reader_.ApiCall(other, "cudaFree", at + 20 * kUs, at + 8'900 * kUs, 0);
+    Kernel({at + 30 * kUs, at + 38 * kUs, at + 8'915 * kUs, at + 9'990 * kUs});
+  }
+  EXPECT_EQ(First(), "ALLOC_CHURN");
+  EXPECT_EQ(Report().bound, BoundBy::kAllocation);
+  const Finding finding = Find("ALLOC_CHURN");
+  // The first of them is before all GPU work.
+  EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 4 * 8.86e6 / 5, 0.1e6);
+  EXPECT_THAT(finding.measured, HasSubstr("cudaFree alone takes 7.1 ms in 4 calls."));
+  EXPECT_EQ(finding.evidence.at(0).detail, "on a thread that launches nothing");
+  EXPECT_THAT(Fired(), Not(Contains("LATE_START")));
+}
+
+TEST_F(IdleCausesTest, ALaunchCallThatWaitsForAFreeOfAnotherThreadIsAllocation) {
+  const uint32_t other = reader_.AddThread(2, "other");
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    Operator("aten::mm", at, at + 9'000 * kUs);
+    reader_.ApiCall(other, "hipHostFree", at + 20 * kUs, at + 8'900 * kUs, 0);
+    Kernel({at + 30 * kUs, at + 8'905 * kUs, at + 8'915 * kUs, at + 9'990 * kUs});
+  }
+  EXPECT_EQ(First(), "ALLOC_CHURN");
+  EXPECT_THAT(Fired(), Not(Contains("SLOW_LAUNCH_CALLS")));
+}
+
+TEST_F(IdleCausesTest, AFreeOfAnotherThreadWhileNothingIsLaunchedIsNot) {
+  const uint32_t other = reader_.AddThread(2, "other");
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    reader_.ApiCall(other, "cudaFree", at + 20 * kUs, at + 8'900 * kUs, 0);
+    Operator("aten::mm", at + 8'910 * kUs, at + 8'930 * kUs);
+    Kernel({at + 8'912 * kUs, at + 8'920 * kUs, at + 8'925 * kUs, at + 9'990 * kUs});
+  }
+  EXPECT_THAT(Fired(), Not(Contains("ALLOC_CHURN")));
+}
+
 // Whatever the kernel's name is.
 class OperatorsKernelTest : public IdleCausesTest {
  protected:
