@@ -179,10 +179,34 @@ class HostSplitter {
     return Kind::kOther;
   }
 
+  // Whether an operator of this name may be a range of the program: not one of a library, or of
+  // autograd, nor compiled code.
+  static bool MayEnclose(std::string_view name) {
+    return name.find("::") == std::string_view::npos && !MayBeAutogradNode(name) &&
+           !name.starts_with("Torch-Compiled Region") && !name.starts_with("CompiledFunction") &&
+           !name.starts_with("## Call CompiledFxGraph");
+  }
+
+  // Half of the median; without steps, longer than all.
+  uint64_t HalfOfAStep() const {
+    std::vector<int64_t> lengths_ns;
+    for (const StepRecord& step : attribution_.steps()) lengths_ns.push_back(step.duration_ns);
+    return lengths_ns.empty() ? std::numeric_limits<uint64_t>::max()
+                              : static_cast<uint64_t>(Median(lengths_ns)) / 2;
+  }
+
+  // Whether at least two of the pieces so far are inside.
+  static bool Encloses(const HostPiece& piece, const std::vector<HostPiece>& pieces) {
+    return pieces.size() > 1 && pieces[pieces.size() - 2].start_ns >= piece.start_ns;
+  }
+
   absl::Status ReadRanges() {
     std::vector<Kind> kinds;
     for (const std::string& name : reader_.names()) kinds.push_back(KindOf(name));
     const std::vector<bool> runs_program_code = RunsProgramCode(reader_.names());
+    std::vector<bool> may_enclose;
+    for (const std::string& name : reader_.names()) may_enclose.push_back(MayEnclose(name));
+    const uint64_t long_ns = HalfOfAStep();
     return reader_.ForEach<RangeRow>(
         kRangeStart | kRangeDuration | kRangeName | kRangeCategory, {},
         [&](const RangeBatch& batch) {
@@ -202,7 +226,11 @@ class HostSplitter {
             if (kind == Kind::kLoader) {
               piece.part = HostPart::kDataLoader;
               AddOutermost(piece, thread.loaders);
-            } else if (batch.category[i] == kOperatorRange && runs_program_code[batch.name[i]]) {
+            } else if (batch.category[i] == kOperatorRange &&
+                       (runs_program_code[batch.name[i]] ||
+                        (may_enclose[batch.name[i]] &&
+                         Distance(batch.start_ns[i], end_ns) >= long_ns &&
+                         Encloses(piece, thread.operators)))) {
               AddAround(piece, thread.operators);
             } else if (batch.category[i] == kOperatorRange) {
               AddOutermost(piece, thread.operators);
@@ -277,8 +305,16 @@ class HostSplitter {
     const bool has_other_loops = HasOtherLoops(reader_.record());
     for (Thread& thread : threads_) {
       if (thread.trains || (has_other_loops && thread.runs_optimizer)) continue;
-      thread.trains = thread.runs_backward || TakesTurns(thread, busy, busy_share);
+      thread.trains =
+          thread.runs_backward || (MayLaunch(thread) && TakesTurns(thread, busy, busy_share));
     }
+  }
+
+  // Whether the thread calls CUDA, or that of the steps does not either.
+  bool MayLaunch(const Thread& thread) const {
+    const auto number = static_cast<uint32_t>(&thread - threads_.data());
+    return !attribution_.CallsOf(number).empty() ||
+           attribution_.CallsOf(static_cast<uint32_t>(step_thread_)).empty();
   }
 
   // Of operators: ranges of the program are for the program to count (--step-marker).

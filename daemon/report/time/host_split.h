@@ -14,12 +14,14 @@
 // The training threads are the one that marks the steps (without marks, the one with the most
 // operators), those that run the backward pass, and others that run operators while it runs none,
 // such as those of DataParallel. A thread whose operators run whenever they like, such as one that
-// pins memory, is not one of them.
+// pins memory, is not one of them. Nor is one that calls no CUDA, where the first one does: the GPU
+// does not wait for its operators.
 //
 // Operators are those of a framework. A program without one has its own ranges instead. User ranges
 // around operators, such as "Optimizer.step#Adam.step", count for nothing: Python runs in them. So
-// it does in a torch.autograd.Function, and in hooks of the backward pass: where these run no
-// operator for kShortHostGapNs or longer, that is host time outside operators, too.
+// it does in a torch.autograd.Function, in hooks of the backward pass, and in operators around half
+// of a step or more, as old releases write record_function(): where these run no operator for
+// kShortHostGapNs or longer, that is host time outside operators, too.
 //
 // Threads: one. Errors: the reader's.
 // Memory:  16 bytes per outermost operator, and 48 while they are put in order; 24 per gap.

@@ -195,6 +195,38 @@ TEST_F(HostSplitTest, AThreadOfAnotherLoopDoesNotTrainForTheseSteps) {
   EXPECT_EQ(Split().operators_ns, 30);
 }
 
+TEST_F(HostSplitTest, AThreadThatCallsNoCudaDoesNotWhereTheOtherDoes) {
+  reader_.Step(0, 0, 100);
+  Op(main_, "aten::mm", 0, 20);
+  reader_.ApiCall(main_, "cudaLaunchKernel", 10, 15, 1);
+  reader_.Kernel("gemm", 16, 40, 1);
+  Op(other_, "aten::sort", 20, 90);
+  const HostSplit split = Split();
+  EXPECT_EQ(split.operators_ns, 20);
+  EXPECT_EQ(split.outside_ns, 80);
+}
+
+TEST_F(HostSplitTest, AnOperatorAroundAStepIsARangeOfTheProgram) {
+  for (const std::string_view name :
+       {"training_step", "aten::lstm", "Torch-Compiled Region: 0/0"}) {
+    SCOPED_TRACE(name);
+    FakeCaptureReader reader;
+    const uint32_t thread = reader.AddThread(1, "main");
+    reader.StepThread(thread).Step(0, 0, 10 * kNsPerMs);
+    const auto op = [&](std::string_view op_name, int64_t start, int64_t end) {
+      reader.Range(thread, op_name, start, end,
+                   {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
+    };
+    op("aten::mm", 1 * kNsPerMs, 2 * kNsPerMs);
+    op("aten::add", 4 * kNsPerMs, 5 * kNsPerMs);
+    op(name, 0, 10 * kNsPerMs);
+    const auto report = SummarizeTime(reader, {});
+    ASSERT_THAT(report, IsOk());
+    ASSERT_THAT(report->steps, SizeIs(1));
+    EXPECT_EQ(report->steps[0].host.outside_ns, name == "training_step" ? 8 * kNsPerMs : 0);
+  }
+}
+
 // Five sleeps at known places, twice each.
 TEST_F(HostSplitTest, GapsSayBetweenWhichOperatorsHowLongAndHowOften) {
   const auto place = [&](int64_t at) {
