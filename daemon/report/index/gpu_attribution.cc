@@ -23,15 +23,26 @@ class ThreadPaths {
   explicit ThreadPaths(std::span<Call> calls) : calls_(calls), sweep_(calls) {}
 
   // `folds_previous`: the range before this one is the same call, and so has its name.
-  void EndRange(int64_t start_ns, int64_t end_ns, uint32_t name, bool folds_previous,
+  // `is_cut`: it ends where another one begins, which may be around what came later.
+  void EndRange(int64_t start_ns, int64_t end_ns, uint32_t name, bool folds_previous, bool is_cut,
                 bool is_outermost, RangePaths& paths) {
     const auto position = static_cast<uint32_t>(ranges_.size());
     bool holds_calls = false;
-    sweep_.EndRange(start_ns, end_ns, [&](size_t call) {
+    const auto take = [&](size_t call) {
       calls_[call].path = position + 1;
       calls_[call].range_start_ns = start_ns;
       holds_calls = true;
-    });
+    };
+    std::vector<Parentless> later;
+    if (is_cut) {
+      sweep_.EndCutRange(start_ns, end_ns, take);
+      while (!parentless_.empty() && parentless_.back().start_ns >= end_ns) {
+        later.push_back(parentless_.back());
+        parentless_.pop_back();
+      }
+    } else {
+      sweep_.EndRange(start_ns, end_ns, take);
+    }
     if (folds_previous && !parentless_.empty() && parentless_.back().start_ns >= start_ns) {
       ranges_[parentless_.back().position].name = name;
     }
@@ -44,7 +55,8 @@ class ThreadPaths {
       ranges_.push_back({.name = name, .parent = kNoParent});
       parentless_.push_back({start_ns, position});
     }
-    if (is_outermost) Resolve(paths);
+    parentless_.insert(parentless_.end(), later.rbegin(), later.rend());
+    if (is_outermost && !is_cut) Resolve(paths);
   }
 
   // Nothing encloses what came so far.
@@ -82,6 +94,57 @@ class ThreadPaths {
   size_t resolved_ = 0;        // Calls before this one hold their paths.
   std::vector<Range> ranges_;  // Those with calls inside, by end.
   std::vector<Parentless> parentless_;
+};
+
+// Ranges of imported traces that overlap without nesting: where each is cut by the next one that
+// began in it and outlasts it. Ranges come in order of their end.
+class RangeCuts {
+ public:
+  static absl::StatusOr<RangeCuts> Build(store::CaptureReader& reader) {
+    RangeCuts cuts;
+    if (reader.record().imported.source.empty()) return cuts;
+    std::vector<std::vector<Range>> threads(reader.threads().size());
+    RETURN_IF_ERROR(
+        reader.ForEach<RangeRow>(kRangeStart | kRangeDuration, {}, [&](const RangeBatch& batch) {
+          if (batch.thread >= threads.size()) threads.resize(batch.thread + size_t{1});
+          for (size_t i = 0; i < batch.size; ++i) {
+            cuts.Add(batch.thread,
+                     {batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i])},
+                     threads[batch.thread]);
+          }
+          return absl::OkStatus();
+        }));
+    return cuts;
+  }
+
+  // Where the range is cut; nullopt: it is not.
+  std::optional<int64_t> CutOf(uint32_t thread, int64_t start_ns, int64_t end_ns) const {
+    if (cuts_.empty()) return std::nullopt;
+    const auto found = cuts_.find({thread, start_ns, end_ns});
+    return found == cuts_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+ private:
+  struct Range {
+    int64_t start_ns;
+    int64_t end_ns;
+  };
+  // Those that a later one may cut are among the last: more are forgotten.
+  static constexpr size_t kMostOpen = 4096;
+
+  // `ended`: in none that has ended, by start and by end.
+  void Add(uint32_t thread, const Range& range, std::vector<Range>& ended) {
+    while (!ended.empty() && ended.back().start_ns >= range.start_ns) ended.pop_back();
+    for (size_t i = ended.size(); i-- > 0 && ended[i].end_ns > range.start_ns;) {
+      const std::tuple key(thread, ended[i].start_ns, ended[i].end_ns);
+      int64_t& cut_ns = cuts_.try_emplace(key, range.start_ns).first->second;
+      cut_ns = std::min(cut_ns, range.start_ns);
+    }
+    ended.push_back(range);
+    if (ended.size() > 2 * kMostOpen) ended.erase(ended.begin(), ended.begin() + kMostOpen);
+  }
+
+  absl::flat_hash_map<std::tuple<uint32_t, int64_t, int64_t>, int64_t> cuts_;
 };
 
 }  // namespace
@@ -226,6 +289,7 @@ absl::Status GpuAttribution::FindPaths(store::CaptureReader& reader, OpKinds* ki
     columns |= kinds->columns();
     ASSIGN_OR_RETURN(redispatches, Redispatches::Build(reader));
   }
+  ASSIGN_OR_RETURN(const RangeCuts cuts, RangeCuts::Build(reader));
   RETURN_IF_ERROR(reader.ForEach<RangeRow>(columns, filter, [&](const RangeBatch& batch) {
     if (batch.thread >= threads.size() || !threads[batch.thread].has_value()) {
       return absl::OkStatus();
@@ -236,8 +300,10 @@ absl::Status GpuAttribution::FindPaths(store::CaptureReader& reader, OpKinds* ki
       const bool folds =
           redispatches.has_value() &&
           redispatches->FoldsPrevious(batch, i, kinds->NameOf(kinds->FirstOf(names[i])));
-      thread.EndRange(batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i]), names[i],
-                      folds, batch.depth[i] == 0, paths_);
+      const int64_t end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]);
+      const std::optional<int64_t> cut_ns = cuts.CutOf(batch.thread, batch.start_ns[i], end_ns);
+      thread.EndRange(batch.start_ns[i], cut_ns.value_or(end_ns), names[i], folds,
+                      cut_ns.has_value(), batch.depth[i] == 0, paths_);
     }
     return absl::OkStatus();
   }));

@@ -8,8 +8,10 @@
 //                   [12]                                  the API call with correlation 12
 //   stream 3               ████                           the kernel with correlation 12
 //
-// A call lies in a range if it begins in it. All nodes of a graph carry the correlation of the
-// graph's launch. If several calls share a correlation, the first one counts.
+// A call lies in a range if it begins in it. Of ranges of an imported trace that overlap without
+// nesting, as those of coroutines, it lies in the one that began last, as torch.profiler has it.
+// All nodes of a graph carry the correlation of the graph's launch. If several calls share a
+// correlation, the first one counts.
 //
 // Threads: one builds it; then any may read.
 // Memory:  64 bytes per API call, up to twice that as vectors grow, and up to 64 for correlations.
@@ -149,6 +151,23 @@ class CallSweep {
       if (run.end > run.begin) break;
       waiting_.pop_back();
     }
+  }
+  // The same of a range that ends where another one begins which ended before: calls that began
+  // at `end_ns` or later still wait.
+  template <typename Fn>
+  void EndCutRange(int64_t start_ns, int64_t end_ns, Fn fn) {
+    std::vector<Run> later;
+    while (!waiting_.empty() && calls_[waiting_.back().end - 1].start_ns >= end_ns) {
+      Run& run = waiting_.back();
+      size_t begin = run.end;
+      while (begin > run.begin && calls_[begin - 1].start_ns >= end_ns) --begin;
+      later.push_back({begin, run.end});
+      run.end = begin;
+      if (run.begin < run.end) break;
+      waiting_.pop_back();
+    }
+    EndRange(start_ns, end_ns, fn);
+    waiting_.insert(waiting_.end(), later.rbegin(), later.rend());
   }
   // Drops waiting calls after an outermost range: no later range can contain them.
   void EndOutermost() { waiting_.clear(); }

@@ -89,6 +89,39 @@ TEST_F(GpuAttributionTest, ARangesEndIsOutsideItAndItsStartInside) {
   EXPECT_THAT(PathOf(attribution, 4), IsEmpty());
 }
 
+// Two coroutines of one thread: the second one goes on when the first one has ended.
+TEST_F(GpuAttributionTest, OfImportedRangesThatOverlapTheOneThatBeganLastHasTheCall) {
+  reader_.mutable_record().imported.source = "trace.json";
+  reader_.Range(main_, "A", 0, 100)
+      .Range(main_, "aten::mm", 10, 20)
+      .Range(main_, "aten::add", 60, 70)
+      .Range(main_, "B", 50, 150)
+      .Range(main_, "C", 200, 300);
+  Launch(main_, 12, 1);
+  Launch(main_, 30, 2);
+  Launch(main_, 55, 3);
+  Launch(main_, 62, 4);
+  Launch(main_, 120, 5);
+  Launch(main_, 250, 6);
+  const GpuAttribution attribution = Build();
+  EXPECT_THAT(PathOf(attribution, 1), ElementsAre("A", "aten::mm"));
+  EXPECT_THAT(PathOf(attribution, 2), ElementsAre("A"));
+  EXPECT_THAT(PathOf(attribution, 3), ElementsAre("B"));
+  EXPECT_THAT(PathOf(attribution, 4), ElementsAre("B", "aten::add"));
+  EXPECT_THAT(PathOf(attribution, 5), ElementsAre("B"));
+  EXPECT_THAT(PathOf(attribution, 6), ElementsAre("C"));
+}
+
+TEST_F(GpuAttributionTest, OfThreeImportedRangesThatOverlapEachIsCutByTheNext) {
+  reader_.mutable_record().imported.source = "trace.json";
+  reader_.Range(main_, "A", 0, 100).Range(main_, "B", 40, 140).Range(main_, "C", 80, 180);
+  for (uint32_t i = 0; i < 9; ++i) Launch(main_, 20 * i + 1, i + 1);
+  const GpuAttribution attribution = Build();
+  for (const uint32_t i : {1U, 2U}) EXPECT_THAT(PathOf(attribution, i), ElementsAre("A"));
+  for (const uint32_t i : {3U, 4U}) EXPECT_THAT(PathOf(attribution, i), ElementsAre("B"));
+  for (uint32_t i = 5; i <= 9; ++i) EXPECT_THAT(PathOf(attribution, i), ElementsAre("C"));
+}
+
 TEST_F(GpuAttributionTest, CallsMayComeInAnyOrder) {
   reader_.BatchRows(2).Range(main_, "a", 0, 10).Range(main_, "b", 10, 20).Range(other_, "c", 0, 9);
   Launch(main_, 15, 1);
