@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -21,9 +22,11 @@
 #include "daemon/report/index/interval_set.h"
 #include "daemon/report/index/kernel_purpose.h"
 #include "daemon/report/index/step_lookup.h"
+#include "daemon/report/index/wrapping_math.h"
 #include "daemon/report/ranks/collective_waits.h"
 #include "daemon/report/ranks/collectives.h"
 #include "daemon/report/ranks/cpu_waits.h"
+#include "daemon/report/ranks/kernel_notes.h"
 #include "proto/wire/event.h"
 
 namespace profd::report {
@@ -39,6 +42,7 @@ constexpr std::string_view kAutogradPrefix = "autograd::engine::";
 constexpr std::string_view kIssuingPrefix = "c10d::";
 // How long an idle worker takes to begin what it is given, at most, as on a busy machine.
 constexpr uint64_t kMostWorkerWakeUpNs = 10'000'000;
+constexpr int64_t kLongIssueNs = 1'000'000;
 
 constexpr auto kUserScope = static_cast<uint8_t>(wire::OperatorScope::kUserScope);
 constexpr auto kOperatorCategory = static_cast<uint8_t>(wire::RangeCategory::kOperator);
@@ -60,6 +64,7 @@ struct Note {
   int64_t elements = -1;
   int64_t bytes = -1;
   CollectiveKind kind = CollectiveKind::kOther;
+  bool is_batch = false;  // Of what was issued before it and is done as one.
 };
 
 // The notes of a capture, found by the range that they belong to.
@@ -113,7 +118,8 @@ class Notes {
     Note note = {.sequence = told->sequence,
                  .elements = told->elements.value_or(-1),
                  .bytes = told->bytes.value_or(-1),
-                 .kind = CollectiveKindOf(told->name)};
+                 .kind = CollectiveKindOf(told->name),
+                 .is_batch = told->name.ends_with("coalesced")};
     note.communicator.size = std::max<int64_t>(told->group_size, 0);
     note.communicator.first_rank = told->first_rank.value_or(-1);
     note.communicator.rank_stride = told->rank_stride.value_or(-1);
@@ -180,7 +186,12 @@ class CollectiveSummary {
     RETURN_IF_ERROR(ReadRanges());
     JoinRuns();
     JoinLateRuns();
-    if (reader_.gpu_row_count() > 0) RETURN_IF_ERROR(ReadKernels());
+    if (reader_.gpu_row_count() > 0) {
+      RETURN_IF_ERROR(ReadKernels());
+      for (size_t thread = 0; thread < host_.size(); ++thread) {
+        JoinBatches(BlocksSteps(thread), host_[thread]);
+      }
+    }
     RETURN_IF_ERROR(FindWaits());
     AddHostRows();
     std::stable_sort(
@@ -389,32 +400,124 @@ class CollectiveSummary {
   absl::Status ReadKernels() {
     ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader_));
     CommunicationKernels communication(reader_.names(), attribution);
-    return reader_.ForEach<GpuRow>(kGpuTime | kGpuWhat | kGpuCause, {}, [&](const GpuBatch& batch) {
-      for (size_t i = 0; i < batch.size; ++i) {
-        const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
-        if (IsMemoryWork(kind)) continue;
-        const GpuAttribution::Call* const call = attribution.Find(batch.correlation[i]);
-        const bool is_compute =
-            kind == GpuRowKind::kGraphLaunch || !communication.Has(batch.name[i], call);
-        const int64_t start_ns = batch.start_ns[i];
-        const int64_t end_ns = start_ns + batch.duration_ns[i];
-        kernels_.push_back({start_ns, end_ns, is_compute});
-        if (is_compute) continue;
-        AddKernel(call, reader_.names()[batch.name[i]], start_ns, end_ns);
-      }
-      return absl::OkStatus();
-    });
+    uint32_t row = 0;
+    RETURN_IF_ERROR(
+        reader_.ForEach<GpuRow>(kGpuTime | kGpuWhat | kGpuCause, {}, [&](const GpuBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i, ++row) {
+            const auto kind = static_cast<GpuRowKind>(batch.kind[i]);
+            if (IsMemoryWork(kind)) continue;
+            const GpuAttribution::Call* const call = attribution.Find(batch.correlation[i]);
+            const bool is_compute =
+                kind == GpuRowKind::kGraphLaunch || !communication.Has(batch.name[i], call);
+            const int64_t start_ns = batch.start_ns[i];
+            const int64_t end_ns = start_ns + batch.duration_ns[i];
+            kernels_.push_back({start_ns, end_ns, is_compute});
+            if (is_compute) continue;
+            HostCollective* const around =
+                call == nullptr ? nullptr : Around(call->thread, call->start_ns);
+            AddKernel(around, reader_.names()[batch.name[i]], start_ns, end_ns);
+            if (around == nullptr) unissued_.back().row = row;
+            if (around == nullptr || !around->note.has_value()) without_note_.push_back(row);
+            if (around != nullptr && !around->note.has_value()) row_of_[around] = row;
+          }
+          return absl::OkStatus();
+        }));
+    return AskKernels();
   }
 
-  void AddKernel(const GpuAttribution::Call* call, std::string_view name, int64_t start_ns,
-                 int64_t end_ns) {
-    HostCollective* const around = call == nullptr ? nullptr : Around(call->thread, call->start_ns);
-    if (around == nullptr) {
-      AddRow({.start_ns = start_ns,
-              .duration_ns = end_ns - start_ns,
-              .kind = CollectiveKindOf(name),
+  // Of collectives without a note, their kernels may say what they are.
+  absl::Status AskKernels() {
+    ASSIGN_OR_RETURN(const auto notes, ReadKernelNotes(reader_, without_note_));
+    const auto note_of = [&](uint32_t row) {
+      std::optional<Note> note;
+      if (const auto found = notes.find(row); found != notes.end()) {
+        note = Note{.communicator = found->second.communicator,
+                    .elements = found->second.elements,
+                    .bytes = found->second.bytes,
+                    .kind = found->second.kind};
+      }
+      return note;
+    };
+    for (const Unissued& kernel : unissued_) {
+      const std::optional<Note> note = note_of(kernel.row);
+      CollectiveKind kind = kernel.kind;
+      if (note.has_value() && note->kind != CollectiveKind::kOther) kind = note->kind;
+      AddRow({.start_ns = kernel.start_ns,
+              .duration_ns = kernel.end_ns - kernel.start_ns,
+              .kind = kind,
               .on_device = true},
-             std::nullopt, {});
+             note, {});
+    }
+    for (const auto& [collective, row] : row_of_) {
+      collective->note = note_of(row);
+      const bool says_kind =
+          collective->kind == CollectiveKind::kOther && collective->note.has_value();
+      if (says_kind) collective->kind = collective->note->kind;
+    }
+    return absl::OkStatus();
+  }
+
+  // Between the start and the end of a batch, calls only say what is in it: the end launches the
+  // kernel of all. A batch of sends and receives sends as much as they do.
+  void JoinBatches(bool blocks_steps, std::vector<HostCollective>& thread) {
+    std::vector<HostCollective> joined;
+    for (HostCollective& collective : thread) {
+      const bool is_batch =
+          collective.on_device && collective.note.has_value() && collective.note->is_batch;
+      if (is_batch) {
+        std::vector<const HostCollective*> parts;
+        auto first = joined.end();
+        while (first != joined.begin() && IsPartOf(*std::prev(first), collective)) {
+          parts.push_back(&*--first);
+        }
+        if (!parts.empty()) TakeParts(parts, collective);
+        for (const HostCollective* part : parts) {
+          // Saying what is in a batch is short, unless it makes the connection.
+          const bool is_long = Difference(part->end_ns, part->start_ns) >= kLongIssueNs;
+          if (blocks_steps && is_long) on_host_parts_.push_back({part->start_ns, part->end_ns});
+        }
+        joined.erase(first, joined.end());
+      }
+      joined.push_back(std::move(collective));
+    }
+    thread = std::move(joined);
+  }
+
+  static bool IsPartOf(const HostCollective& call, const HostCollective& batch) {
+    return !call.on_device && !call.done_ns.has_value() && call.note.has_value() &&
+           !call.note->is_batch && call.note->communicator == batch.note->communicator &&
+           call.kind != CollectiveKind::kOther;
+  }
+
+  static void TakeParts(std::span<const HostCollective* const> parts, HostCollective& batch) {
+    std::map<CollectiveKind, std::pair<int64_t, int64_t>> sums;  // Elements and bytes.
+    for (const HostCollective* part : parts) {
+      auto& [elements, bytes] = sums[part->kind];
+      AddKnown(part->note->elements, elements);
+      AddKnown(part->note->bytes, bytes);
+    }
+    const auto most = std::ranges::max_element(
+        sums, {}, [](const auto& sum) { return std::pair(sum.second.second, sum.first); });
+    const bool is_point_to_point = std::ranges::all_of(sums, [](const auto& sum) {
+      return sum.first == CollectiveKind::kSend || sum.first == CollectiveKind::kReceive;
+    });
+    if (batch.kind == CollectiveKind::kOther) {
+      if (sums.size() == 1) batch.kind = sums.begin()->first;
+      if (is_point_to_point && sums.size() > 1) batch.kind = CollectiveKind::kSend;
+    }
+    if (batch.note->elements > 0 || (sums.size() > 1 && !is_point_to_point)) return;
+    batch.note->elements = most->second.first;
+    batch.note->bytes = most->second.second;
+  }
+
+  // -1: not known.
+  static void AddKnown(int64_t value, int64_t& sum) {
+    sum = value < 0 || sum < 0 ? -1 : Sum(sum, value);
+  }
+
+  void AddKernel(HostCollective* around, std::string_view name, int64_t start_ns, int64_t end_ns) {
+    if (around == nullptr) {
+      unissued_.push_back({.start_ns = start_ns, .end_ns = end_ns, .kind = CollectiveKindOf(name)});
       return;
     }
     if (!around->on_device) {
@@ -437,10 +540,14 @@ class CollectiveSummary {
     return time_ns < before.end_ns ? &before : nullptr;
   }
 
-  void AddHostRows() {
+  bool BlocksSteps(size_t thread) {
     const int64_t step_thread = reader_.step_thread();
+    return step_thread < 0 || thread == static_cast<size_t>(step_thread);
+  }
+
+  void AddHostRows() {
     for (size_t thread = 0; thread < host_.size(); ++thread) {
-      const bool blocks_steps = step_thread < 0 || thread == static_cast<size_t>(step_thread);
+      const bool blocks_steps = BlocksSteps(thread);
       for (const HostCollective& call : host_[thread]) {
         CollectiveRow row = {
             .start_ns = call.on_device ? call.device_start_ns : call.start_ns,
@@ -631,6 +738,15 @@ class CollectiveSummary {
   std::vector<std::optional<std::optional<CollectiveKind>>> range_kinds_;  // By name.
   std::vector<std::vector<HostCollective>> host_;  // By thread, then by start; none overlap.
   std::vector<Kernel> kernels_;
+  struct Unissued {
+    int64_t start_ns;
+    int64_t end_ns;
+    CollectiveKind kind;
+    uint32_t row = 0;  // Its position among the GPU rows.
+  };
+  std::vector<Unissued> unissued_;                         // Kernels without a call around them.
+  std::vector<uint32_t> without_note_;                     // Rows of kernels.
+  absl::flat_hash_map<HostCollective*, uint32_t> row_of_;  // Of one of its kernels.
   IntervalSet all_kernels_;
   IntervalSet compute_;
   std::vector<HostCollective> runs_;  // Of workers, that no call is known of; they may overlap.
