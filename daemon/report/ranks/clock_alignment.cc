@@ -24,6 +24,8 @@ constexpr double kSlackNs = 200'000;
 constexpr double kAlignedSlackNs = 1'000'000;  // Of two clocks that only collectives align.
 // Fewer halves tell nothing.
 constexpr size_t kFewestForResidual = 4;
+constexpr size_t kFewestToMoveFar = 5;
+constexpr double kFewSteps = 16;
 
 // As doubles, times count from a reference: 2^53 ns are 104 days.
 struct Line {
@@ -96,6 +98,7 @@ struct Event {
   std::vector<End> ends;
   size_t match = 0;
   uint32_t communicator = 0;
+  bool is_numbered = true;  // Its parts were matched by their number.
 };
 
 // Corrections of the clocks, beyond what their probes say: common = own - correction. "Member" is
@@ -274,6 +277,11 @@ class Alignment {
     ClockAlignment alignment;
     alignment.rejected.resize(match_count);
     Solution solution(clocks_.size());
+    if (AreFarApart()) {
+      for (HostClock& clock : clocks_) {
+        clock.bound_ns = static_cast<double>(kFarthestClockOffsetNs);
+      }
+    }
     Reject(solution, /*by_bounds=*/true, alignment);
     CollectEvents(alignment);
     if (clocks_.size() > 1) {
@@ -313,6 +321,7 @@ class Alignment {
     for (const MatchedCollective::Part& part : match.parts) {
       const CollectiveRow& row = members_[part.member].collectives->rows[part.row];
       const double start_ns = OwnTime(part.member, row.start_ns);
+      event.is_numbered &= row.sequence >= 0;
       event.ends.push_back(
           {clock_of_[part.member], start_ns, start_ns + static_cast<double>(row.duration_ns)});
     }
@@ -344,6 +353,44 @@ class Alignment {
         .bound_ns = last->clock == first->clock ? 0 : last_clock.bound_ns + first_clock.bound_ns,
         .are_measured = last_clock.is_probed && first_clock.is_probed};
   }
+
+  // Whether collectives need clocks to be further apart than is plausible, and constant shifts of
+  // the clocks make all fit.
+  bool AreFarApart() {
+    const bool is_probed = std::ranges::any_of(clocks_, &HostClock::is_probed);
+    if (clocks_.size() < 2 || is_probed || all_events_.size() < kFewestToMoveFar) return false;
+    // Without numbers, pairs may be off by a few, which looks like a shift of some steps.
+    const bool is_numbered = std::ranges::all_of(all_events_, &Event::is_numbered);
+    const double few_steps_ns = is_numbered ? 0 : kFewSteps * LongestInterval();
+    const Solution as_read(clocks_.size());
+    const auto is_too_far = [&](const Event& event) {
+      const Shift shift = NeededShift(event, as_read);
+      return shift.needed_ns > std::max(MostShift(shift, /*by_bounds=*/true), few_steps_ns);
+    };
+    if (std::ranges::none_of(all_events_, is_too_far)) return false;
+    CollectEvents({.members = {}, .rejected = std::vector<bool>(MatchCount())});
+    const Solution solution = Solve(1, 0);
+    return std::ranges::all_of(all_events_, [&](const Event& event) {
+      return NeededShift(event, solution).needed_ns <= kSlackNs;
+    });
+  }
+
+  // Between a collective and the next one of its communicator.
+  double LongestInterval() const {
+    double longest_ns = 0;
+    const Event* last = nullptr;
+    for (const Event& event : all_events_) {  // By communicator, then in order.
+      const bool follows = last != nullptr && last->communicator == event.communicator &&
+                           last->ends[0].clock == event.ends[0].clock;
+      if (follows) {
+        longest_ns = std::max(longest_ns, std::abs(event.ends[0].time_ns - last->ends[0].time_ns));
+      }
+      last = &event;
+    }
+    return longest_ns;
+  }
+
+  size_t MatchCount() const { return all_events_.empty() ? 0 : all_events_.back().match + 1; }
 
   // The most that a collective may need. `by_bounds`: clocks are as measured; else they are
   // aligned. Aligned clocks follow when ranks end, which a busy machine delays by many

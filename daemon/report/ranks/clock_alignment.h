@@ -15,6 +15,9 @@
 //      rejected. Where a clock was not measured, so is one that contradicts the clocks by more than
 //      1 ms, as they were read and as aligned. All of a communicator are, if more than half of
 //      them are. A clock that would leave the bound of its probe is not refined.
+//   5. Where no clock was measured, and one shift of each clock makes all pairings fit, the clocks
+//      may be further apart than is plausible: a host may have no NTP. Unless pairings are by
+//      number, the shift has to be many steps, or the pairings may be off by some.
 //
 // The residual is how far a clock may still be off. It is found without knowing the truth: by
 // aligning with the even and with the odd collectives alone, and comparing. It is at least the
@@ -47,6 +50,9 @@ struct ClockProbe {
 
 // How far wall clocks that were not measured may be apart: NTP keeps them far closer.
 inline constexpr int64_t kPlausibleClockOffsetNs = 1'000'000'000;
+
+// Unless many collectives agree on it. Further apart, the captures are not of one run.
+inline constexpr int64_t kFarthestClockOffsetNs = int64_t{3'600} * 1'000'000'000;
 
 // Returns the host whose clock the capture's times are of; empty: not known. The node of an import
 // may be the one that imported the trace.

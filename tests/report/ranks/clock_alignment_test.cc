@@ -301,6 +301,46 @@ TEST(ClockAlignmentTest, PairsThatMostlyDoNotOverlapAlignNothingAndTheResidualSa
   EXPECT_GE(alignment.residual_p99_ns, 130'000'000);
 }
 
+TEST(ClockAlignmentTest, ClocksThatAreSecondsApartAreAlignedIfAllCollectivesAgree) {
+  SimulatedJob job(3);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    job.clocks[rank].offset_ns = 7e9 * static_cast<double>(rank);
+  }
+  for (int64_t k = 0; k < 10; ++k) {
+    for (size_t rank = 0; rank < 3; ++rank) {
+      job.End(rank, World(3), k, 200e6 * static_cast<double>(k * k), 0);
+    }
+  }
+  const ClockAlignment alignment = job.Align(false);
+  EXPECT_EQ(alignment.rejected_count, 0);
+  EXPECT_EQ(alignment.refined_count, 3);
+  EXPECT_NEAR(alignment.members[2].offset_ns - alignment.members[0].offset_ns, 14e9, 10);
+}
+
+// Pairs that are off by one look the same if steps take seconds.
+TEST(ClockAlignmentTest, WithoutNumbersAShiftOfManyStepsIsOneOfTheClocks) {
+  for (const double step_ns : {200e6, 7e9}) {
+    SimulatedJob job(2);
+    job.clocks[1].offset_ns = 7e9;
+    for (int64_t k = 0; k < 10; ++k) {
+      for (size_t rank = 0; rank < 2; ++rank) {
+        job.End(rank, World(2), -1, step_ns * static_cast<double>(k), 0);
+      }
+    }
+    EXPECT_EQ(job.Align(false).rejected_count, step_ns < 1e9 ? 0 : 10) << step_ns;
+  }
+}
+
+TEST(ClockAlignmentTest, ClocksThatAreSecondsApartAreNotAlignedOnCollectivesThatDisagree) {
+  SimulatedJob job(2);
+  for (int64_t k = 0; k < 10; ++k) {
+    const double true_ns = 200e6 * static_cast<double>(k);
+    job.End(0, World(2), k, true_ns, 0);
+    job.End(1, World(2), k, true_ns + 7e9 + 50e6 * static_cast<double>(k), 0);
+  }
+  EXPECT_EQ(job.Align(false).rejected_count, 10);
+}
+
 TEST(ClockAlignmentTest, OnePairThatDoesNotOverlapIsRejectedAndTheRestAlign) {
   SimulatedJob job(2);
   job.clocks[1].offset_ns = 400e3;
