@@ -18,6 +18,7 @@
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/gpu/occupancy.h"
 #include "daemon/report/index/by_name.h"
+#include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/kernel_purpose.h"
 #include "daemon/report/index/place_index.h"
 #include "daemon/report/index/stack_table.h"
@@ -139,6 +140,7 @@ class KernelPass {
         communication_kernels_(sources.reader.names(), sources.attribution),
         kernel_names_(sources.reader.names(), &Classify),
         eligible_names_(sources.reader.names(), &IsEligible),
+        counts_work_items_(sources.reader.names(), &CountsWorkItems),
         launched_(sources.scope.stretches.size()) {}
 
   absl::Status Run() {
@@ -211,7 +213,7 @@ class KernelPass {
       }
       if (call->path != RangePaths::kNone) AddEligible(kernel, *call, batch, i);
     }
-    if (facts_.knows_device) AddWaves(batch, i);
+    if (facts_.knows_device) AddWaves(batch, i, call);
   }
 
   void AddEligible(const KernelName& kernel, const GpuAttribution::Call& call,
@@ -227,16 +229,19 @@ class KernelPass {
                    .start_ns = batch.start_ns[i]});
   }
 
-  void AddWaves(const GpuBatch& batch, size_t i) {
+  void AddWaves(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
     if (batch.grid[0][i] == 0 || batch.block[0][i] == 0) {
       facts_.unknown_wave_ns += batch.duration_ns[i];
       return;
     }
-    const ShapeKey key = {.grid = {batch.grid[0][i], batch.grid[1][i], batch.grid[2][i]},
-                          .block = {batch.block[0][i], batch.block[1][i], batch.block[2][i]},
-                          .registers = batch.registers_per_thread[i],
-                          .static_bytes = batch.static_shared_bytes[i],
-                          .dynamic_bytes = batch.dynamic_shared_bytes[i]};
+    ShapeKey key = {.grid = {batch.grid[0][i], batch.grid[1][i], batch.grid[2][i]},
+                    .block = {batch.block[0][i], batch.block[1][i], batch.block[2][i]},
+                    .registers = batch.registers_per_thread[i],
+                    .static_bytes = batch.static_shared_bytes[i],
+                    .dynamic_bytes = batch.dynamic_shared_bytes[i]};
+    if (call != nullptr && counts_work_items_.Of(call->name)) {
+      key.grid = BlocksOfWorkItems(key.grid, key.block);
+    }
     const auto [at, inserted] = efficiency_.try_emplace(key, 1.0);
     if (inserted) at->second = WaveEfficiency(key, *device_);
     if (at->second >= sources_.thresholds.wave_efficiency) return;
@@ -272,6 +277,7 @@ class KernelPass {
   CommunicationKernels communication_kernels_;
   ByName<KernelName> kernel_names_;
   ByName<bool> eligible_names_;
+  ByName<bool> counts_work_items_;
   std::vector<Launched> launched_;  // By stretch of the scope.
   std::vector<int64_t> durations_;
   absl::flat_hash_map<ShapeKey, double> efficiency_;

@@ -15,6 +15,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/capture/event_kinds.h"
 #include "daemon/report/gpu/occupancy.h"
+#include "daemon/report/index/by_name.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
@@ -82,7 +83,10 @@ uint64_t Later(int64_t time_ns, int64_t than_ns) {
 class KernelSummary {
  public:
   KernelSummary(store::CaptureReader& reader, const KernelOptions& options)
-      : reader_(reader), options_(options), first_ids_(FirstIds(reader.names())) {}
+      : reader_(reader),
+        options_(options),
+        first_ids_(FirstIds(reader.names())),
+        counts_work_items_(reader.names(), &CountsWorkItems) {}
 
   absl::StatusOr<KernelTable> Summarize() {
     ASSIGN_OR_RETURN(attribution_, GpuAttribution::Build(reader_));
@@ -138,6 +142,13 @@ class KernelSummary {
     activities_.push_back(activity);
   }
 
+  std::array<uint32_t, 3> GridOf(const GpuBatch& batch, size_t i,
+                                 const GpuAttribution::Call* call) {
+    const std::array<uint32_t, 3> grid = {batch.grid[0][i], batch.grid[1][i], batch.grid[2][i]};
+    if (call == nullptr || !counts_work_items_.Of(call->name)) return grid;
+    return BlocksOfWorkItems(grid, {batch.block[0][i], batch.block[1][i], batch.block[2][i]});
+  }
+
   uint32_t AddKernel(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
     const uint32_t kernel = kernels_.Of(first_ids_[batch.name[i]]);
     if (kernel == sums_.size()) sums_.emplace_back();
@@ -153,7 +164,7 @@ class KernelSummary {
         .kernel = kernel,
         .device = batch.device[i],
         .registers = batch.registers_per_thread[i],
-        .grid = {batch.grid[0][i], batch.grid[1][i], batch.grid[2][i]},
+        .grid = GridOf(batch, i, call),
         .block = {batch.block[0][i], batch.block[1][i], batch.block[2][i]},
         .static_shared_bytes = batch.static_shared_bytes[i],
         .dynamic_shared_bytes = batch.dynamic_shared_bytes[i],
@@ -302,6 +313,7 @@ class KernelSummary {
   store::CaptureReader& reader_;
   const KernelOptions options_;
   const std::vector<uint32_t> first_ids_;
+  ByName<bool> counts_work_items_;
   GpuAttribution attribution_;
   std::optional<CommunicationKernels> communication_;  // Once that is built.
   Numbering<StreamKey> streams_;

@@ -294,6 +294,19 @@ bool LaunchesWork(std::string_view call) {
          LaunchesGraph(call);
 }
 
+bool CountsWorkItems(std::string_view call) {
+  return call == "hipExtModuleLaunchKernel" || call == "hipHccModuleLaunchKernel";
+}
+
+std::array<uint32_t, 3> BlocksOfWorkItems(const std::array<uint32_t, 3>& work_items,
+                                          const std::array<uint32_t, 3>& block) {
+  std::array<uint32_t, 3> blocks = work_items;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (block[i] > 1) blocks[i] = work_items[i] / block[i] + (work_items[i] % block[i] != 0);
+  }
+  return blocks;
+}
+
 bool LaunchesGraph(std::string_view call) { return Contains(call, "GraphLaunch"); }
 
 bool UsesTensorCores(std::string_view name) {

@@ -6,6 +6,7 @@
 #ifndef PROFD_DAEMON_REPORT_INDEX_GPU_NAMES_H_
 #define PROFD_DAEMON_REPORT_INDEX_GPU_NAMES_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -83,6 +84,13 @@ bool IsCopyKernel(std::string_view kernel);
 // A call that launches a kernel or a graph: "cudaLaunchKernel", "cuLaunchKernelEx",
 // "hipModuleLaunchKernel", "cudaGraphLaunch".
 bool LaunchesWork(std::string_view call);
+
+// Of those, one of HIP whose grid counts work-items, not blocks: "hipExtModuleLaunchKernel".
+bool CountsWorkItems(std::string_view call);
+
+// The blocks along each side of a grid of work-items; unchanged if `block` is unknown (0).
+std::array<uint32_t, 3> BlocksOfWorkItems(const std::array<uint32_t, 3>& work_items,
+                                          const std::array<uint32_t, 3>& block);
 
 // Of those, one that launches a graph: "cudaGraphLaunch", "hipGraphLaunch".
 bool LaunchesGraph(std::string_view call);

@@ -566,6 +566,18 @@ TEST_F(FindingRulesTest, KernelsThatDoNotFillTheGpuAreFound) {
   EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 7.5e6, 1e5);
 }
 
+// Ten blocks of 256 work-items.
+TEST_F(FindingRulesTest, AGridOfWorkItemsIsCountedInBlocks) {
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += 100 * kUs) {
+    ++correlation_;
+    reader_.ApiCall(main_, "hipExtModuleLaunchKernel", at, at + 5 * kUs, correlation_)
+        .Kernel(kTensorKernel, at + 10 * kUs, at + 99 * kUs, correlation_,
+                {.grid = {2560, 1, 1}, .block = {256, 1, 1}, .registers_per_thread = 32});
+  }
+  EXPECT_DOUBLE_EQ(Find("LOW_WAVES").value, 1);
+}
+
 TEST_F(FindingRulesTest, WithoutTheDeviceNobodyKnowsWhatFillsIt) {
   Healthy();
   reader_.mutable_record().gpu.devices.clear();

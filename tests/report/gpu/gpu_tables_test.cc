@@ -69,6 +69,16 @@ TEST_F(KernelTableTest, OneRowPerNameWithTheSpreadOfItsDurations) {
   EXPECT_EQ(table.rows.size(), 2U);
 }
 
+TEST_F(KernelTableTest, GridsOfCallsThatCountWorkItemsAreInBlocks) {
+  const FakeGpu gpu = {.grid = {2500, 8, 1}, .block = {256, 4, 1}};
+  reader_.ApiCall(main_, "hipExtModuleLaunchKernel", 0, 5, 1).Kernel("ext", 10, 20, 1, gpu);
+  reader_.ApiCall(main_, "hipModuleLaunchKernel", 30, 35, 2).Kernel("mod", 40, 50, 2, gpu);
+  const KernelTable table = Table();
+  ASSERT_EQ(table.rows.size(), 2u);
+  EXPECT_THAT(table.rows[0].grid, ElementsAre(10, 2, 1));
+  EXPECT_THAT(table.rows[1].grid, ElementsAre(2500, 8, 1));
+}
+
 TEST_F(KernelTableTest, CopiesAndMemsetsAreInNoRowButMakeTheGpuBusy) {
   Launch("k", 0, 100, 200);
   reader_.Copy(150, 300, 0, {.stream = 8}).Memset(300, 310, 0, {.stream = 9});
