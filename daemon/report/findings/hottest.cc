@@ -52,7 +52,8 @@ absl::Status FindInputs(store::CaptureReader& reader, KernelFacts& kernels) {
     if (row.name != kernels.hottest_op || row.self_device_ns <= 0) continue;
     if (most == nullptr || row.self_device_ns > most->self_device_ns) most = &row;
   }
-  if (most == nullptr) return absl::OkStatus();
+  // A trace may have the values of an operator's inputs, and an empty list of their shapes.
+  if (most == nullptr || most->dims == "[]") return absl::OkStatus();
   kernels.hottest_inputs = most->dims;
   kernels.hottest_flops_per_s = most->flops_per_s;
   kernels.hottest_peak_share = most->peak_share;

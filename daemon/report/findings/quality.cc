@@ -38,11 +38,18 @@ class EventCheck {
         has_work_(attribution.calls().size()) {}
 
   absl::StatusOr<EventChecks> Check() {
-    constexpr uint32_t kColumns = kGpuTime | kGpuCause | kGpuWhere;
-    RETURN_IF_ERROR(reader_.ForEach<GpuRow>(kColumns, {}, [&](const GpuBatch& batch) {
-      for (size_t i = 0; i < batch.size; ++i) AddRow(batch, i);
+    const bool is_imported = !reader_.record().imported.source.empty();
+    const uint32_t columns =
+        kGpuTime | kGpuCause | kGpuWhere | (is_imported ? uint32_t{kGpuWhat} : 0U);
+    RETURN_IF_ERROR(reader_.ForEach<GpuRow>(columns, {}, [&](const GpuBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        AddRow(batch, i);
+        if (!is_imported) continue;
+        has_copies_ |= IsMemoryWork(static_cast<GpuRowKind>(batch.kind[i]));
+      }
       return absl::OkStatus();
     }));
+    counts_copies_ = is_imported && !has_copies_ && checks_.gpu_row_count > 0;
     RETURN_IF_ERROR(earlier_work_.AddWaits(reader_));
     checks_.unknown_gpu_ns = earlier_work_.LongestNs();
     CountLaunches();
@@ -165,7 +172,7 @@ class EventCheck {
     return absl::OkStatus();
   }
 
-  enum class Name : uint8_t { kOther, kLaunch, kGraphLaunch, kCapture };
+  enum class Name : uint8_t { kOther, kLaunch, kGraphLaunch, kCapture, kAsyncCopy };
   static bool IsLaunch(Name name) { return name == Name::kLaunch || name == Name::kGraphLaunch; }
   std::vector<Name> KindsOfNames() const {
     std::vector<Name> kinds;
@@ -173,6 +180,7 @@ class EventCheck {
       kinds.push_back(LaunchesGraph(name)        ? Name::kGraphLaunch
                       : LaunchesWork(name)       ? Name::kLaunch
                       : BeginsGraphCapture(name) ? Name::kCapture
+                      : IsAsyncCopyCall(name)    ? Name::kAsyncCopy
                                                  : Name::kOther);
     }
     return kinds;
@@ -195,6 +203,7 @@ class EventCheck {
       // No launch has work, so none is known to lie beyond it.
       if (first_ns > last_ns) std::swap(first_ns, last_ns);
     }
+    if (counts_copies_) CountSilentCopies(kinds);
     for (size_t i = 0; i < calls.size(); ++i) {
       if (kinds[calls[i].name] == Name::kCapture) checks_.captures_graphs = true;
       if (!IsLaunch(kinds[calls[i].name])) continue;
@@ -210,9 +219,26 @@ class EventCheck {
     }
   }
 
+  // A file without any copy may lack all that the calls made. One call may have had nothing to do.
+  void CountSilentCopies(const std::vector<Name>& kinds) {
+    constexpr int64_t kFewest = 4;
+    const std::span<const GpuAttribution::Call> calls = attribution_.calls();
+    int64_t count = 0;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (kinds[calls[i].name] != Name::kAsyncCopy || calls[i].correlation == 0) continue;
+      // ROCm copies with kernels.
+      if (attribution_.Find(calls[i].correlation) == &calls[i] && !has_work_[i]) ++count;
+    }
+    if (count < kFewest) return;
+    checks_.launch_count += count;
+    checks_.silent_launch_count += count;
+  }
+
   store::CaptureReader& reader_;
   const GpuAttribution& attribution_;
   const int64_t tolerance_ns_;
+  bool has_copies_ = false;     // Of imported captures.
+  bool counts_copies_ = false;  // Calls that copy count as launches.
   EarlierWork earlier_work_;
   std::vector<bool> has_work_;  // By position of the call.
   EventChecks checks_;

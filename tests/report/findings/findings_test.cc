@@ -400,6 +400,16 @@ TEST_F(FindingsTest, WithInputsTheHottestOperatorHasItsSpeed) {
                     HasSubstr(" TFLOP/s, 8.1"), HasSubstr("% of the GPU's bf16 peak).")));
 }
 
+TEST_F(FindingsTest, AnEmptyListOfInputsTakesNothing) {
+  Steps(5);
+  const uint32_t inputs = reader_.Inputs("[]", "[]");
+  for (int64_t at = 0; at < 5 * kStepNs; at += 100 * kUs) {
+    Launch({.start_ns = at, .count = 1, .op = ""});
+    reader_.Operator(main_, "aten::mm", at - 201 * kUs, at - 190 * kUs, {.inputs = inputs});
+  }
+  EXPECT_THAT(Report().verdict, HasSubstr("most of all by aten::mm (100% of kernel time)."));
+}
+
 TEST_F(FindingsTest, ModulesThatDifferByTheirNumberAreHotTogether) {
   Healthy();
   for (int step = 0; step < 5; ++step) {

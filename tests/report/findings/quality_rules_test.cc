@@ -52,6 +52,18 @@ TEST_F(QualityRulesTest, LaunchesWithoutAnyKernelAreSilentAlsoWithoutSteps) {
   EXPECT_EQ(report.quality.grade, "D");
 }
 
+TEST_F(QualityRulesTest, CopiesOfAFileWithoutAnyCopyAreSilent) {
+  Healthy();
+  reader_.mutable_record().imported.source = "trace.json";
+  for (int i = 0; i < 400; ++i) {
+    reader_.ApiCall(main_, "cudaMemcpyAsync", i * 100 * kUs, i * 100 * kUs + kUs, ++correlation_);
+  }
+  EXPECT_THAT(Report().verdict, HasSubstr("400 of 900 (44.4%) launches have no GPU work"));
+  // One copy shows that copies were recorded.
+  reader_.Copy(kMs, 2 * kMs, correlation_, {.stream = 9});
+  EXPECT_THAT(Fired(), Not(Contains("QUALITY_SILENT_LAUNCHES")));
+}
+
 TEST_F(QualityRulesTest, WorkBeforeItsLaunchIsFound) {
   Healthy();
   EXPECT_THAT(Fired(), IsEmpty());
