@@ -120,8 +120,10 @@ std::vector<table::Field<RankRow>> ComparedRankFields() {
       {&RankRow::score,
        {.key = "score",
         .doc = "Modified z-score of its own work among the ranks; null: fewer than 3 ranks",
-        .formula = "0.6745 x (own work - median) / median absolute deviation, which counts as at "
-                   "least 1 % of a step",
+        .formula =
+            "0.6745 x (own work - median) / median absolute deviation, which counts as at "
+            "least 1 % of a step; where the middle two are 10 % of a step apart, medians are the "
+            "lower one",
         .priority = kOnlyInData,
         .nullable = true,
         .may_be_negative = true}},

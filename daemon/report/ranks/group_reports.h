@@ -98,8 +98,10 @@ struct GroupStepRow {
 //
 //   0.6745 x (median over its steps - median over ranks) / max(MAD over ranks, 1 % of a step)
 //
-// MAD is the median absolute deviation; the 1 % keeps ranks that are all but equal from being
-// outliers of each other. A rank is a straggler if all of these hold:
+// MAD is the median absolute deviation. Where the middle two of an even number of ranks are 10 % of
+// a step apart, both medians are the lower one: half of the ranks may be slow. The 1 % keeps ranks
+// that are all but equal from being outliers of each other. A rank is a straggler if all of these
+// hold:
 //
 //   - there are at least three ranks and three common steps, and its score is above 3.5;
 //   - it has more own work than the other ranks step by step: the lower end of the 95 % interval

@@ -346,11 +346,16 @@ void Score(std::vector<RankScore>& ranking) {
         rank.own_ns == 0 ? 1 : static_cast<double>(least) / static_cast<double>(rank.own_ns);
   }
   if (std::ssize(ranking) < kFewestForStragglers) return;
-  const int64_t median = Median(own);
+  const auto duration_ns = static_cast<double>(Median(durations));
+  // The lower of the middle two, where they are far apart: half of the ranks may be slow.
+  const int64_t lower = Percentile(own, 50);
+  const int64_t middle = Median(own);
+  const bool is_apart = 2 * static_cast<double>(middle - lower) >= kLeastEffect * duration_ns;
+  const int64_t median = is_apart ? lower : middle;
   for (int64_t& value : own) value = std::abs(value - median);
+  const int64_t spread = is_apart ? Percentile(own, 50) : Median(own);
   const double deviation =
-      std::max({static_cast<double>(Median(own)),
-                kLeastDeviation * static_cast<double>(Median(durations)), 1.0});
+      std::max({static_cast<double>(spread), kLeastDeviation * duration_ns, 1.0});
   for (RankScore& rank : ranking) {
     rank.score = 0.6745 * static_cast<double>(rank.own_ns - median) / deviation;
   }

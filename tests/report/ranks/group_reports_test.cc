@@ -170,6 +170,17 @@ TEST_F(GroupStepsTest, TheRankThatOthersWaitForIsTheStraggler) {
   }
 }
 
+TEST_F(GroupStepsTest, HalfOfTheRanksMayBeStragglers) {
+  const GroupSteps steps = Compare({{500, 510, 490, 500},
+                                    {2605, 2600, 2600, 2595},
+                                    {2600, 2610, 2690, 2705},
+                                    {500, 490, 510, 500}});
+  EXPECT_EQ(steps.verdict, StragglerVerdict::kStraggler);
+  for (const RankScore& rank : steps.ranking) {
+    EXPECT_EQ(rank.straggler, rank.member == 1 || rank.member == 2) << rank.member;
+  }
+}
+
 // Eight ranks, five steps of 50 ms with two all-reduces each. Rank 5 is 8 ms late at the first one
 // of each step, rank 2 is 3 ms late at the second one.
 TEST_F(GroupStepsTest, TheWaitOfEveryCollectiveIsBlamedOnTheRankThatArrivedLast) {
