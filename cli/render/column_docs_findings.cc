@@ -125,10 +125,7 @@ constexpr ColumnDoc kDocs[] = {
     {kReport, "STRAGGLER_RANK",
      "A rank with more work of its own than the others, which wait for it", ""},
     {kReport, "ANOMALY_MODE",
-     "Autograd checks the gradients of each node for NaN, as "
-     "torch.autograd.set_detect_anomaly(True) "
-     "asks for",
-     ""},
+     "Autograd checks each node's gradients for NaN (torch.autograd.set_detect_anomaly)", ""},
     {kReport, "DATA_PARALLEL", "torch.nn.DataParallel, which copies the model at each step", ""},
     {kReport, "COMM_BACKEND", "Collectives of gloo in a program with a GPU", ""},
     {kReport, "OUT_OF_MEMORY", "An allocation that failed in the window", ""},

@@ -98,7 +98,7 @@ class KeptPartSearch : public TraceSplitter::Handler {
   }
 
   void AddStep(const TraceEvent& event, Category category) {
-    const bool may_be_step = category == Category::kAnnotation || event.category == "Operator";
+    const bool may_be_step = category == Category::kAnnotation || category == Category::kOperator;
     int64_t end_ns = 0;
     if (!may_be_step || event.phase != 'X' || !event.name.starts_with("ProfilerStep#") ||
         !event.duration.has_value() ||

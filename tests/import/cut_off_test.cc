@@ -274,7 +274,8 @@ TEST_F(CutOffTest, GzipMayEndAnywhere) {
   const std::string zipped = Zipped(text);
   int64_t complete = 0;
   int64_t partial = 0;
-  for (size_t size = 1; size<zipped.size(); size += size + 20> zipped.size() ? 1 : 3) {
+  const auto next = [&](size_t size) { return size + (zipped.size() - size < 20 ? 1 : 3); };
+  for (size_t size = 1; size < zipped.size(); size = next(size)) {
     const auto imported = ImportText(zipped.substr(0, size));
     if (!imported.ok()) {
       EXPECT_TRUE(imported.status().code() == absl::StatusCode::kDataLoss ||

@@ -332,11 +332,17 @@ class FakeProcTest : public ::testing::Test {
   }
   CpuWatch Watch() const { return CpuWatch(kTarget, root_.string()); }
 
-  // In memory, if that can be: thousands of files take a minute on some disks.
+  // In memory, if there is room: thousands of files take a minute on some disks.
+  static std::filesystem::path Place() {
+    constexpr uintmax_t kRoom = 256 << 20;
+    std::error_code error;
+    const bool has_room = access("/dev/shm", W_OK) == 0 &&
+                          std::filesystem::space("/dev/shm", error).available >= kRoom && !error;
+    return has_room ? "/dev/shm" : ::testing::TempDir();
+  }
   const std::filesystem::path root_ =
-      std::filesystem::path(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ::testing::TempDir()) /
-      StrCat("cpu_watch_", getpid(), "_",
-             ::testing::UnitTest::GetInstance()->current_test_info()->name());
+      Place() / StrCat("cpu_watch_", getpid(), "_",
+                       ::testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(FakeProcTest, ThreadsOfTheClientLibraryAreNotTheProgramsOwn) {

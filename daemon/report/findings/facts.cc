@@ -84,15 +84,20 @@ int64_t LastTimeOutside(const IntervalSet& set, int64_t start_ns, int64_t end_ns
   return std::max(start_ns, end_ns);
 }
 
-// Calls that stop the device, by start. Of several devices, it is not known which one.
+// Calls that stop the device, of threads that launch nothing: others may wait for what they
+// launched themselves. By start. Of several devices, it is not known which one.
 std::vector<GpuAttribution::Call> FreesOf(store::CaptureReader& reader,
                                           const GpuAttribution& attribution,
                                           const DeviceWork& work) {
   std::vector<GpuAttribution::Call> frees;
   if (work.devices().size() != 1) return frees;
+  absl::flat_hash_set<uint32_t> launching;
+  for (const Activity& activity : work.activities()) {
+    if (activity.call != nullptr) launching.insert(activity.call->thread);
+  }
   ByName<bool> stops_gpu(reader.names(), &StopsGpu);
   for (const GpuAttribution::Call& call : attribution.calls()) {
-    if (stops_gpu.Of(call.name)) frees.push_back(call);
+    if (stops_gpu.Of(call.name) && !launching.contains(call.thread)) frees.push_back(call);
   }
   std::ranges::sort(frees, {}, &GpuAttribution::Call::start_ns);
   return frees;
@@ -340,7 +345,6 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
   std::vector<bool> is_update;
   std::vector<bool> is_node;
   std::vector<bool> is_nan_check;
-  std::vector<bool> is_part_of_check;
   for (const std::string& name : names) {
     is_wait.push_back(IsDataLoaderWait(name));
     is_gloo.push_back(name.starts_with("gloo:"));
@@ -348,8 +352,7 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
     is_operator.push_back(name.starts_with("aten::"));
     is_update.push_back(IsOptimizerStep(name));
     is_node.push_back(name.starts_with("autograd::engine::evaluate_function: "));
-    is_nan_check.push_back(name == "aten::isnan");
-    is_part_of_check.push_back(name == "aten::isnan" || name == "aten::_is_any_true");
+    is_nan_check.push_back(name == "aten::_is_any_true");
   }
   RecognizeTorch(sources.reader, program);
   const int64_t step_thread = sources.reader.step_thread();
@@ -368,7 +371,7 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
           if (is_operator[name]) program.has_operators = true;
           program.node_count += is_node[name];
           program.nan_check_count += is_nan_check[name];
-          if (is_part_of_check[name]) program.nan_check_ns += batch.duration_ns[i];
+          if (is_nan_check[name]) program.nan_check_ns += batch.duration_ns[i];
           if (!is_gloo[name] && !is_wait[name] && !is_update[name]) continue;
           const int64_t end_ns =
               std::min(EndOf(start_ns, batch.duration_ns[i]),

@@ -260,7 +260,8 @@ struct ProgramFacts {
   bool fused_optimizer = false;
   OptimizerFacts optimizers;
   bool data_parallel = false;  // torch.nn.DataParallel
-  // In the steps: nodes of autograd, and checks for NaN (aten::isnan), with the time of these.
+  // In the steps: nodes of autograd, and checks of gradients for NaN (aten::_is_any_true, which
+  // programs do not call), with the time of these.
   int64_t node_count = 0;
   int64_t nan_check_count = 0;
   int64_t nan_check_ns = 0;

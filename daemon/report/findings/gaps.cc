@@ -436,16 +436,20 @@ class GapSweep {
   // The call of a thread that launches nothing which stopped the GPU most in that time, if any did.
   void CountOtherFree(int64_t start_ns, int64_t end_ns) {
     const Span* const call = LargestIn(other_frees_, start_ns, end_ns);
-    if (call == nullptr || call == last_free_) return;
+    if (call == nullptr) return;
+    const int64_t call_ns =
+        Difference(std::min(call->end_ns, end_ns), std::max(call->start_ns, start_ns));
+    if (call_ns <= 0) return;
+    const int64_t more = call == last_free_ ? 0 : 1;
     last_free_ = call;
-    const int64_t call_ns = Difference(call->end_ns, call->start_ns);
-    ++facts_.other_free_count;
+    facts_.other_free_count += more;
     facts_.other_free_ns = Sum(facts_.other_free_ns, call_ns);
     other_free_sums_.Add({.name = call->name,
                           .detail = call->detail,
                           .duration_ns = call_ns,
                           .start_ns = call->start_ns,
-                          .step = StepAt(call->start_ns)});
+                          .step = StepAt(call->start_ns),
+                          .count = more});
   }
 
   void AddEdge(int64_t start_ns, int64_t end_ns) {

@@ -97,9 +97,15 @@ void IdleSplit::AddFree(int64_t start_ns, int64_t end_ns) {
   if (end_ns > start_ns) free_times_.push_back({start_ns, end_ns, HostCause::kAllocator});
 }
 
-IdleParts IdleSplit::PartsAfterLaunch(int64_t start_ns, int64_t end_ns, IdlePart rest) const {
+IdleParts IdleSplit::PartsAfterLaunch(const GpuAttribution::Call& launch, int64_t start_ns,
+                                      int64_t end_ns, IdlePart rest) const {
   IdleParts parts = PartsOf(start_ns, end_ns, kProfilerOnly, rest);
+  // A call that began later waits for that work.
+  const auto later = std::ranges::lower_bound(frees_.intervals(), launch.end_ns, {},
+                                              &IntervalSet::Interval::start_ns);
+  if (later != frees_.intervals().end()) end_ns = std::min(end_ns, later->start_ns);
   int64_t freed_ns = 0;
+  if (end_ns <= start_ns) return parts;
   scope_.ForEachIn(start_ns, end_ns, [&](int64_t from_ns, int64_t to_ns) {
     freed_ns += static_cast<int64_t>(frees_.MeasureIn(from_ns, to_ns));
   });
@@ -144,7 +150,7 @@ IdleParts IdleSplit::Split(const Gap& gap, IntervalSet& explained) const {
   IdleParts parts;
   if (after_ns == gap.start_ns) {
     explained.Add(gap.start_ns, gap.end_ns);
-    return PartsAfterLaunch(gap.start_ns, gap.end_ns, AfterLaunch(gap_ns));
+    return PartsAfterLaunch(launch, gap.start_ns, gap.end_ns, AfterLaunch(gap_ns));
   }
   // An idle GPU begins a little after the call; so short a time is part of launching.
   const int64_t start_ns = Difference(gap.end_ns, after_ns);
@@ -162,8 +168,9 @@ IdleParts IdleSplit::Split(const Gap& gap, IntervalSet& explained) const {
     explained.Add(gap.start_ns, blamed_ns);
   }
   parts.Add(PartsOf(blamed_ns, call_ns, kHostCauses, &IdleParts::dispatch_ns));
-  parts.Add(PartsAfterLaunch(call_ns, after_ns, &IdleParts::launch_call_ns));
-  parts.Add(PartsAfterLaunch(after_ns, gap.end_ns, AfterLaunch(Difference(gap.end_ns, after_ns))));
+  parts.Add(PartsAfterLaunch(launch, call_ns, after_ns, &IdleParts::launch_call_ns));
+  parts.Add(PartsAfterLaunch(launch, after_ns, gap.end_ns,
+                             AfterLaunch(Difference(gap.end_ns, after_ns))));
   explained.Add(std::max(blamed_ns, call_ns), gap.end_ns);
   return parts;
 }

@@ -121,7 +121,8 @@ class IdleSplit {
 
   // Of [start_ns, end_ns) in the scope, all after the launch: calls that stopped the GPU, and the
   // rest.
-  IdleParts PartsAfterLaunch(int64_t start_ns, int64_t end_ns, int64_t IdleParts::*rest) const;
+  IdleParts PartsAfterLaunch(const GpuAttribution::Call& launch, int64_t start_ns, int64_t end_ns,
+                             int64_t IdleParts::*rest) const;
 
   const FindingScope& scope_;
   std::vector<HostTime> times_;

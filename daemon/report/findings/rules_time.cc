@@ -56,7 +56,7 @@ std::string WhySlow(const SlowStep& slow, const FrameworkSteps& framework) {
              "; its neighbors took ", TimeText(slow.usual_ns), ".");
   if (slow.more_inference_ns > 0) {
     StrAppend(&text, " It runs operators without gradients for ", TimeText(slow.more_inference_ns),
-              " longer than they do, as evaluations and sampling do.");
+              " longer than they do, as evaluations, sampling, and copies of weights do.");
   }
   if (slow.causes.empty()) {
     return StrCat(text, " Nothing that was recorded explains the difference.");
@@ -91,21 +91,19 @@ std::string OutlierAdvice(const Facts& facts) {
   constexpr std::string_view kUsualCauses =
       " Usual causes are garbage collection, checkpoints, logging, recompilation, and data "
       "loading.";
-  if (slow.more_inference_ns > 0) {
-    return StrCat(
-        "These steps run operators without gradients that their neighbors do not: an evaluation, "
-        "or samples that are drawn for training. Do that less often, on less data, or in a process "
-        "of its own, or make it faster: larger batches, lower precision. ",
-        compare);
-  }
-  if (slow.causes.empty()) return StrCat(compare, kUsualCauses);
+  const std::string_view inference =
+      slow.more_inference_ns > 0
+          ? "They run operators without gradients that their neighbors do not, as evaluations, "
+            "sampling, and copies of weights do: less often, on less data, or beside the training. "
+          : "";
+  if (slow.causes.empty()) return StrCat(inference, compare, kUsualCauses);
   const Evidence& most = slow.causes.front();
   return StrCat("Look at what the slow steps have more of: ", most.name, " (+",
                 TimeText(most.duration_ns), " in step ", slow.step,
                 slow.longest_gap.empty() || !most.detail.ends_with(slow.longest_gap)
                     ? ""
                     : StrCat("; ", slow.longest_gap),
-                "). ", compare,
+                "). ", inference, compare,
                 !IsMostlyOutside(slow)        ? ""
                 : MayWaitForPythonLock(facts) ? StrCat(" ", LongGapAdvice(facts))
                                               : kUsualCauses);
@@ -291,6 +289,19 @@ RuleResult IdleHostWait(const Facts& facts, const FindingThresholds& thresholds)
   finding.measured = StrCat("The GPU idles ", OfStep(facts, ns),
                             " while operators dispatch the next launch: the host is too slow.");
   finding.advice = LaunchAdvice(facts);
+  // A launch takes some ten us. Without torch, nothing says what the host does between them.
+  constexpr int64_t kLongForALaunchNs = 300'000;
+  const int64_t launch_count = std::max<int64_t>(facts.events.launch_count, 1);
+  if (KindOf(facts) == ProgramKind::kWithoutTorch && ns / launch_count > kLongForALaunchNs) {
+    finding.title = "The host does something else before it launches";
+    finding.measured = StrCat("The GPU idles ", OfStep(facts, ns),
+                              " before launches, which number ", facts.PerStep(launch_count),
+                              " in ", StepWord(facts), ": launching them takes far less.");
+    finding.advice =
+        "Look at what the launching thread does between its launches: annotate it (profd, NVTX), "
+        "or "
+        "use perf or py-spy.";
+  }
   finding.evidence = LateLaunchers(facts);
   SetConfidence(facts, Confidence::kHigh, finding);
   DoubtIfWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
@@ -553,11 +564,11 @@ RuleResult CpuContention(const Facts& facts, const FindingThresholds& thresholds
   }
   finding.advice = StrCat(
       children_can_explain
-          ? "The program's own child processes, such as workers of a DataLoader, use the CPUs, "
-            "perhaps next to others: start fewer of them (num_workers), or give"
-          : "Other processes, or too many threads of this one, use the CPUs. Give",
-      " the process CPUs of its own (taskset, cpusets, --cpus-per-task of Slurm), or run fewer "
-      "threads (OMP_NUM_THREADS, torch.set_num_threads, num_workers).");
+          ? "Other processes, child processes of the program (such as workers of a DataLoader), or "
+            "too many threads use the CPUs. Give "
+          : "Other processes, or too many threads of this one, use the CPUs. Give ",
+      "the process CPUs of its own (taskset, cpusets, --cpus-per-task of Slurm), or run fewer "
+      "threads (OMP_NUM_THREADS, torch.set_num_threads) and workers (num_workers).");
   SetConfidence(facts, finding.value > kMuchCpuWait ? Confidence::kHigh : Confidence::kMedium,
                 finding);
   if (!knows_after && 2 * of_recording_ns > waited_ns) {
@@ -733,8 +744,7 @@ RuleResult DataParallel(const Facts& facts, const FindingThresholds&) {
   return result;
 }
 
-// As torch's engine checks the gradients that each node returns (torch/csrc/autograd/engine.cpp,
-// validate_outputs_impl). A program that looks at its parameters' gradients alone makes far fewer.
+// As Engine::evaluate_function() of torch checks what each node returns.
 RuleResult AnomalyMode(const Facts& facts, const FindingThresholds&) {
   constexpr double kChecksOfNodes = 0.8;
   const ProgramFacts& program = facts.program;
@@ -750,13 +760,12 @@ RuleResult AnomalyMode(const Facts& facts, const FindingThresholds&) {
              CountText(facts.PerStep(program.nan_check_count), "time"), " in ", StepWord(facts),
              " of ", CountText(facts.PerStep(program.node_count), "node"), ", for ",
              TimeText(facts.PerStep(program.nan_check_ns)),
-             ". Besides, a Python traceback is kept for each operator of the forward pass, which "
-             "is part of "
-             "the operators' time, and on a GPU each check waits for it.");
+             ". Besides, operators of the forward pass keep Python tracebacks, which is part of "
+             "their time, and on a GPU each check waits for it.");
   finding.advice =
       "Turn it off: torch.autograd.set_detect_anomaly(False), or detect_anomaly=False of "
-      "Lightning's "
-      "Trainer. It is for finding where a NaN comes from, and makes training several times slower.";
+      "Lightning's Trainer. It is for finding where a NaN comes from, and makes training several "
+      "times slower.";
   finding.saving_ns_per_step = facts.PerStep(program.nan_check_ns);
   SetConfidence(facts, Confidence::kHigh, finding);
   return result;

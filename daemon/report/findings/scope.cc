@@ -106,7 +106,8 @@ void LeaveOutEdges(const EdgeStep& first, const EdgeStep& last, const IntervalSe
   const int64_t length_ns = end.end_ns - end.start_ns;
   const int64_t quiet_ns = end.end_ns - std::clamp(last.last_ns, end.start_ns, end.end_ns);
   const int64_t excess_ns = length_ns - usual_ns;
-  const bool is_cut = length_ns < usual_ns / 2 && (count > kFewestBesideCut || last.has_few_events);
+  const bool is_cut =
+      length_ns < usual_ns / 2 && (count > kFewestBesideCut || (count > 2 && last.has_few_events));
   const bool stops =
       count > kFewestBesideCut && excess_ns > usual_ns / 4 && quiet_ns >= excess_ns / 2;
   if (last.is_empty || is_cut || stops) stretches.pop_back();

@@ -221,11 +221,11 @@ std::string Rounds(const Facts& facts) {
   return text;
 }
 
-// "; 653 steps that other threads or tasks marked are not among them", or nothing.
+// "; 653 marks of steps by other threads or tasks are left out", or nothing.
 std::string OtherLoops(const Facts& facts) {
   if (!HasOtherLoops(*facts.record)) return "";
-  return StrCat("; ", CountText(facts.record->foreign_step_mark_count, "step"),
-                " that other threads or tasks marked are not among them");
+  return StrCat("; ", CountText(facts.record->foreign_step_mark_count, "mark"),
+                " of steps by other threads or tasks are left out");
 }
 
 std::string WhereTheTimeGoes(const Facts& facts) {
@@ -335,9 +335,11 @@ std::string WhatElse(const FindingsReport& report, std::vector<Finding>::const_i
 std::string WhatTakesFarMore(const Facts& facts, const Finding& first) {
   constexpr double kFarMore = 3;
   const HostFacts& host = facts.host;
-  if (!host.hottest.starts_with("aten::") || MayHaveFlops(host.hottest)) return "";
-  const double takes_ns =
-      std::min(host.hottest_of_time, 1.0) * static_cast<double>(facts.scope.mean_ns);
+  if (IsDebugMode(first) || !host.hottest.starts_with("aten::") || MayHaveFlops(host.hottest)) {
+    return "";
+  }
+  if (host.hottest_of_time > 1) return "";  // Of several threads: not how long a step takes.
+  const double takes_ns = host.hottest_of_time * static_cast<double>(facts.scope.mean_ns);
   if (takes_ns < kFarMore * static_cast<double>(first.saving_ns_per_step)) return "";
   return StrCat(" But ", ForDisplay(host.hottest, kLongestInputs), " itself takes about ",
                 TimeText(static_cast<int64_t>(takes_ns)), " of ",

@@ -96,8 +96,8 @@ class ThreadPaths {
   std::vector<Parentless> parentless_;
 };
 
-// Ranges of imported traces that overlap without nesting: where each is cut by the next one that
-// began in it and outlasts it. Ranges come in order of their end.
+// Ranges of imported traces that overlap without nesting: each is cut where the next one begins
+// that begins in it and outlasts it, and so is what is nested in it.
 class RangeCuts {
  public:
   static absl::StatusOr<RangeCuts> Build(store::CaptureReader& reader) {
@@ -107,21 +107,30 @@ class RangeCuts {
     RETURN_IF_ERROR(
         reader.ForEach<RangeRow>(kRangeStart | kRangeDuration, {}, [&](const RangeBatch& batch) {
           if (batch.thread >= threads.size()) threads.resize(batch.thread + size_t{1});
+          if (batch.thread >= cuts.cutters_.size()) cuts.cutters_.resize(batch.thread + size_t{1});
           for (size_t i = 0; i < batch.size; ++i) {
-            cuts.Add(batch.thread,
-                     {batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i])},
-                     threads[batch.thread]);
+            const Range range = {batch.start_ns[i], EndOf(batch.start_ns[i], batch.duration_ns[i])};
+            if (CutsOneOf(threads[batch.thread], range)) {
+              cuts.cutters_[batch.thread].push_back(range);
+            }
           }
           return absl::OkStatus();
         }));
+    for (std::vector<Range>& cutters : cuts.cutters_) {
+      std::ranges::sort(cutters, {}, &Range::start_ns);
+    }
     return cuts;
   }
 
   // Where the range is cut; nullopt: it is not.
   std::optional<int64_t> CutOf(uint32_t thread, int64_t start_ns, int64_t end_ns) const {
-    if (cuts_.empty()) return std::nullopt;
-    const auto found = cuts_.find({thread, start_ns, end_ns});
-    return found == cuts_.end() ? std::nullopt : std::optional(found->second);
+    if (thread >= cutters_.size()) return std::nullopt;
+    const std::vector<Range>& cutters = cutters_[thread];
+    auto at = std::ranges::upper_bound(cutters, start_ns, {}, &Range::start_ns);
+    for (size_t n = 0; n < kMostLooks && at != cutters.end() && at->start_ns < end_ns; ++n, ++at) {
+      if (at->end_ns > end_ns) return at->start_ns;
+    }
+    return std::nullopt;
   }
 
  private:
@@ -131,20 +140,21 @@ class RangeCuts {
   };
   // Those that a later one may cut are among the last: more are forgotten.
   static constexpr size_t kMostOpen = 4096;
+  // At cutters inside of a range that only cut what is inside of it, too.
+  static constexpr size_t kMostLooks = 256;
 
-  // `ended`: in none that has ended, by start and by end.
-  void Add(uint32_t thread, const Range& range, std::vector<Range>& ended) {
+  // Whether `range` begins in one that has ended. Ranges come in order of their end. `ended`: those
+  // that are in none that has ended, by start and by end.
+  static bool CutsOneOf(std::vector<Range>& ended, const Range& range) {
     while (!ended.empty() && ended.back().start_ns >= range.start_ns) ended.pop_back();
-    for (size_t i = ended.size(); i-- > 0 && ended[i].end_ns > range.start_ns;) {
-      const std::tuple key(thread, ended[i].start_ns, ended[i].end_ns);
-      int64_t& cut_ns = cuts_.try_emplace(key, range.start_ns).first->second;
-      cut_ns = std::min(cut_ns, range.start_ns);
-    }
+    const bool cuts = !ended.empty() && ended.back().end_ns > range.start_ns &&
+                      ended.back().end_ns < range.end_ns;
     ended.push_back(range);
     if (ended.size() > 2 * kMostOpen) ended.erase(ended.begin(), ended.begin() + kMostOpen);
+    return cuts;
   }
 
-  absl::flat_hash_map<std::tuple<uint32_t, int64_t, int64_t>, int64_t> cuts_;
+  std::vector<std::vector<Range>> cutters_;  // By thread, then by start.
 };
 
 }  // namespace

@@ -159,8 +159,10 @@ class CallSweep {
     std::vector<Run> later;
     while (!waiting_.empty() && calls_[waiting_.back().end - 1].start_ns >= end_ns) {
       Run& run = waiting_.back();
-      size_t begin = run.end;
-      while (begin > run.begin && calls_[begin - 1].start_ns >= end_ns) --begin;
+      const auto of_run = calls_.subspan(run.begin, run.end - run.begin);
+      const auto first_later =
+          std::ranges::lower_bound(of_run, end_ns, {}, &GpuAttribution::Call::start_ns);
+      const size_t begin = run.begin + static_cast<size_t>(first_later - of_run.begin());
       later.push_back({begin, run.end});
       run.end = begin;
       if (run.begin < run.end) break;

@@ -22,8 +22,8 @@ bool IsAllocatorCall(std::string_view name);
 // IsAllocatorCall(), and calls that do it without waiting for the GPU: those that map memory of
 // expandable segments ("cuMemMap"), page-lock it, or take it from a pool.
 bool IsAllocationCall(std::string_view name);
-// Those that stop all work of the GPU while they run, whatever thread makes them: "cudaFree",
-// "cudaFreeHost", "cudaHostUnregister".
+// Those that let no work begin on the GPU that is launched while they run, whatever thread makes
+// them: "cudaFree", "cudaFreeHost", "cudaHostUnregister". They wait for what was launched before.
 bool StopsGpu(std::string_view name);
 // IsSyncCall() without those that allocate or free memory.
 bool WaitsForGpu(std::string_view name);

@@ -139,8 +139,8 @@ struct BlocksOfDevice {
 // grows as well is seen in the process. Empty: it does.
 std::string WhyGrowthIsUnknown(const CpuRecord& process, const MemoryGrowth& growth) {
   const std::string unseen =
-      "frees of blocks from before the window are not recorded on the CPU, and the resident memory "
-      "of the process ";
+      "frees of blocks from before the window are not recorded on the CPU, and the anonymous "
+      "memory of the process ";
   if (process.resident_begin_bytes <= 0 || process.resident_end_bytes <= 0) {
     return unseen + "is not known";
   }

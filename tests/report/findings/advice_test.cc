@@ -249,6 +249,19 @@ TEST_F(AdviceTest, AProgramWithoutPyTorchIsToldOfCudasFunctions) {
   }
 }
 
+// One kernel a step, and 9 ms between them.
+TEST_F(AdviceTest, WhereFewLaunchesComeLateTheHostDoesSomethingElse) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    Launch({.start_ns = (step + 1) * kStepNs - kMs, .kernel_ns = kMs, .op = ""});
+  }
+  const Finding finding = Find("IDLE_HOST_WAIT");
+  EXPECT_EQ(finding.title, "The host does something else before it launches");
+  EXPECT_THAT(finding.measured, HasSubstr("before launches, which number 1 in each step"));
+  EXPECT_THAT(finding.advice,
+              AllOf(HasSubstr("between its launches"), Not(HasSubstr("Launch fewer"))));
+}
+
 TEST_F(AdviceTest, KernelsOfPyTorchWithoutOperatorsAreATraining) {
   LaunchBound("");
   reader_.Kernel(kElementwise, 4 * kMs, 4 * kMs + 10, 900'000);

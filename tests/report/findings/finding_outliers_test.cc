@@ -224,7 +224,7 @@ TEST_F(EvaluationInAnUpdateTest, IsNotExcusedAsThatUpdate) {
   EXPECT_GT(finding.saving_ns_per_step, 2 * kMs);
   EXPECT_THAT(finding.confidence_reason, Not(HasSubstr("optimizer")));
   EXPECT_THAT(finding.measured, HasSubstr("operators without gradients for 29.7 ms longer"));
-  EXPECT_THAT(finding.advice, HasSubstr("an evaluation, or samples"));
+  EXPECT_THAT(finding.advice, HasSubstr("as evaluations, sampling"));
 }
 
 TEST_F(EvaluationInAnUpdateTest, IsExcusedWhereTheUpdateTakesMostOfTheTime) {

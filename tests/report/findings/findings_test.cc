@@ -77,20 +77,22 @@ TEST_F(FindingsTest, StepsThatOnlyFillTheLaunchQueueAreNotAveraged) {
                         "queue left out)"));
 }
 
-TEST_F(FindingsTest, OfTwoImportedStepsOneThatIsCutIsLeftOut) {
+TEST_F(FindingsTest, OfThreeImportedStepsOneThatIsCutIsLeftOut) {
   reader_.mutable_record().imported.source = "trace.json";
-  reader_.Step(1, 0, kStepNs).Step(2, kStepNs, kStepNs / 4);
+  reader_.Step(1, 0, kStepNs).Step(2, kStepNs, kStepNs).Step(3, 2 * kStepNs, kStepNs / 4);
   Launch({.start_ns = 0, .count = 100});
-  Launch({.start_ns = kStepNs, .count = 20});
+  Launch({.start_ns = kStepNs, .count = 100});
+  Launch({.start_ns = 2 * kStepNs, .count = 20});
   EXPECT_EQ(Report().mean_step_ns, kStepNs);
 }
 
-TEST_F(FindingsTest, OfTwoImportedStepsAShortOneThatDoesAsMuchIsKept) {
+TEST_F(FindingsTest, OfThreeImportedStepsAShortOneThatDoesAsMuchIsKept) {
   reader_.mutable_record().imported.source = "trace.json";
-  reader_.Step(1, 0, kStepNs).Step(2, kStepNs, kStepNs / 4);
+  reader_.Step(1, 0, kStepNs).Step(2, kStepNs, kStepNs).Step(3, 2 * kStepNs, kStepNs / 4);
   Launch({.start_ns = 0, .count = 100});
-  Launch({.start_ns = kStepNs, .count = 100, .kernel_ns = 20 * kUs});
-  EXPECT_EQ(Report().step_count, 2);
+  Launch({.start_ns = kStepNs, .count = 100});
+  Launch({.start_ns = 2 * kStepNs, .count = 100, .kernel_ns = 20 * kUs});
+  EXPECT_EQ(Report().step_count, 3);
 }
 
 TEST_F(FindingsTest, WorkLaunchedBeforeTheCaptureIsNotTakenForAnIdleGpu) {

@@ -119,6 +119,19 @@ TEST_F(IdleCausesTest, ALaunchCallThatWaitsForAFreeOfAnotherThreadIsAllocation) 
   EXPECT_THAT(Fired(), Not(Contains("SLOW_LAUNCH_CALLS")));
 }
 
+// As on a GPU that another process uses.
+TEST_F(IdleCausesTest, AFreeThatBeginsAfterTheLaunchDoesNotHoldItUp) {
+  const uint32_t other = reader_.AddThread(2, "other");
+  Steps(5);
+  for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+    Operator("aten::mm", at, at + 60 * kUs);
+    reader_.ApiCall(other, "cudaFree", at + 45 * kUs, at + 8'950 * kUs, 0);
+    Kernel({at + 30 * kUs, at + 38 * kUs, at + 8'915 * kUs, at + 9'990 * kUs});
+  }
+  EXPECT_THAT(Fired(), Contains("LATE_START"));
+  EXPECT_THAT(Fired(), Not(Contains("ALLOC_CHURN")));
+}
+
 TEST_F(IdleCausesTest, AFreeOfAnotherThreadWhileNothingIsLaunchedIsNot) {
   const uint32_t other = reader_.AddThread(2, "other");
   Steps(5);

@@ -123,7 +123,7 @@ class CpuGrowthTest : public FindingsFixture {
 TEST_F(CpuGrowthTest, IsNoLeakIfTheProcessDoesNotGrow) {
   Grow(1258 << 20, (1258 << 20) + 4096);
   EXPECT_THAT(Fired(), Not(Contains("MEM_LEAK")));
-  EXPECT_THAT(NeedsOf("MEM_LEAK"), HasSubstr("resident memory of the process did not grow"));
+  EXPECT_THAT(NeedsOf("MEM_LEAK"), HasSubstr("anonymous memory of the process did not grow"));
 }
 
 TEST_F(CpuGrowthTest, IsNoLeakIfNothingIsKnownOfTheProcess) {

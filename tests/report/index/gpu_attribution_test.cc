@@ -112,6 +112,23 @@ TEST_F(GpuAttributionTest, OfImportedRangesThatOverlapTheOneThatBeganLastHasTheC
   EXPECT_THAT(PathOf(attribution, 6), ElementsAre("C"));
 }
 
+TEST_F(GpuAttributionTest, WhatIsNestedInACutRangeIsCutToo) {
+  reader_.mutable_record().imported.source = "trace.json";
+  reader_.Range(main_, "A", 0, 100).Range(main_, "C", 10, 90).Range(main_, "B", 50, 150);
+  reader_.Range(main_, "D", 200, 300).Range(main_, "E", 210, 230).Range(main_, "F", 220, 240);
+  Launch(main_, 20, 1);
+  Launch(main_, 60, 2);
+  Launch(main_, 95, 3);
+  Launch(main_, 225, 4);
+  Launch(main_, 260, 5);
+  const GpuAttribution attribution = Build();
+  EXPECT_THAT(PathOf(attribution, 1), ElementsAre("A", "C"));
+  EXPECT_THAT(PathOf(attribution, 2), ElementsAre("B"));
+  EXPECT_THAT(PathOf(attribution, 3), ElementsAre("B"));
+  EXPECT_THAT(PathOf(attribution, 4), ElementsAre("D", "F"));
+  EXPECT_THAT(PathOf(attribution, 5), ElementsAre("D"));
+}
+
 TEST_F(GpuAttributionTest, OfThreeImportedRangesThatOverlapEachIsCutByTheNext) {
   reader_.mutable_record().imported.source = "trace.json";
   reader_.Range(main_, "A", 0, 100).Range(main_, "B", 40, 140).Range(main_, "C", 80, 180);
