@@ -94,7 +94,8 @@ std::string OutlierAdvice(const Facts& facts) {
   const std::string_view inference =
       slow.more_inference_ns > 0
           ? "They run operators without gradients that their neighbors do not, as evaluations, "
-            "sampling, and copies of weights do: less often, on less data, or beside the training. "
+            "sampling, and copies of weights do. Do that less often, on less data, or in another "
+            "process. "
           : "";
   if (slow.causes.empty()) return StrCat(inference, compare, kUsualCauses);
   const Evidence& most = slow.causes.front();
@@ -299,8 +300,7 @@ RuleResult IdleHostWait(const Facts& facts, const FindingThresholds& thresholds)
                               " in ", StepWord(facts), ": launching them takes far less.");
     finding.advice =
         "Look at what the launching thread does between its launches: annotate it (profd, NVTX), "
-        "or "
-        "use perf or py-spy.";
+        "or use perf or py-spy.";
   }
   finding.evidence = LateLaunchers(facts);
   SetConfidence(facts, Confidence::kHigh, finding);
