@@ -2,6 +2,7 @@
 // .to(), .float(), and autocast. Copies between host and device are made there as well; they are no
 // kernels, so with a GPU only kernels count, and without its records only a program that has none.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -323,8 +324,8 @@ RuleResult Casts(const Facts& facts, const FindingThresholds& thresholds) {
   const auto counted_ns =
       static_cast<int64_t>((1 - casts.scalar_share) * static_cast<double>(casts.total_ns));
   const int64_t ns = casts.of_gpu ? facts.kernels.OfAll(counted_ns) : counted_ns;
-  const auto counted =
-      static_cast<int64_t>((1 - casts.scalar_count_share) * static_cast<double>(casts.count) + 0.5);
+  const int64_t counted =
+      std::llround((1 - casts.scalar_count_share) * static_cast<double>(casts.count));
   const int64_t count = casts.of_gpu ? facts.kernels.OfAll(counted) : counted;
   const int64_t of_ns = casts.of_gpu ? facts.kernels.total_ns : facts.scope.total_ns;
   RuleResult result;

@@ -147,6 +147,7 @@ void TakeDeviceTimes(std::span<const LaunchedWork> launched, int64_t last_end_ns
                      const IntervalSet& holes, FindingScope& scope) {
   auto& stretches = scope.stretches;
   std::vector<int64_t> lengths_ns;
+  lengths_ns.reserve(stretches.size());
   for (const auto& stretch : stretches) lengths_ns.push_back(stretch.end_ns - stretch.start_ns);
   if (!HostRunsAhead(lengths_ns, launched)) return;
   // Between windows of the recording, nothing is known.
