@@ -1,4 +1,4 @@
-// GetNode: what a daemon tells of itself.
+// GetNode: what a daemon says about itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
