@@ -27,7 +27,7 @@ constexpr size_t kMostStepsOfSide = 256;
 constexpr size_t kMostLags = 10;
 // Of the time: a thread that runs or waits for less hardly runs.
 constexpr double kLeastUse = 0.1;
-// More of them do not make an interval much narrower: it is the program that varies.
+// With so many, more are not asked for: it is the program that varies.
 constexpr size_t kStepsThatTell = 20;
 
 using Logs = std::vector<double>;

@@ -9,8 +9,8 @@
 // A call that waited for the GPU, or for memory, until the gap had begun kept the host from
 // launching ahead: it has as much of the gap as it took itself. In the launch call, the driver
 // decides; short calls are part of dispatch. Afterwards it is the GPU: a short wait between
-// kernels, or work that is not recorded. In both, calls that free memory stop the GPU, whatever
-// thread makes them.
+// kernels, or work that is not recorded. In both, a call that frees memory, of any thread, holds
+// the work up if it began before the launch ended.
 //
 // Threads: one. Memory: 24 bytes per interval of a cause.
 #ifndef PROFD_DAEMON_REPORT_FINDINGS_IDLE_SPLIT_H_

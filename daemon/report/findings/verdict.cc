@@ -330,8 +330,8 @@ std::string WhatElse(const FindingsReport& report, std::vector<Finding>::const_i
   return text;
 }
 
-// " But aten::fill_ itself takes about 37.9 ms of each step: see first ...", where that is far more
-// than `first` can save. Products and convolutions are what a model is for. Or nothing.
+// " But aten::fill_ itself takes about 37.9 ms of each step: look at it first.", where that is far
+// more than `first` can save. Products and convolutions are what a model is for. Or nothing.
 std::string WhatTakesFarMore(const Facts& facts, const Finding& first) {
   constexpr double kFarMore = 3;
   const HostFacts& host = facts.host;
@@ -343,8 +343,7 @@ std::string WhatTakesFarMore(const Facts& facts, const Finding& first) {
   if (takes_ns < kFarMore * static_cast<double>(first.saving_ns_per_step)) return "";
   return StrCat(" But ", ForDisplay(host.hottest, kLongestInputs), " itself takes about ",
                 TimeText(static_cast<int64_t>(takes_ns)), " of ",
-                facts.scope.has_steps ? "each step" : "the capture",
-                ": see first whether it can be avoided.");
+                facts.scope.has_steps ? "each step" : "the capture", ": look at it first.");
 }
 
 std::string WhatToChange(const Facts& facts, const FindingsReport& report) {

@@ -602,7 +602,9 @@ absl::StatusOr<HostSplits> SplitHostTime(store::CaptureReader& reader,
 }
 
 bool HasOtherLoops(const CaptureRecord& record) {
-  return 2 * record.foreign_step_mark_count > record.covered_steps;
+  constexpr int64_t kFewMarks = 4;
+  return record.foreign_step_mark_count >= kFewMarks &&
+         2 * record.foreign_step_mark_count > record.covered_steps;
 }
 
 absl::StatusOr<HostGapTable> SumHostGaps(store::CaptureReader& reader,
