@@ -19,14 +19,16 @@ RuleResult SlowApiCalls(const Facts&, const FindingThresholds&);     // idle in 
 RuleResult LateStart(const Facts&, const FindingThresholds&);        // idle long after the launch
 RuleResult IdleKernelWait(const Facts&, const FindingThresholds&);
 RuleResult IdleOther(const Facts&, const FindingThresholds&);
-RuleResult HostBound(const Facts&, const FindingThresholds&);       // host time outside operators
-RuleResult CpuContention(const Facts&, const FindingThresholds&);   // ready, but without a CPU
 RuleResult SyncApi(const Facts&, const FindingThresholds&);         // idle after waits
 RuleResult StepOutlier(const Facts&, const FindingThresholds&);     // single slow steps
 RuleResult WarmupIncluded(const Facts&, const FindingThresholds&);  // a first step that warmed up
 RuleResult DataParallel(const Facts&, const FindingThresholds&);    // torch.nn.DataParallel
 RuleResult AnomalyMode(const Facts&, const FindingThresholds&);     // autograd's, left on
 RuleResult CommBackend(const Facts&, const FindingThresholds&);     // gloo with a GPU
+
+// ---- what the host does (rules_host.cc) ----
+RuleResult HostBound(const Facts&, const FindingThresholds&);      // host time outside operators
+RuleResult CpuContention(const Facts&, const FindingThresholds&);  // ready, but without a CPU
 
 // ---- ranks (rules_ranks.cc) ----
 RuleResult StragglerRank(const Facts&, const FindingThresholds&);  // more own work than the others
