@@ -90,6 +90,8 @@ _PROTOTYPES = {
 _lib: Any = None
 _wait: Any = None
 _profiler: Any = None
+# None: this torch has no hooks there.
+_step_ends: Optional[_torch_optimizers.StepEnds] = None
 
 
 def attach(torch: Any) -> int:
@@ -97,6 +99,7 @@ def attach(torch: Any) -> int:
 
     Returns the wire::TorchFeature that work; 0: none, and PROFD_LOG=warning says why.
     """
+    global _step_ends
     attached: Any = _lib
     if attached is not None:
         return attached.profd_torch_features()
@@ -109,7 +112,7 @@ def attach(torch: Any) -> int:
         _library.log("warning", "PyTorch is not recorded: " + problem)
         return 0
     features = _probe(torch)
-    _hook_optimizers(torch, _lib.profd_torch_optimizer_hook)
+    _step_ends = _hook_optimizers(torch, _lib.profd_torch_optimizer_hook)
     if _torch_profilers.hook(_profiler):
         _profiler(0)  # From now on, those that use CUPTI are reported.
     atexit.register(_leave)
@@ -196,7 +199,8 @@ def _probe(torch: Any) -> int:
     return features
 
 
-def _hook_optimizers(torch: Any, tell: Callable[[int, int, int], None]) -> None:
+def _hook_optimizers(torch: Any, tell: Callable[[int, int, int], None]
+                     ) -> Optional[_torch_optimizers.StepEnds]:
     """Reports each Optimizer.step() to the library, through torch's own global hooks.
 
     In code that torch.compile compiles they do nothing, because a call would break its graph.
@@ -206,9 +210,11 @@ def _hook_optimizers(torch: Any, tell: Callable[[int, int, int], None]) -> None:
     hook_end = getattr(optim, "register_optimizer_step_post_hook", None)
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
     if hook_begin is None or hook_end is None or is_compiling is None:
-        return  # torch before 2.1: the library goes by torch's ranges alone.
+        return None  # torch before 2.1: the library goes by torch's ranges alone.
 
-    number_of = _torch_optimizers.Numbers().of
+    numbers = _torch_optimizers.Numbers()
+    number_of = numbers.of
+    step_ends = _torch_optimizers.StepEnds(numbers.knows)
 
     def profd_step_begins(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if not is_compiling():
@@ -217,9 +223,12 @@ def _hook_optimizers(torch: Any, tell: Callable[[int, int, int], None]) -> None:
     def profd_step_ends(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if not is_compiling():
             tell(id(type(optimizer)), number_of(optimizer), 0)
+            if step_ends.wanted:
+                step_ends.at(optimizer)
 
     hook_begin(profd_step_begins)
     hook_end(profd_step_ends)
+    return step_ends
 
 
 def _command() -> list:
@@ -300,7 +309,7 @@ def _serve(is_spawning: bool) -> None:
             if _was_spawned_for_dataloader():
                 return
             _lib.profd_init()
-        answers = _Answers(sys.modules["torch"])
+        answers = _Answers(sys.modules["torch"], _step_ends)
         wanted = ctypes.c_uint32()
         while True:
             asked = _wait(ctypes.byref(wanted))
@@ -314,8 +323,9 @@ def _serve(is_spawning: bool) -> None:
 class _Answers:
     """What the thread does for each thing it is asked."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, step_ends: Optional[_torch_optimizers.StepEnds]) -> None:
         self._torch = torch
+        self._step_ends = step_ends
         self._listener: Any = None
 
     def give(self, asked: int, wanted: int) -> None:
@@ -391,14 +401,14 @@ class _Answers:
 
     def _tell_blocks(self) -> None:
         from profd import _torch_blocks
-        owners = _torch_blocks.Owners(self._torch)
+        owners = _torch_blocks.Owners(self._torch, self._step_ends)
         for block in owners.blocks():
             _answering.check()
             _lib.profd_torch_block(block.address, block.bytes, block.device_type,
                                    block.device_index, block.category,
                                    block.name.encode("utf-8", "replace") or None)
-        if owners.lacks_gradients:
-            note(_NOTE_MISSING, "owners of gradients", "gradients were exchanged all the time")
+        if owners.lack_of_gradients is not None:
+            note(_NOTE_MISSING, "owners of gradients", owners.lack_of_gradients)
         if owners.lacks_others:
             note(_NOTE_MISSING, "sizes of older tensors",
                  "torch before 2.10 may be releasing a tensor while it is looked at")

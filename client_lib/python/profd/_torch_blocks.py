@@ -7,39 +7,36 @@ collector knows, once per capture, after its window; nothing is hooked before.
 Of all other tensors only how large they are is told: what was allocated before the window, such
 as a batch that is used again and again, has no other witness.
 
+Gradients are another matter. The engine exchanges them without the GIL, and `p.grad = None` gives it
+up while p still has the old one: whoever reads one then crashes. So they are read where optimizers read
+them themselves: behind the next step() of each, on the thread that runs it.
+
 Threads: any, with the GIL, while the program trains on. Nothing of the program's is called: no
     property, no __getattr__, no __torch_function__.
-Known gaps: objects behind gc.freeze() are not seen; with torch before 2.10, tensors that belong to
-    nothing of the above are not looked at (see _objects); of a ScriptModule and of sparse layouts other
-    than COO nothing is told; only memory of the CPU and of CUDA is. Tensors that belong to nothing
-    of the above are told if they are of class torch.Tensor itself, and at most _MAX_OTHERS of
-    them, those first that have survived the most garbage collections.
+Known gaps: gradients of parameters that no optimizer has, or one that does not call torch's hooks
+    (none does with torch before 2.1). Objects behind gc.freeze() are not seen; with torch before 2.10,
+    tensors that belong to nothing of the above are not looked at (see _objects); of a ScriptModule and of
+    sparse layouts other than COO nothing is told; only memory of the CPU and of CUDA is. Tensors that
+    belong to nothing of the above are told if they are of class torch.Tensor itself, and at most
+    _MAX_OTHERS of them, those first that have survived the most garbage collections.
 """
 
 import itertools
-import sys
 import time
-from _thread import get_ident
-from opcode import opmap
-from types import FrameType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from profd import _answering
 from profd._objects import find_objects, may_hold_any_tensor
+from profd._torch_optimizers import StepEnds
 
 # wire::MemoryCategory in proto/wire/event.h.
 UNKNOWN, PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER = 0, 1, 2, 3, 7
 # wire::DeviceType.
 _DEVICE_TYPES = {"cpu": 0, "cuda": 1}
 
-# Functions of torch.autograd that are on the stack of whoever runs a backward pass.
-_BACKWARD = {"backward", "grad", "run_backward", "_engine_run_backward"}
-# How an attribute of a tensor is set, such as `grad`; `setattr` names it among its constants.
-_SETTERS = {opmap["STORE_ATTR"], opmap["DELETE_ATTR"]}
-# For a moment at which nobody exchanges gradients.
-_GRADIENTS_PATIENCE_S = 1.5
-_GRADIENTS_WAIT_S = 0.0005
-_GRADIENTS_CHECK_S = 0.002
+# CPU time in a step() of the program, for the gradients of its optimizer, looked at after so many.
+_MOST_READ_S = 0.002
+_READ_AT_ONCE = 32
 # Names of what a state holds, and lists in it, go this deep.
 _MAX_STATE_DEPTH = 3
 # Some 40 ms of looking.
@@ -60,10 +57,15 @@ class Block(NamedTuple):
 class Owners:
     """The modules and optimizers that are alive now, and what they hold."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, step_ends: Optional[StepEnds] = None) -> None:
+        """Without `step_ends` no gradient is read."""
         self._torch = torch
-        # There was no moment to read them; known once blocks() is through.
-        self.lacks_gradients = False
+        self._step_ends = step_ends
+        # By id of the parameter, and how many there was no time for.
+        self._gradients: List[Tuple[int, Block]] = []
+        self._unread_gradients = 0
+        # What gradients lack, if any; known once blocks() is through.
+        self.lack_of_gradients: Optional[str] = None
         # This torch does not let anyone hold a tensor whose owner is not known.
         self.lacks_others = not may_hold_any_tensor(torch)
         tensors: List[Any] = []
@@ -84,9 +86,7 @@ class Owners:
         of which nothing but their size is known."""
         seen: Set[Tuple[int, int, int]] = set()
         with self._as_plain_tensors():
-            owned = (block for category, name, tensor in self._tensors()
-                     for block in self._blocks_of(tensor, category, name))
-            for block in itertools.chain(owned, self._others):
+            for block in itertools.chain(self._owned(), self._others):
                 key = (block.device_type, block.device_index, block.address)
                 if key not in seen:
                     seen.add(key)
@@ -129,52 +129,56 @@ class Owners:
                 table = self._parameters if is_parameter else self._buffers
                 table.setdefault(id(tensor), (tensor, prefix + name))
 
-    def _tensors(self) -> Iterator[Tuple[int, str, Any]]:
+    def _owned(self) -> Iterator[Block]:
         parameters = list(self._parameters.values())
         loose = list(self._parameters_of_optimizers())
         for tensor, name in parameters + loose:
-            yield PARAMETER, name, tensor
+            yield from self._blocks_of(tensor, PARAMETER, name)
         for tensor, name in self._buffers.values():
-            yield BUFFER, name, tensor
+            yield from self._blocks_of(tensor, BUFFER, name)
         names = {id(tensor): name for tensor, name in parameters + loose}
-        leaves = [tensor for tensor, _ in parameters + loose if tensor.is_leaf]
-        for leaf, gradient in zip(leaves, self._gradients(leaves)):
-            if gradient is not None:
-                yield GRADIENT, names[id(leaf)] + ".grad", gradient
+        yield from self._gradients_of(names)
         for name, tensor in self._states(names):
-            yield OPTIMIZER_STATE, name, tensor
+            yield from self._blocks_of(tensor, OPTIMIZER_STATE, name)
 
     def _parameters_of_optimizers(self) -> Iterator[Tuple[Any, str]]:
         """Those that no module holds."""
         for optimizer in self._optimizers:
-            groups = object.__getattribute__(optimizer, "__dict__").get("param_groups")
-            for number, group in enumerate(_list(groups)):
-                tensors = _list(group.get("params")) if isinstance(group, dict) else []
+            for number, tensors in enumerate(_groups(optimizer)):
                 for index, tensor in enumerate(tensors):
                     if self._is_tensor(tensor) and id(tensor) not in self._parameters:
                         yield tensor, "%s.param_groups[%d][%d]" % (
                             type(optimizer).__name__, number, index)
 
-    def _gradients(self, leaves: List[Any]) -> List[Any]:
-        """Each one's .grad; none at all if somebody exchanged gradients all the time.
+    def _gradients_of(self, names: Dict[int, str]) -> Iterator[Block]:
+        if self._step_ends is None:
+            self.lack_of_gradients = "this torch has no hooks behind the steps of optimizers"
+            return
+        late = self._step_ends.await_each(self._optimizers, self._read_gradients)
+        if late:
+            self.lack_of_gradients = "%d of %d optimizers did no step after the window" % (
+                late, len(self._optimizers))
+        elif self._unread_gradients:
+            self.lack_of_gradients = (
+                "reading all would have held a step up; %d were not read" % self._unread_gradients)
+        for owner, block in list(self._gradients):
+            if owner in names:
+                yield block._replace(name=names[owner] + ".grad")
 
-        The engine exchanges them without the GIL, and `p.grad = None` gives it up while p still
-        has the old one: whoever reads it then crashes. So they are read when nobody does either,
-        and by C code alone, which keeps the GIL from the first to the last. Others get it from us
-        no sooner than a switch interval after we got it, which is just after the sleep.
-        """
-        gradients = map(self._torch._C._TensorBase.grad.__get__, leaves)
-        soon_s = min(_GRADIENTS_CHECK_S, sys.getswitchinterval() / 2)
-        until = time.monotonic() + _GRADIENTS_PATIENCE_S
-        while time.monotonic() < until:
-            _answering.check()
-            time.sleep(_GRADIENTS_WAIT_S)
-            began = time.monotonic()
-            is_quiet = not _someone_exchanges_gradients()
-            if is_quiet and time.monotonic() - began < soon_s:
-                return list(gradients)
-        self.lacks_gradients = True
-        return []
+    def _read_gradients(self, optimizer: Any) -> None:
+        """On the thread that runs its step()."""
+        until = time.thread_time() + _MOST_READ_S
+        with self._as_plain_tensors():
+            leaves = [tensor for tensors in _groups(optimizer) for tensor in tensors
+                      if self._is_tensor(tensor) and tensor.is_leaf]
+            for number, leaf in enumerate(leaves):
+                if number % _READ_AT_ONCE == 0 and time.thread_time() > until:
+                    self._unread_gradients += len(leaves) - number
+                    return
+                gradient = self._torch._C._TensorBase.grad.__get__(leaf)
+                if gradient is not None:
+                    self._gradients += [(id(leaf), block)
+                                        for block in self._blocks_of(gradient, GRADIENT, "")]
 
     def _states(self, names: Dict[int, str]) -> Iterator[Tuple[str, Any]]:
         for optimizer in self._optimizers:
@@ -243,6 +247,13 @@ def _items(module: Any, table: str) -> List[Tuple[str, Any]]:
         if isinstance(held, dict) else []
 
 
+def _groups(optimizer: Any) -> List[List[Any]]:
+    """What is in its param_groups."""
+    groups = object.__getattribute__(optimizer, "__dict__").get("param_groups")
+    return [_list(group.get("params")) if isinstance(group, dict) else []
+            for group in _list(groups)]
+
+
 def _list(value: Any) -> List[Any]:
     return list(value) if isinstance(value, (list, tuple)) else []
 
@@ -261,22 +272,3 @@ def _walk(root: Any, visited: Set[int]) -> Iterator[Tuple[str, Any, bool]]:
             yield prefix + name, tensor, False
         for name, child in reversed(_items(module, "_modules")):
             left.append(("%s%s." % (prefix, name), child))
-
-
-def _someone_exchanges_gradients() -> bool:
-    """Whether another thread may be in a backward pass, or where a gradient is set or deleted."""
-    for thread, top in sys._current_frames().items():
-        if thread == get_ident():
-            continue
-        # It may be in C code that was given the name.
-        if "grad" in top.f_code.co_names or "grad" in top.f_code.co_consts:
-            return True
-        frame: Optional[FrameType] = top
-        while frame is not None:
-            code = frame.f_code
-            if code.co_name in _BACKWARD and "torch/autograd/" in code.co_filename:
-                return True
-            if "grad" in code.co_names and code.co_code[frame.f_lasti] in _SETTERS:
-                return True
-            frame = frame.f_back
-    return False

@@ -1,4 +1,4 @@
-"""Which optimizer is which, and how many of each class train.
+"""Which optimizer is which, how many of each class train, and where their steps end.
 
 Several of one class look like one in torch's ranges. How many there are is asked for a few times at
 most, and only by programs whose optimizer seems to be several.
@@ -6,14 +6,19 @@ most, and only by programs whose optimizer seems to be several.
 
 import itertools
 import sys
+import time
 import weakref
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
+from profd import _answering
 from profd._objects import find_objects
 
 # sys.getallocatedblocks(). A bare program with an optimizer has 1.2 million with torch 2.15.0 and 0.35
 # million with 1.13.1. In larger ones it would hold the GIL for too long.
 _MAX_BLOCKS = 2_000_000
+# For steps to end. The library waits for 3 s in all.
+_PATIENCE_S = 1.5
+_CHECK_S = 0.001
 
 
 class Numbers:
@@ -31,6 +36,11 @@ class Numbers:
             return known[1]
         return self._add(optimizer)
 
+    def knows(self, optimizer: Any) -> bool:
+        """Whether it was asked for."""
+        known = self._known.get(id(optimizer))
+        return known is not None and known[0]() is optimizer
+
     def _add(self, optimizer: Any) -> int:
         if len(self._known) >= self._most:
             # A copy of the items: another thread may add one.
@@ -44,6 +54,43 @@ class Numbers:
         number = next(self._next) << 4  # As even as an address.
         self._known[id(optimizer)] = (reference, number)
         return number
+
+
+class StepEnds:
+    """Has something done behind the next step() of some optimizers, on the threads that run them.
+
+    Threads: await_each() on ours. `wanted` and at() on any, with the GIL.
+    """
+
+    def __init__(self, is_hooked: Callable[[Any], bool]) -> None:
+        """`is_hooked` says whether an optimizer's steps come to at()."""
+        self._is_hooked = is_hooked
+        # By id of the optimizer, which await_each() keeps alive.
+        self.wanted: Dict[int, Callable[[Any], None]] = {}
+
+    def at(self, optimizer: Any) -> None:
+        """Its step() ends. Call it if `wanted` is not empty."""
+        do = self.wanted.pop(id(optimizer), None)
+        if do is not None:
+            try:
+                do(optimizer)
+            except Exception:  # Nothing of ours may end the program's step.
+                pass
+
+    def await_each(self, optimizers: Iterable[Any], do: Callable[[Any], None],
+                   patience_s: float = _PATIENCE_S) -> int:
+        """Waits until each did a step, and `do` was called with it. Returns for how many it was not."""
+        optimizers = list(optimizers)
+        hooked = [optimizer for optimizer in optimizers if self._is_hooked(optimizer)]
+        self.wanted = {id(optimizer): do for optimizer in hooked}
+        until = time.monotonic() + patience_s
+        try:
+            while self.wanted and time.monotonic() < until:
+                _answering.check()
+                time.sleep(_CHECK_S)
+            return len(optimizers) - len(hooked) + len(self.wanted)
+        finally:
+            self.wanted = {}
 
 
 def counts(torch: Any) -> Dict[str, int]:
