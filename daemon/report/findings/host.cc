@@ -1,7 +1,10 @@
 #include "daemon/report/findings/host.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/median.h"
@@ -78,6 +81,44 @@ absl::Status FindFrees(store::CaptureReader& reader, HostFacts& facts) {
   return absl::OkStatus();
 }
 
+// With fewer, chance may put a wait into all of them.
+constexpr int64_t kFewestForSteady = 5;
+constexpr double kInMostSteps = 0.9;
+
+// HostFacts::steady_ns. Of the gaps between the same two operators, also the short ones, three
+// quarters are as long as what counts of each. `gaps`: all, by start.
+int64_t SteadyGapsNs(const CountedTime& counted, const FindingScope& scope,
+                     const std::vector<HostGap>& gaps, const HostFacts& facts) {
+  if (!scope.has_steps || facts.usual_count < kFewestForSteady) return 0;
+  struct Place {
+    std::vector<int64_t> lengths;
+    int64_t last_step = -1;
+    int64_t step_count = 0;
+  };
+  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, Place> places;
+  for (const HostGap& gap : gaps) {  // By start.
+    const int64_t ns = counted.In(gap.start_ns, gap.end_ns, facts.outliers);
+    if (ns <= 0) continue;
+    Place& place = places[{gap.after, gap.before}];
+    place.lengths.push_back(ns);
+    if (const int64_t step = scope.PositionAt(gap.start_ns); step != place.last_step) {
+      place.last_step = step;
+      ++place.step_count;
+    }
+  }
+  int64_t steady_ns = 0;
+  for (auto& [key, place] : places) {
+    if (static_cast<double>(place.step_count) <
+        kInMostSteps * static_cast<double>(facts.usual_count)) {
+      continue;
+    }
+    const int64_t usual_ns = Percentile(place.lengths, 25);
+    if (usual_ns < kShortHostGapNs) continue;
+    for (const int64_t length_ns : place.lengths) steady_ns += std::min(length_ns, usual_ns);
+  }
+  return facts.PerUsualStep(steady_ns);
+}
+
 std::string_view OrEdge(const std::string& name, std::string_view edge) {
   return name.empty() ? edge : std::string_view(name);
 }
@@ -118,6 +159,7 @@ absl::StatusOr<HostFacts> GatherHost(store::CaptureReader& reader, const Finding
     shares.push_back(static_cast<double>(outside_ns[i]) / static_cast<double>(stretch_ns));
   }
   if (!shares.empty()) facts.median_share = Median(shares);
+  facts.steady_ns = SteadyGapsNs(counted, scope, time.host_gaps, facts);
   ASSIGN_OR_RETURN(facts.gaps, SumHostGaps(reader, gaps, [&](int64_t start_ns, int64_t end_ns) {
                      const int64_t ns = counted.In(start_ns, end_ns, facts.outliers);
                      if (ns > 0) {

@@ -28,14 +28,17 @@ namespace profd::report {
 struct HostFacts {
   std::string needs;           // Not empty: unknown for lack of this, and the rest is empty.
   bool of_ranges = false;      // HostSplits::of_ranges
-  std::vector<bool> outliers;  // OutliersOf() the scope; also if `needs` is set.
+  std::vector<bool> outliers;  // What OutliersOf() returns, also if `needs` is set.
   HostSplit split;             // Sum over the steps of the scope; 0 without steps.
   int64_t usual_count = 0;     // Steps that are not outliers; without steps 1.
   int64_t usual_ns = 0;        // How long they take.
   int64_t outside_ns = 0;      // Of their host time outside operators, what costs time.
   int64_t optimizer_ns = 0;    // Of it, in `optimizers` of GatherHost().
   double median_share = 0;     // Share of a step, as the median of the steps.
-  HostGapTable gaps;           // Of that.
+  // Of a usual step, in gaps that are in every one of them and nearly always that long. A wait for
+  // a CPU comes anywhere, so it is not what makes these. 0 if few steps are known.
+  int64_t steady_ns = 0;
+  HostGapTable gaps;  // Of outside_ns.
   // Where its short gaps are, if they take more of it than the others; else empty.
   std::vector<ShortGapRow> short_gaps;
   LockGaps lock_gaps;  // Of all steps.

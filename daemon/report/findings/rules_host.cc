@@ -80,6 +80,25 @@ std::vector<Evidence> GapEvidence(const HostFacts& host) {
   return rows;
 }
 
+// A wait for a CPU comes at any place, and does not explain gaps that are in every step.
+void DoubtHostIfWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
+                           int64_t outside_ns, Finding& finding) {
+  const Confidence without = finding.confidence;
+  DoubtIfWithoutCpu(facts, thresholds, outside_ns, finding, /*burst_can_explain=*/false,
+                    UnreportedNs(facts, finding));
+  if (finding.confidence == without) return;
+  const int64_t steady_ns = facts.host.steady_ns;
+  if (static_cast<double>(steady_ns) <=
+      finding.threshold * static_cast<double>(facts.scope.mean_ns)) {
+    return;
+  }
+  finding.confidence = std::min(without, Confidence::kMedium);
+  finding.confidence_reason =
+      StrCat("the thread waits for a CPU for ", TimeText(facts.CpuWaitPerStep()),
+             " of each step, which can be in the gaps; but ", TimeText(steady_ns),
+             " of them are in every step", ContentionNote(facts, thresholds));
+}
+
 // What of the waits may be the recording's; empty: nothing.
 std::string WaitsOfRecordingText(const Facts& facts, int64_t of_recording_ns) {
   if (of_recording_ns <= 0) return "";
@@ -168,8 +187,7 @@ RuleResult HostBound(const Facts& facts, const FindingThresholds& thresholds) {
     finding.confidence = Confidence::kLow;
     finding.confidence_reason = "no steps: the program may have had nothing to do";
   }
-  DoubtIfWithoutCpu(facts, thresholds, outside_ns, finding, /*burst_can_explain=*/false,
-                    UnreportedNs(facts, finding));
+  DoubtHostIfWithoutCpu(facts, thresholds, outside_ns, finding);
   return result;
 }
 

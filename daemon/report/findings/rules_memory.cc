@@ -9,6 +9,7 @@
 #include "daemon/report/findings/advice.h"
 #include "daemon/report/findings/rule_list.h"
 #include "daemon/report/index/stack_table.h"
+#include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
 namespace {
@@ -222,6 +223,42 @@ RuleResult MemFragmentation(const Facts& facts, const FindingThresholds& thresho
   return result;
 }
 
+namespace {
+
+// Of what the device's memory grew by, what steps allocated and no later one freed. The first step
+// may make what the program needs from then on; the next one may free what the last one left.
+int64_t LeftBySteps(const DeviceMemoryReport& device) {
+  int64_t left_bytes = 0;
+  for (size_t i = 1; i + 1 < device.steps.size(); ++i) {
+    AddTo(left_bytes, std::max<int64_t>(0, device.steps[i].kept_bytes));
+  }
+  return left_bytes;
+}
+
+// A leak leaves all of its blocks. Less than this share of the growth, and others were made anew,
+// larger each time.
+constexpr double kLeftByLeak = 0.5;
+
+void NameWhatStepsLeave(const Facts& facts, const MemoryGrowth& growth, Finding& finding) {
+  finding.advice =
+      "Look for tensors that outlive their step: losses summed with their graphs (use .item() or "
+      ".detach()), lists of outputs, caches, hooks. A buffer that fills up to a limit grows so, "
+      "too, until it is full.";
+  constexpr std::string_view kLeft = "allocated in a step, still alive steps later";
+  if (growth.suspects_by_source.empty()) {
+    finding.evidence = MemoryRows(growth.suspects_by_op, kLeft);
+    StrAppend(&finding.advice, StacksAdvice(facts));
+    return;
+  }
+  std::vector<MemoryShare> lines = growth.suspects_by_source;
+  for (MemoryShare& line : lines) line.name = StackTable::ColonLine(line.name);
+  finding.evidence = MemoryRows(lines, kLeft);
+  StrAppend(&finding.measured, " Most of what steps leave is allocated at ", lines.front().name,
+            ".");
+}
+
+}  // namespace
+
 RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   if (!facts.has_memory) return Needs(std::string(kNeedsMemory));
   const DeviceMemoryReport* device = nullptr;  // The one that grows most; host memory leaks, too.
@@ -262,7 +299,9 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
       static_cast<double>(growth.deepest_fall_bytes) > kMostStepsFallenBack * finding.value;
   result.fired = finding.value > finding.threshold && (rises_in_most || rises_in_some) && is_kept;
   finding.severity = Severity::kWarning;
+  const bool is_made_anew = static_cast<double>(LeftBySteps(*device)) < kLeftByLeak * rise;
   if (!rises_in_most) finding.title = "Memory grows in some steps and never falls";
+  if (is_made_anew) finding.title = "Memory grows: what is made anew in each step is larger";
   finding.measured =
       StrCat("Memory on ", device->memory.device, " grows by ", SizeText(growth.bytes_per_step),
              " a step; ", growth.rising_count, " of ", growth.step_count - 1,
@@ -275,7 +314,9 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
     if (device->capacity_bytes > 0) {
       const int64_t steps = std::max<int64_t>(free_bytes, 0) / growth.bytes_per_step;
       const double hours = static_cast<double>(steps) / steps_per_hour;
-      if (hours <= kSoonHours && !may_fall_again) finding.severity = Severity::kCritical;
+      if (hours <= kSoonHours && !may_fall_again && !is_made_anew) {
+        finding.severity = Severity::kCritical;
+      }
       StrAppend(&finding.measured, "; memory is full after ", steps, " more steps, in ",
                 60 * hours < 1 ? TimeText(static_cast<int64_t>(3600e9 * hours))
                 : hours < 1    ? absl::StrFormat("%.2g minutes", 60 * hours)
@@ -283,21 +324,18 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
     }
     StrAppend(&finding.measured, ".");
   }
-  finding.advice =
-      "Look for tensors that outlive their step: losses summed with their graphs (use .item() or "
-      ".detach()), lists of outputs, caches, hooks. A buffer that fills up to a limit grows so, "
-      "too, until it is full.";
-  constexpr std::string_view kLeft = "allocated in a step, still alive steps later";
-  if (!growth.suspects_by_source.empty()) {
-    std::vector<MemoryShare> lines = growth.suspects_by_source;
-    for (MemoryShare& line : lines) line.name = StackTable::ColonLine(line.name);
-    finding.evidence = MemoryRows(lines, kLeft);
-    StrAppend(&finding.measured, " Most of what steps leave is allocated at ", lines.front().name,
-              ".");
-  } else {
-    finding.evidence = MemoryRows(growth.suspects_by_op, kLeft);
-    StrAppend(&finding.advice, StacksAdvice(facts));
+  if (is_made_anew) {
+    finding.advice =
+        "If inputs grow, such as sequences that are sorted by length, run the largest one first: "
+        "it needs the most memory. If they do not, look for tensors that are joined with what they "
+        "held before: torch.cat([kept, new]).";
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        "steps free what the steps before them left, and allocate more: inputs that grow look so, "
+        "too";
+    return result;
   }
+  NameWhatStepsLeave(facts, growth, finding);
   const bool rises_often = growth.rising_count >= kRisesForHigh;
   finding.confidence =
       growth.step_count >= kStepsForHigh && rises_often ? Confidence::kHigh : Confidence::kMedium;

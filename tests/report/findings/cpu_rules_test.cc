@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "proto/wire/event.h"
-#include "tests/report/findings/findings_fixture.h"
+#include "tests/report/findings/cpu_fixture.h"
 
 namespace profd::report {
 namespace {
@@ -16,33 +16,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class CpuRulesTest : public FindingsFixture {
+class CpuRulesTest : public CpuFixture {
  protected:
-  // `busy` of each of ten steps is one operator; the rest is outside of operators.
-  void StepsWith(int64_t busy_ns) {
-    Steps(10);
-    for (int step = 0; step < 10; ++step) {
-      const int64_t begin = step * kStepNs;
-      reader_.Range(main_, "aten::linear", begin, begin + busy_ns / 2,
-                    {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
-      reader_.Range(main_, "aten::relu", begin + kStepNs - busy_ns / 2, begin + kStepNs,
-                    {.category = static_cast<uint8_t>(wire::RangeCategory::kOperator)});
-    }
-  }
-
-  // The thread that marks the steps waited for `share` of a window; another ran all the time.
-  void WaitedFor(double share, int64_t window_ns = 200 * kMs) {
-    const int64_t waited_ns = std::llround(share * static_cast<double>(window_ns));
-    reader_.mutable_record().cpu = {.watched_ns = window_ns,
-                                    .thread_count = 2,
-                                    .ran_ns = window_ns / 4 * 3,
-                                    .waited_ns = waited_ns,
-                                    .threads = {{.os_thread = 77, .ran_ns = window_ns / 2},
-                                                {.os_thread = reader_.threads()[main_].os_thread,
-                                                 .ran_ns = window_ns / 4,
-                                                 .waited_ns = waited_ns}}};
-  }
-
   // Ten steps of 10 ms, and one of 50 ms.
   void StepsAndASlowOne() {
     StepsWith(kStepNs);
@@ -180,7 +155,7 @@ TEST_F(CpuRulesTest, OneBurstInAShortWindowIsWeakEvidence) {
 }
 
 TEST_F(CpuRulesTest, AWaitIsNoBurstIfNoStepIsLongerByIt) {
-  StepsWith(6 * kMs);
+  UnsteadyStepsWith(6 * kMs);
   WaitedFor(0.4, 100 * kMs);
   EXPECT_EQ(Find("CPU_CONTENTION").confidence, Confidence::kHigh);
   EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
@@ -637,7 +612,7 @@ TEST_F(CpuRulesTest, ContentionIsFoundThoughThreadsAreNotWatched) {
 }
 
 TEST_F(CpuRulesTest, InAShortWindowAWaitIsNotBlamedButCastsDoubt) {
-  StepsWith(6 * kMs);
+  UnsteadyStepsWith(6 * kMs);
   WaitedFor(0.4, 40 * kMs);
   EXPECT_THAT(Fired(), Not(Contains("CPU_CONTENTION")));
   EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
@@ -648,78 +623,6 @@ TEST_F(CpuRulesTest, AWaitBelowTheThresholdIsNone) {
   StepsWith(kStepNs);
   WaitedFor(0.04);
   EXPECT_THAT(Fired(), Not(Contains("CPU_CONTENTION")));
-}
-
-TEST_F(CpuRulesTest, TheHostIsNotBlamedForTimeWithoutACpu) {
-  StepsWith(6 * kMs);
-  WaitedFor(0.4);
-  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
-  EXPECT_THAT(Find("HOST_BOUND").confidence_reason, HasSubstr("waits for a CPU for 4 ms"));
-  EXPECT_THAT(Report().verdict, HasSubstr("First change (CPU_CONTENTION)"));
-}
-
-TEST_F(CpuRulesTest, TheHostIsBlamedForMoreThanTheWait) {
-  StepsWith(kMs);
-  WaitedFor(0.4);
-  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kHigh);
-  EXPECT_THAT(Report().verdict, HasSubstr("First change (HOST_BOUND)"));
-}
-
-// 2 ms of 10 are outside operators. What remains without the wait, 1 ms or less, has no finding.
-TEST_F(CpuRulesTest, TheHostIsBlamedForWhatIsReportedWithoutTheWait) {
-  StepsWith(8 * kMs);
-  WaitedFor(0.09);
-  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kHigh);
-  WaitedFor(0.11);
-  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
-}
-
-TEST_F(CpuRulesTest, ASmallWaitExcusesNoHost) {
-  StepsWith(88 * kMs / 10);
-  WaitedFor(0.05);  // 0.7 ms would remain, but so little is no contention.
-  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kHigh);
-  WaitedFor(0.06);
-  EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
-}
-
-class SyncTest : public CpuRulesTest {
- protected:
-  // The GPU idles for `idle_ns` at the start of each step, as the one before ended with a wait for
-  // it. Of the first step that is not known.
-  void StepsThatDrain(int64_t idle_ns) {
-    Steps(5);
-    for (int step = 0; step < 5; ++step) {
-      const int64_t at = step * kStepNs;
-      Launch({.start_ns = at + idle_ns,
-              .count = static_cast<int>((kStepNs - idle_ns) / (100 * kUs)),
-              .lead_ns = idle_ns - 100 * kUs});
-      reader_.ApiCall(main_, "cudaStreamSynchronize", at + kStepNs - 1200 * kUs,
-                      at + kStepNs + 10 * kUs, 0);
-    }
-  }
-};
-
-// 0.3 ms of a step or less have no finding.
-TEST_F(SyncTest, WaitingCallsAreBlamedForWhatIsReportedWithoutTheWait) {
-  StepsThatDrain(kMs);
-  ASSERT_NEAR(Find("SYNC_API").value, 0.08, 0.01);
-  EXPECT_EQ(Find("SYNC_API").confidence, Confidence::kHigh);
-  WaitedFor(0.06);
-  EXPECT_EQ(Find("SYNC_API").confidence, Confidence::kLow);
-}
-
-TEST_F(SyncTest, WaitingCallsAreBlamedForMoreThanTheWait) {
-  StepsThatDrain(11 * kMs / 10);
-  ASSERT_GT(Find("SYNC_API").value, 0.084);
-  WaitedFor(0.052);
-  EXPECT_EQ(Find("SYNC_API").confidence, Confidence::kHigh);
-}
-
-TEST_F(SyncTest, ASmallWaitExcusesNoWaitingCalls) {
-  StepsThatDrain(9 * kMs / 10);
-  ASSERT_LT(Find("SYNC_API").value, 0.08);  // Less than 0.3 ms would remain.
-  WaitedFor(0.05);
-  EXPECT_EQ(Find("SYNC_API").confidence, Confidence::kHigh);
 }
 
 TEST_F(CpuRulesTest, LaunchesAreNotBlamedForTimeWithoutACpu) {

@@ -179,6 +179,52 @@ TEST_F(SawtoothTest, WhatFellOnceMayFallAgain) {
   EXPECT_NE(finding.severity, Severity::kCritical);
 }
 
+// Each step allocates a block that is larger than that of the step before, which it frees.
+class LargerBlocksTest : public FindingsFixture {
+ protected:
+  static constexpr int64_t kMore = 8 << 20;
+  static constexpr uint64_t kFirstAddress = 0x100000;
+
+  void Grow(int count) {
+    Healthy(count);
+    int64_t total_bytes = 0;
+    const auto at = [](int step) { return kFirstAddress + (static_cast<uint64_t>(step) << 32); };
+    for (int step = 0; step < count; ++step) {
+      const int64_t begin = step * kStepNs;
+      const int64_t bytes = (step + 10) * kMore;
+      total_bytes += bytes;
+      reader_.Allocate(main_, begin + kMs, at(step), bytes,
+                       {.total_allocated_bytes = total_bytes, .device_type = 1});
+      if (step == 0) continue;
+      total_bytes -= bytes - kMore;
+      reader_.Free(main_, begin + 2 * kMs, at(step - 1), bytes - kMore,
+                   {.total_allocated_bytes = total_bytes, .device_type = 1});
+    }
+  }
+};
+
+TEST_F(LargerBlocksTest, AreHardlyALeak) {
+  Grow(12);
+  const Finding finding = Find("MEM_LEAK");
+  EXPECT_EQ(finding.value, kMore);
+  EXPECT_EQ(finding.title, "Memory grows: what is made anew in each step is larger");
+  EXPECT_EQ(finding.confidence, Confidence::kLow);
+  EXPECT_EQ(finding.severity, Severity::kWarning);
+  EXPECT_THAT(finding.advice, HasSubstr("run the largest one first"));
+}
+
+TEST_F(LargerBlocksTest, DoNotHideALeak) {
+  Grow(12);
+  for (int step = 0; step < 12; ++step) {
+    reader_.Allocate(
+        main_, step * kStepNs + 3 * kMs, 0x200 + static_cast<uint64_t>(step), 2 * kMore,
+        {.total_allocated_bytes = (step + 10) * kMore + (step + 1) * 2 * kMore, .device_type = 1});
+  }
+  const Finding finding = Find("MEM_LEAK");
+  EXPECT_EQ(finding.value, 3 * kMore);
+  EXPECT_EQ(finding.confidence, Confidence::kHigh);
+}
+
 // ---- where it is allocated ----
 
 class LeakPlaceTest : public FindingsFixture {
