@@ -192,6 +192,22 @@ absl::Status ThisIsAGroup(GroupView group) {
 
 }  // namespace
 
+std::vector<Failure> CapturesElsewhere(const FoundGroup& group) {
+  const bool is_fleet = !group.outcomes.empty();
+  std::vector<Failure> failures;
+  for (const GroupMember& member : group.record.members) {
+    const bool is_here = std::ranges::any_of(group.captures, [&](const FoundCaptureOf& capture) {
+      return capture.view.record.id == member.capture_id;
+    });
+    if (is_here || member.capture_id.empty()) continue;
+    failures.push_back(
+        {member.capture_id, member.node,
+         absl::NotFoundError(is_fleet ? "its node did not answer, or is not in --nodes"
+                                      : "its node was not asked; name it with --nodes, too")});
+  }
+  return failures;
+}
+
 std::vector<int64_t> RanksWithoutTrace(std::span<const CaptureRecord* const> captures) {
   std::vector<TargetInfo> targets;
   for (const CaptureRecord* const capture : captures) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/base/failures.h"
 #include "cli/captures/fleet.h"
 #include "cli/client/daemon_client.h"
 
@@ -29,6 +30,9 @@ struct FoundGroup {
   std::vector<int64_t> ranks_without_trace;
   std::vector<NodeOutcome> outcomes;  // As the fleet's members; empty: it was one daemon.
 };
+
+// Captures of the group on nodes that were not asked, or did not answer.
+std::vector<Failure> CapturesElsewhere(const FoundGroup& group);
 
 // The ranks of a job of which no trace was imported, in order; empty where `captures` are not all
 // imported: who captures a job knows whom it missed, and says so; who imports traces knows only

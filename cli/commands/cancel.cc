@@ -79,7 +79,7 @@ absl::StatusOr<int> RunCancel(Invocation& invocation) {
 Command CancelCommand() {
   return {.name = "cancel",
           .summary = "End a running capture; what it has recorded is kept",
-          .arguments = "ID...",
+          .arguments = "ID|GROUP...",
           .description =
               "Ends live captures and waits until they have ended. They become CANCELLED, and what "
               "was recorded by then is kept. A capture that has already ended does not change. The "

@@ -1,15 +1,18 @@
 #include "cli/commands/each_capture.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "cli/base/errors.h"
+#include "cli/base/failures.h"
 #include "cli/captures/capture_source.h"
 #include "cli/captures/find_capture.h"
 #include "cli/captures/find_group.h"
 #include "cli/captures/fleet.h"
+#include "cli/client/resource_names.h"
 #include "cli/render/capture.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -73,6 +76,43 @@ absl::StatusOr<Results> ActOn(Invocation& invocation, const std::vector<std::str
                            : ActOnDaemon(invocation, ids, act);
 }
 
+// The captures of a group on the nodes that answer. Names those of others, and sets `failure`.
+absl::StatusOr<std::vector<std::string>> IdsOfGroup(Invocation& invocation,
+                                                    const std::string& group_id,
+                                                    absl::Status& failure) {
+  ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
+  ASSIGN_OR_RETURN(const FoundGroup group,
+                   FindGroup(invocation, fleet.has_value() ? &*fleet : nullptr, group_id));
+  std::vector<std::string> ids;
+  for (const FoundCaptureOf& capture : group.captures) {
+    if (!capture.view.record.deleted) ids.push_back(capture.view.record.id);
+  }
+  const std::vector<Failure> elsewhere = CapturesElsewhere(group);
+  invocation.Note(DescribeFailures(elsewhere, "capture"));
+  if (failure.ok() && !elsewhere.empty()) failure = elsewhere.front().status;
+  return ids;
+}
+
+// Of all arguments, each once.
+absl::StatusOr<std::vector<std::string>> IdsOf(Invocation& invocation, absl::Status& failure) {
+  std::vector<std::string> ids;
+  const auto add = [&ids](std::string id) {
+    if (std::ranges::find(ids, id) == ids.end()) ids.push_back(std::move(id));
+  };
+  for (const std::string& argument : invocation.arguments()) {
+    const std::optional<std::string> group_id =
+        argument.starts_with(kGroupsPrefix) ? WholeGroupId(argument) : std::nullopt;
+    if (!group_id.has_value()) {
+      ASSIGN_OR_RETURN(std::string id, ParseCaptureId(argument));
+      add(std::move(id));
+      continue;
+    }
+    ASSIGN_OR_RETURN(std::vector<std::string> members, IdsOfGroup(invocation, *group_id, failure));
+    for (std::string& id : members) add(std::move(id));
+  }
+  return ids;
+}
+
 std::string OutcomeLine(const Results& results, const CaptureView& view, std::string_view done) {
   const std::string where = results.nodes.has_value() ? StrCat(" on ", view.record.node) : "";
   if (done.empty()) done = view.record.deleted ? std::string_view("deleted") : view.state;
@@ -104,12 +144,9 @@ void PrintOutcomesJson(Invocation& invocation, const std::vector<std::string>& i
 
 absl::StatusOr<int> ForEachCapture(Invocation& invocation, CaptureAction act,
                                    std::string_view done) {
-  std::vector<std::string> ids;
-  for (const std::string& argument : invocation.arguments()) {
-    ASSIGN_OR_RETURN(ids.emplace_back(), ParseCaptureId(argument));
-  }
-  ASSIGN_OR_RETURN(const Results results, ActOn(invocation, ids, act));
   absl::Status first_failure;
+  ASSIGN_OR_RETURN(const std::vector<std::string> ids, IdsOf(invocation, first_failure));
+  ASSIGN_OR_RETURN(const Results results, ActOn(invocation, ids, act));
   for (const absl::StatusOr<CaptureView>& view : results.views) {
     if (!view.ok()) {
       invocation.Note(DescribeError(view.status()));

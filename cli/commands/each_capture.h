@@ -13,10 +13,11 @@
 
 namespace profd::cli {
 
-// Calls `act` with the whole id of every argument and prints its id and `done`, or what it is now;
-// or, with --json, {"captures": [...], "errors": [{"id", "message"}]}. One that fails does not keep
-// the rest; the exit code is that of the first failure. With --nodes every capture is looked for
-// on all of them, and `act` is called for different nodes at once.
+// Calls `act` with the whole id of every argument, or of each capture of "groups/ID", and prints
+// its id and `done`, or what it is now; or, with --json, {"captures": [...], "errors": [{"id",
+// "message"}]}. One that fails does not keep the rest; the exit code is that of the first failure.
+// With --nodes every capture is looked for on all of them, and `act` is called for different nodes
+// at once.
 absl::StatusOr<int> ForEachCapture(
     Invocation& invocation,
     absl::FunctionRef<absl::StatusOr<CaptureView>(DaemonClient&, const std::string&)> act,

@@ -274,6 +274,35 @@ TEST_F(CommandsTest, ShowTakesAGroup) {
   EXPECT_THAT(Run({"show", TestId(7000)}).out, HasSubstr("2 targets"));
 }
 
+TEST_F(CommandsTest, CapturesListsGroupsIfThereAreAny) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  profd_.newest_first = {TestId(1)};
+  EXPECT_THAT(Run({"captures"}).out, Not(HasSubstr("GROUP")));
+  profd_.captures[TestId(1)].set_group("groups/" + TestId(7000));
+  EXPECT_THAT(Run({"captures"}).out,
+              AllOf(HasSubstr("GROUP"), HasSubstr("groups/" + TestId(7000))));
+}
+
+TEST_F(CommandsTest, DeleteTakesTheCapturesOfAGroup) {
+  for (const int number : {1, 2, 3, 4}) {
+    v1::Capture capture = ACapture(TestId(number));
+    if (number < 4) capture.set_group("groups/" + TestId(7000));
+    if (number == 3) capture.set_deleted(true);
+    profd_.captures[TestId(number)] = capture;
+  }
+  const std::string group = "groups/" + TestId(7000);
+  // The ID alone may be a mistake: nothing is removed for it.
+  const RunResult bare = Run({"delete", TestId(7000)});
+  EXPECT_NE(bare.exit_code, 0);
+  EXPECT_THAT(bare.err, HasSubstr("is a group"));
+  EXPECT_NE(Run({"delete", "groups/" + TestId(8000)}).exit_code, 0);
+  // The second is named twice, the third has no file any more.
+  const RunResult deleted = Run({"delete", group, TestId(2)});
+  EXPECT_EQ(deleted.exit_code, 0);
+  EXPECT_EQ(deleted.out, TestId(1) + " deleted\n" + TestId(2) + " deleted\n");
+  EXPECT_FALSE(profd_.captures[TestId(4)].deleted());
+}
+
 TEST_F(CommandsTest, CapturesTurnsPagesAndRowsAreWholeCaptures) {
   for (int number = 5; number >= 1; --number) {
     profd_.captures[TestId(number)] = ACapture(TestId(number));
