@@ -1,11 +1,15 @@
 // Every RPC, with every verb: who has the one it needs may call it, and who has all others may
 // not, which is written down and changes nothing.
+#include <sqlite3.h>
+
 #include <functional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -111,16 +115,17 @@ class AccessTest : public RpcTest {
     return request;
   }
 
-  std::vector<Row> Rows() {
+  // On a target and captures of `owner`.
+  std::vector<Row> Rows(int64_t owner) {
     using Targets = v1::TargetService::Stub;
     using Captures = v1::CaptureService::Stub;
     using Reports = v1::ReportService::Stub;
     using Exports = v1::ExportService::Stub;
     using Nodes = v1::NodeService::Stub;
     using Schedules = v1::ScheduleService::Stub;
-    const std::string target = "targets/" + std::to_string(targets_.Add(MyTarget(10)));
-    const std::string stored = "captures/" + StoreCapture(uid_).id;
-    const std::string doomed = "captures/" + StoreCapture(uid_).id;
+    const std::string target = "targets/" + std::to_string(targets_.Add(TargetOf(10, owner)));
+    const std::string stored = "captures/" + StoreCapture(owner).id;
+    const std::string doomed = "captures/" + StoreCapture(owner).id;
     v1::CreateCaptureRequest create;
     create.set_target(target);
     create.mutable_spec()->set_steps(1);
@@ -131,7 +136,7 @@ class AccessTest : public RpcTest {
     v1::GetHistoryRequest history;
     history.set_step_time(true);
     v1::CreateCaptureGroupRequest group;
-    group.add_targets("targets/" + std::to_string(targets_.Add(MyTarget(11))));
+    group.add_targets("targets/" + std::to_string(targets_.Add(TargetOf(11, owner))));
     group.mutable_spec()->set_steps(1);
     v1::CreateScheduleRequest schedule;
     schedule.set_name(kSchedule);
@@ -288,6 +293,21 @@ class AccessTest : public RpcTest {
     };
   }
 
+  // From now on the audit log takes no line.
+  void BreakAuditLog() {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open((options_.data_dir / "catalog.db").c_str(), &db), SQLITE_OK);
+    for (const char* change : {"INSERT", "UPDATE"}) {
+      const std::string sql = absl::StrFormat(
+          "CREATE TRIGGER broken_%s BEFORE %s ON audit_log BEGIN SELECT RAISE(ABORT, 'broken'); "
+          "END",
+          change, change);
+      EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
+    }
+    sqlite3_close(db);
+    EXPECT_FALSE(store_->AppendAudit({.time = clock_.Now(), .method = "GetReport"}).ok());
+  }
+
   void Grant(std::vector<Verb> verbs) {
     const absl::MutexLock lock(&mu_);
     granted_ = std::move(verbs);
@@ -300,7 +320,7 @@ class AccessTest : public RpcTest {
 
 TEST_F(AccessTest, TheTableHasEveryRpcOfTheApi) {
   std::vector<std::string> methods;
-  for (const Row& row : Rows()) methods.push_back(row.method);
+  for (const Row& row : Rows(uid_)) methods.push_back(row.method);
   std::vector<std::string> served;
   for (const google::protobuf::FileDescriptor* file :
        {v1::Capture::descriptor()->file(), v1::Node::descriptor()->file(),
@@ -316,7 +336,7 @@ TEST_F(AccessTest, TheTableHasEveryRpcOfTheApi) {
 }
 
 TEST_F(AccessTest, WhoMayDoAllButThatIsRefusedAndItIsWrittenDown) {
-  for (const Row& row : Rows()) {
+  for (const Row& row : Rows(uid_)) {
     std::vector<Verb> others;
     for (int i = 0; i < kVerbCount; ++i) {
       if (static_cast<Verb>(i) != row.verb) others.push_back(static_cast<Verb>(i));
@@ -330,7 +350,7 @@ TEST_F(AccessTest, WhoMayDoAllButThatIsRefusedAndItIsWrittenDown) {
   EXPECT_EQ(captures->captures.size(), 2) << "nothing was deleted";
 
   server_->Shutdown(absl::ZeroDuration());  // What is to be written has been.
-  for (const Row& row : Rows()) {
+  for (const Row& row : Rows(uid_)) {
     const auto log = store_->ListAudit({.method = row.method, .refused_only = true}, 10);
     ASSERT_TRUE(log.ok());
     ASSERT_THAT(log->entries, Not(IsEmpty())) << row.method;
@@ -340,7 +360,7 @@ TEST_F(AccessTest, WhoMayDoAllButThatIsRefusedAndItIsWrittenDown) {
 }
 
 TEST_F(AccessTest, WhoMaySeeItAndDoThatMay) {
-  for (const Row& row : Rows()) {
+  for (const Row& row : Rows(uid_)) {
     Grant({Verb::kList, row.verb});
     const Outcome outcome = row.call();
     EXPECT_EQ(outcome.status.error_code(), row.answer)
@@ -349,9 +369,46 @@ TEST_F(AccessTest, WhoMaySeeItAndDoThatMay) {
 }
 
 TEST_F(AccessTest, WhoMayDoNothingLearnsNothing) {
-  for (const Row& row : Rows()) {
+  for (const Row& row : Rows(uid_)) {
     Grant({});
     EXPECT_THAT(row.call(), Fails(grpc::PERMISSION_DENIED, "NOT_ALLOWED")) << row.method;
+  }
+}
+
+class BrokenAuditTest : public AccessTest {
+ protected:
+  void SetUp() override {
+    AccessTest::SetUp();
+    std::vector<Verb> all;
+    for (int i = 0; i < kVerbCount; ++i) all.push_back(static_cast<Verb>(i));
+    Grant(all);
+    BreakAuditLog();
+  }
+};
+
+TEST_F(BrokenAuditTest, WhatBelongsToOthersIsNeitherReadNorChanged) {
+  const std::set<std::string> touching = {
+      "DownloadCapture",    "GetReport",        "ExportTrace",   "CreateCapture",
+      "CreateCaptureGroup", "SetCapturePinned", "CancelCapture", "DeleteCapture"};
+  // What root may do in an emergency.
+  const std::set<std::string> exempt = {"CancelCapture", "DeleteCapture"};
+  for (const Row& row : Rows(uid_ + 1)) {
+    const Outcome outcome = row.call();
+    if (touching.contains(row.method) && !(uid_ == 0 && exempt.contains(row.method))) {
+      EXPECT_THAT(outcome, Fails(grpc::RESOURCE_EXHAUSTED, "AUDIT_UNAVAILABLE")) << row.method;
+    } else {
+      EXPECT_EQ(outcome.status.error_code(), row.answer)
+          << row.method << ": " << outcome.status.error_message();
+    }
+  }
+  EXPECT_THAT(manager_->Live(), IsEmpty()) << "nothing was begun";
+}
+
+TEST_F(BrokenAuditTest, OwnDataIsReadAndChangedAsEver) {
+  for (const Row& row : Rows(uid_)) {
+    const Outcome outcome = row.call();
+    EXPECT_EQ(outcome.status.error_code(), row.answer)
+        << row.method << ": " << outcome.status.error_message();
   }
 }
 
