@@ -402,6 +402,7 @@ HOST_CASES = {
     'strict_seccomp': host('strict_seccomp'),
     'pthread_exit_in_main': host('pthread_exit_in_main'),
     'raw_exit_in_main': host('raw_exit_in_main'),
+    'terminated_after_main': host('terminated_after_main'),
     'raw_exit_alone': host('raw_exit_alone'),
     'worker_starts_the_library': host('worker_starts_the_library', awaits=NONE_OF_OURS),
     'worker_starts_the_library_later': host('worker_starts_the_library_later', awaits=NONE_OF_OURS),

@@ -476,6 +476,34 @@ static int pthread_exit_in_main(void) {
   pthread_exit(NULL);
 }
 
+static void end_at_signal(int signal) {
+  (void)signal;
+  static const char kSaid[] = "terminated\n";
+  if (write(STDOUT_FILENO, kSaid, sizeof(kSaid) - 1) < 0) _exit(1);
+  _exit(22);
+}
+
+static void* work_and_be_terminated(void* unused) {
+  for (int i = 0; i < 20; ++i) {
+    work();
+    pause_ms(10);
+  }
+  fflush(stdout);
+  kill(getpid(), SIGTERM);
+  for (;;) pause();
+  return unused;
+}
+
+// The kernel gives the signal to a thread that does not block it; of the main one only its ID is left.
+static int terminated_after_main(void) {
+  struct sigaction action = {.sa_handler = end_at_signal};
+  if (sigaction(SIGTERM, &action, NULL) != 0) die("sigaction");
+  start_thread(work_and_be_terminated);
+  work();
+  fflush(stdout);
+  pthread_exit(NULL);
+}
+
 // The library starts in another thread: while the main one is there, or after its end.
 static int worker_starts_the_library(void) {
   start_thread(work_and_leave);
@@ -605,6 +633,7 @@ static const struct {
     {"allocations", allocations},
     {"pthread_exit_in_main", pthread_exit_in_main},
     {"raw_exit_in_main", raw_exit_in_main},
+    {"terminated_after_main", terminated_after_main},
     {"worker_starts_the_library", worker_starts_the_library},
     {"worker_starts_the_library_later", worker_starts_the_library_later},
     {"raw_exit_alone", raw_exit_alone},
