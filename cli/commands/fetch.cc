@@ -56,23 +56,14 @@ void WriteFetchedJson(const CaptureRecord& record, const std::string& path, Json
 
 // Members without a capture on the nodes that answered.
 std::vector<Failure> MembersElsewhere(const FoundGroup& group) {
-  const bool is_fleet = !group.outcomes.empty();
-  std::vector<Failure> failures;
+  std::vector<Failure> failures = CapturesElsewhere(group);
   for (const GroupMember& member : group.record.members) {
-    const bool is_here = std::ranges::any_of(group.captures, [&](const FoundCaptureOf& capture) {
-      return capture.view.record.id == member.capture_id;
-    });
-    if (is_here) continue;
-    absl::Status status;
-    if (!member.capture_id.empty()) {
-      status = absl::NotFoundError(is_fleet ? "its node did not answer, or is not in --nodes"
-                                            : "its node was not asked; name it with --nodes, too");
-    } else {
-      status = absl::NotFoundError(
-          StrCat(member.rank >= 0 ? StrCat("rank ", member.rank) : StrCat("pid ", member.pid), ": ",
-                 member.error.empty() ? "it could not be prepared" : member.error));
-    }
-    failures.push_back({member.capture_id, member.node, std::move(status)});
+    if (!member.capture_id.empty()) continue;
+    failures.push_back(
+        {"", member.node,
+         absl::NotFoundError(
+             StrCat(member.rank >= 0 ? StrCat("rank ", member.rank) : StrCat("pid ", member.pid),
+                    ": ", member.error.empty() ? "it could not be prepared" : member.error))});
   }
   return failures;
 }
@@ -177,7 +168,7 @@ absl::StatusOr<int> RunFetch(Invocation& invocation) {
 Command FetchCommand() {
   return {
       .name = "fetch",
-      .summary = "Copy a capture here, as a file that can replace its ID",
+      .summary = "Copy a capture to a file that commands take instead of its ID",
       .arguments = "ID",
       .description =
           "Copies the capture file here, verifies its SHA-256, and prints its path. Every "

@@ -9,6 +9,7 @@
 #include "cli/base/errors.h"
 #include "cli/base/short_names.h"
 #include "cli/base/units.h"
+#include "cli/client/resource_names.h"
 #include "cli/render/report_tables.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -504,6 +505,14 @@ const table::Description<CaptureRow>& CaptureRowColumns() {
         .priority = 1}},
       {[](const Row& row) { return SizeCell(row.view->record); },
        {.title = "SIZE", .doc = "Size of the capture file", .priority = 6, .right = true}},
+      {[](const Row& row) {
+         const std::string& id = row.view->record.group_id;
+         return id.empty() ? std::string() : GroupName(id);
+       },
+       {.title = "GROUP",
+        .doc = "Group of the captures of one job, for commands that take one",
+        .priority = 9,
+        .only_if_set = true}},
       {[](const Row& row) { return Labels(row.view->record.spec.labels); },
        {.title = "LABELS",
         .doc = "Labels given by its creator",
