@@ -12,6 +12,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_LINES = 800
+MAX_WIDTH = 100
 CODE = {".h", ".hpp", ".cc", ".c", ".py", ".sh", ".proto", ".cmake"}
 # Whole documents of others, and recorded data, are as they are.
 NOT_OURS = {"LICENSE"}
@@ -120,6 +121,14 @@ class TreeStyleTest(unittest.TestCase):
                 if line.startswith(b"\t") or line != line.rstrip():
                     offences.append(f"{path}:{number}: tab at the start or space at the end")
         self.report(offences)
+
+    def test_comments_fit_into_the_width_of_the_code(self):
+        # clang-format leaves them as they are, because it breaks drawings.
+        self.report([
+            f"{path}:{number}: a comment of {len(line)} characters, at most {MAX_WIDTH}"
+            for path, data in text_files() if path.suffix in (".h", ".cc")
+            for number, line in enumerate(data.decode().splitlines(), 1)
+            if len(line) > MAX_WIDTH and line.lstrip().startswith("//")])
 
     def test_nothing_names_one_machine_or_is_left_unfinished(self):
         rules = [(re.compile(pattern, re.MULTILINE), what) for pattern, what in FORBIDDEN.items()]

@@ -2,7 +2,7 @@
 //
 //   gpu[001-128]            gpu001 ... gpu128: as wide as the first number is written
 //   gpu[1-3,7]n[1-2]-ib     several ranges, several brackets, text after them
-//   login,gpu[01-04]        parted by commas or blanks; empty items are passed over
+//   login,gpu[01-04]        separated by commas or spaces; empty items are skipped
 //
 // Errors: INVALID_ARGUMENT (USAGE), naming the item: a descending, empty or unclosed range,
 //         a character that no host name has, or more than kMaxHosts names.
@@ -21,7 +21,7 @@ namespace profd::cli {
 
 inline constexpr size_t kMaxHosts = 65'536;
 
-// The items of a list, parted by commas and blanks outside brackets; none is empty.
+// The items of a list, separated by commas and spaces outside brackets; none is empty.
 std::vector<std::string_view> SplitHostlist(std::string_view text);
 
 // In the order written, the last bracket turning fastest; what is named twice is there twice.

@@ -89,7 +89,8 @@ absl::StatusOr<std::vector<DeclarationView>> ParseScheduleFile(std::string_view 
     return UsageError(ForDisplay(std::string_view(parsed.message().data(), parsed.message().size()),
                                  kMaxShownErrorBytes));
   }
-  if (file.schedules().empty()) return UsageError("there is no \"schedules\" with a schedule");
+  if (file.schedules().empty())
+    return UsageError("\"schedules\" must be a list with a schedule or more");
   if (file.schedules_size() > kMaxDeclarations) {
     return UsageError(
         StrCat("there are ", file.schedules_size(), " schedules (at most ", kMaxDeclarations, ")"));

@@ -21,7 +21,7 @@ struct Command {
   std::string_view name = {};
   std::string_view summary = {};      // For the list of commands, without a full stop.
   std::string_view arguments = {};    // "ID|FILE", "[COMMAND]"; empty: none
-  std::string_view description = {};  // Paragraphs, parted by an empty line.
+  std::string_view description = {};  // Paragraphs, separated by an empty line.
   std::vector<Flag> flags = {};       // Its own; OwnFlags() and ConnectionFlags() add more.
   std::vector<Example> examples = {};
   size_t min_arguments = 0;

@@ -148,7 +148,7 @@ Command DiffCommand() {
           "the difference is at least 2 %. Two runs of one program may differ by more.\n\n"
           "Several captures show how much runs differ: each counts as one, by its median step, "
           "with the interval of 95 % for two samples of one variance (Student). Take them from "
-          "runs of their own, three or more before and after: a run that is captured three times "
+          "separate runs, three or more before and after: a run that is captured three times "
           "is still one run. Then they differ if the interval does not contain 0.\n\n"
           "A difference that the time in which threads waited for a CPU can explain is none. With "
           "--fail-above, the exit code is 3 if steps certainly take longer by more than that.",

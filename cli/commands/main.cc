@@ -26,18 +26,19 @@ namespace {
 
 // Flags that may stand before the command.
 std::vector<Flag> GlobalFlags() {
-  return {{.name = "address", .value_name = "ADDRESS", .help = "The daemon to talk to"},
-          {.name = "context", .value_name = "NAME", .help = "A context of `profctl context`"},
-          {.name = "nodes",
-           .value_name = "LIST",
-           .help = "The nodes to ask, as gpu[001-128]",
-           .repeated = true},
-          {.name = "job", .value_name = "JOB", .help = "Only what is of this job"},
-          {.name = "node-timeout",
-           .value_name = "TIME",
-           .help = "How long to wait for each node (default: 10s)"},
-          {.name = "help", .letter = 'h', .help = "List the commands"},
-          {.name = "version", .help = "Show the versions"}};
+  return {
+      {.name = "address", .value_name = "ADDRESS", .help = "The daemon to talk to"},
+      {.name = "context", .value_name = "NAME", .help = "A context of `profctl context`"},
+      {.name = "nodes",
+       .value_name = "LIST",
+       .help = "The nodes to ask, as gpu[001-128]",
+       .repeated = true},
+      {.name = "job", .value_name = "JOB", .help = "Only the processes and captures of this job"},
+      {.name = "node-timeout",
+       .value_name = "TIME",
+       .help = "How long to wait for each node (default: 10s)"},
+      {.name = "help", .letter = 'h', .help = "List the commands"},
+      {.name = "version", .help = "Show the versions"}};
 }
 
 struct CommandLine {

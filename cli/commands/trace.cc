@@ -566,9 +566,9 @@ std::vector<Flag> TraceFlags() {
                "--nodes and --address, asks the job's Slurm nodes"},
       {.name = "quorum",
        .value_name = "N",
-       .help = "On several nodes: how many processes must be ready, else nothing is captured: all, "
-               "a number, or a percentage (default: captures those that are ready; exit code 4 if "
-               "some are not)",
+       .help = "On several nodes: how many processes must be ready (all, a number, or a "
+               "percentage); with fewer, nothing is captured. Default: captures those that are "
+               "ready; exit code 4 if some are not",
        .is_rare = true},
       {.name = "lead",
        .value_name = "TIME",

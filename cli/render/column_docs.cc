@@ -17,7 +17,7 @@ bool IsSame(std::string_view a, std::string_view b) {
                     [](char x, char y) { return Lower(x) == Lower(y); });
 }
 
-// Whether `item` is one of `list`, whose items are parted by `separator`.
+// Whether `item` is one of `list`, whose items are separated by `separator`.
 bool IsOneOf(std::string_view item, std::string_view list, char separator) {
   while (true) {
     const size_t end = std::min(list.find(separator), list.size());

@@ -16,8 +16,8 @@
 namespace profd::cli {
 
 struct ColumnDoc {
-  std::string_view tables;      // The commands that show it, parted by blanks: "ops kernels".
-  std::string_view column;      // As its title; several of one meaning are parted by "|".
+  std::string_view tables;      // The commands that show it, separated by spaces: "ops kernels".
+  std::string_view column;      // As its title; several of one meaning are separated by "|".
   std::string_view definition;  // A sentence without its full stop.
   std::string_view formula;     // Empty: it is as it was recorded.
 };

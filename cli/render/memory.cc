@@ -187,11 +187,11 @@ std::string RenderFailed(const CaptureView& view,
   return text;
 }
 
-// "2.00 GiB reserved then, 512 MiB (25.00%) of it in no block"
+// "2.00 GiB reserved at that time, 512 MiB (25.00%) of it unused"
 std::string HeldBack(int64_t reserved, int64_t allocated) {
   const int64_t unused = std::max<int64_t>(0, reserved - allocated);
-  return StrCat(FormatBytes(reserved), " reserved then, ", FormatBytes(unused), " (",
-                FormatPercent(unused, reserved), ") of it in no block");
+  return StrCat(FormatBytes(reserved), " reserved at that time, ", FormatBytes(unused), " (",
+                FormatPercent(unused, reserved), ") of it unused");
 }
 
 std::string RenderReserved(const DeviceMemoryReport& device) {

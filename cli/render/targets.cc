@@ -273,8 +273,8 @@ std::vector<TargetRow> RowsOf(std::span<const NodeTargets> nodes, bool names_nod
 }
 
 constexpr std::string_view kNoTargets =
-    "No process of yours has registered. After a start of profd, those that have loaded the client "
-    "library register within 30 s. Start one that uses PyTorch, CUDA or NVTX as `profctl run -- "
+    "No process of yours has registered. Processes with the client library register within 30 s "
+    "after profd starts. Start one that uses PyTorch, CUDA or NVTX as `profctl run -- "
     "CMD`; `import profd; profd.init()` in Python, or libprofd_client linked, make any other show "
     "up here.\n";
 

@@ -17,7 +17,7 @@ namespace {
 using report::TimeBreakdown;
 using report::TimeReport;
 
-// What is nothing says nothing.
+// "-" for none, or for unknown.
 std::string NsOrBlank(int64_t ns) { return ns == 0 ? "-" : FormatNs(ns); }
 std::string CountOrBlank(int64_t count) { return count == 0 ? "-" : FormatCount(count); }
 std::string SpeedOrUnknown(double gb_per_s) {
@@ -265,10 +265,11 @@ void AddLaunches(const TimeReport& report, int64_t limit, const Style& style, st
     StrAppend(text, FormatCountOf(launches.count, "launch", "launches"), " took the host ",
               FormatNs(launches.call_ns), " and the GPU ", FormatNs(launches.device_ns),
               "; half began within ", FormatNs(std::llround(launches.median_delay_ns)), "\n",
-              FormatCount(launches.shorter_than_call_count), " ran for less than their call; ",
-              FormatCountOf(launches.slow_call_count, "call", "calls"), " took over ",
+              FormatCount(launches.shorter_than_call_count),
+              " were shorter than their launch call; ",
+              FormatCountOf(launches.slow_call_count, "call", "calls"), " took more than ",
               FormatNs(report::kSlowLaunchCallNs), "; ", FormatCount(launches.late_count),
-              " began over ", FormatNs(report::kLateLaunchNs), " later\n");
+              " began more than ", FormatNs(report::kLateLaunchNs), " after their launch\n");
   }
   StrAppend(text, FormatCount(launches.short_kernel_count), " of ",
             FormatCount(launches.kernel_count), " kernels were below ",
@@ -298,7 +299,7 @@ void AddLaunches(const TimeReport& report, int64_t limit, const Style& style, st
 
 void AddQueues(const TimeReport& report, int64_t limit, const Style& style, std::string* text) {
   if (report.queues.empty()) return;
-  AddHeading("Launched and not begun, by stream", style, text);
+  AddHeading("Launched but not begun, by stream", style, text);
   const auto number = [](double value) { return absl::StrFormat("%.1f", value); };
   AddTable(
       report.queues,

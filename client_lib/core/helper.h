@@ -50,8 +50,8 @@ void EnterLibraryThread(LibraryThread which);
 // with the main thread's, if StopHelper() got one.
 void EndLibraryThread(LibraryThread which);
 
-// Waits until this thread of the library is gone, also for the kernel, at most until `deadline_ns`
-// (CLOCK_MONOTONIC). False: it is not.
+// Waits until the kernel no longer counts this thread of the library, at most until `deadline_ns`
+// (CLOCK_MONOTONIC). False: it still does.
 bool AwaitEndOfThread(LibraryThread which, uint64_t deadline_ns);
 
 // Whether the helper sees the main thread end; set by StartHelper().

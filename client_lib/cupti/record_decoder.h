@@ -166,7 +166,7 @@ class RecordDecoder {
   static constexpr uint32_t kApiSlots = 2048;
   static constexpr uint32_t kHeldSlots = 256;
   static constexpr uint32_t kPageSlots = 64;
-  // The driver queues some thousand launches.
+  // The driver queues about a thousand launches.
   static constexpr uint32_t kEarlySlots = 8192;
   static constexpr uint32_t kUntimedSlots = 65'536;
   static constexpr uint32_t kWaitSlots = 1024;

@@ -350,9 +350,9 @@ const char* WhyMissing(uint32_t feature) {
     return nullptr;
   }
   if ((features & wire::kTorchOperators) == 0) return g_why_none;
-  if ((feature & kFields) != 0) return "this torch does not have it where it can be told for sure";
+  if ((feature & kFields) != 0) return "it was not found with certainty in this torch";
   return g_is_probed.load(std::memory_order_acquire)
-             ? "this torch's own operators did not show for sure where it is"
+             ? "it was not found with certainty in this torch's operators"
              : "the process has no Python package of profd that shows where it is";
 }
 

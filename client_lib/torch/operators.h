@@ -17,7 +17,7 @@
 //           rest as torch_source.h says.
 // Hot path: no lock, no allocation, no system call but at a thread's first operator. Nothing of
 //           torch is called but RecordFunction::name() and, of record_function()s, isAsync().
-//           (tests/bench/torch_op_benchmark.cc)
+//           (tests/bench/torch_op_benchmark.py)
 // Fork:     a child's operators are not recorded until it takes part in a capture of its own.
 // Errors:   see operator_inputs.h; what finds no chunk is counted by core.
 #ifndef PROFD_CLIENT_LIB_TORCH_OPERATORS_H_

@@ -11,8 +11,7 @@
 // Inside torch:
 //
 //   RecordFunction ── inputs {first, count} ──► IValue {payload, tag}, ...
-//   TensorImpl     ── storage ──► StorageImpl ── data; size_count, then five sizes and five
-//   strides,
+//   TensorImpl     ── storage ──► StorageImpl ── data; size_count, then five sizes and strides,
 //                     or a pointer to them; numel; type
 //   ListImpl       ── {first, last} ──► IValue, ...
 //   ConstantString ── std::string of either of libstdc++'s layouts

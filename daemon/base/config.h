@@ -92,7 +92,7 @@ absl::Status ApplySetting(std::string_view name, std::string_view value, Config&
 absl::Status ApplyConfigFile(const std::filesystem::path& path, Config& config);
 
 // Defaults, file, flags: in that order. INVALID_ARGUMENT also when a path is missing. A default
-// file that cannot be looked for or read is an error; one that is not there is none.
+// file that cannot be looked for or read is an error; a missing one is not.
 absl::StatusOr<Config> LoadConfig(const CommandLine& command_line, int64_t uid,
                                   const Getenv& getenv);
 

@@ -84,7 +84,7 @@ class CaptureManager final : public TargetPort::Observer, public ScheduledCaptur
   // NOT_FOUND; FAILED_PRECONDITION (CAPTURE_LIVE).
   absl::StatusOr<CaptureRecord> Delete(const Caller& caller, std::string_view id);
 
-  // ---- groups whose start whoever asked chooses (drawn in group_types.h) ----
+  // ---- groups whose first step the client chooses (drawn in group_types.h) ----
 
   // Arms the targets and holds them until CommitGroup, at most for the lease: then they end
   // FAILED by lease_expired. `on_change` hears how far they are, at once and at every change,

@@ -171,7 +171,7 @@ struct CaptureSpec {
   int64_t warmup_steps = 1;  // Discarded steps before each window, 0..10,000.
   int64_t wait_steps = 0;    // Idle steps before each warm-up, 0..1,000,000.
   int64_t repeat = 1;        // Windows, 1..64. Steps only.
-  int64_t start_step = -1;   // First recorded step; -1: as soon as can be.
+  int64_t start_step = -1;   // First recorded step; -1: the next one possible.
   absl::Duration duration = absl::ZeroDuration();  // (0, 1h]
   absl::Duration timeout = absl::Minutes(5);       // From creation to the window's end; (0, 24h].
   // Capture memory, 1 MiB..4 GiB; rounded up to 64 KiB. With the default, captures that are

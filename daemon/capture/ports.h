@@ -150,8 +150,8 @@ class StorePort {
   // a row yet.
   // RESOURCE_EXHAUSTED (DISK_FULL, QUOTA_EXCEEDED) with advice.
   virtual absl::Status CheckRoom(std::string_view principal, std::string_view capture_id) = 0;
-  // Removes the oldest events that `principal` may displace, if that makes the room; once the
-  // target is armed. The store keeps that it was for `capture_id`: of several captures that were
+  // Called once the target is armed: removes the oldest events that `principal` may displace, if
+  // that frees enough. The store keeps that it was for `capture_id`: of several captures that were
   // fired together, the first.
   virtual void MakeRoom(std::string_view principal, std::string_view capture_id) = 0;
   // Returns the captures whose events were removed to make room for capture `id`; IDs of those of

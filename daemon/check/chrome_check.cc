@@ -96,10 +96,12 @@ class ChromeChecker {
     if (!json_.error().empty()) log_.Add(Rule::kJsonSyntax, json_.error());
     RETURN_IF_ERROR(json_.status());
     if (json_.ok() && !has_events_) {
-      return absl::InvalidArgumentError("this is JSON without a list \"traceEvents\": no trace");
+      return absl::InvalidArgumentError(
+          "this is not a trace: its JSON has no list \"traceEvents\"");
     }
     if (json_.ok() && report_.event_count > 0 && objects_ == 0) {
-      return absl::InvalidArgumentError("this is a list of something else than events: no trace");
+      return absl::InvalidArgumentError(
+          "this is not a trace: its list has something else than events");
     }
     JudgeWhole();
     return absl::OkStatus();

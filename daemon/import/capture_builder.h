@@ -62,7 +62,7 @@ class CaptureBuilder {
   // is distinct.
   static constexpr size_t kMaxIdBytes = 256;
 
-  // Both must outlive it. In `directory` files without a name are made of what is too much to hold.
+  // Both must outlive it. What does not fit into memory goes to unnamed files in `directory`.
   CaptureBuilder(CaptureSink& sink, NotUnderstood& not_understood, std::filesystem::path directory);
 
   absl::Status Add(const TraceEvent& event);

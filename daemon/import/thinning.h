@@ -11,8 +11,8 @@
 namespace profd::importer {
 
 // torch.profiler numbers operators one after another ("External id", "Ev Idx"). Returns how many
-// numbers between those in `ids` are missing; 0 for the few that complete traces lack, too, and
-// where all are missing in a few places. nullopt for too few ids.
+// numbers between those in `ids` are missing; 0 if complete traces lack as many, or if the missing
+// ones are in a few places. nullopt for too few ids.
 std::optional<int64_t> MissingIds(std::vector<int64_t> ids);
 
 }  // namespace profd::importer

@@ -2,7 +2,7 @@
 //
 // Threads: one.
 // Memory:  256 KiB.
-// Errors:  NOT_FOUND, PERMISSION_DENIED; FAILED_PRECONDITION for what is no ordinary file;
+// Errors:  NOT_FOUND, PERMISSION_DENIED; FAILED_PRECONDITION: not a regular file;
 //          DATA_LOSS where the gzip stream is damaged; INTERNAL where it cannot be read. A gzip
 //          stream that ends too early is no error: is_cut_off().
 #ifndef PROFD_DAEMON_IMPORT_TRACE_FILE_H_

@@ -75,7 +75,7 @@ std::string ContradictionIn(std::span<const std::string> traces,
     }
     if (world_size == 1) continue;
     if (rank < 0 || rank >= world_size) {
-      return StrCat(Shown(traces[i]), " says that it is of rank ", rank, " of ", world_size);
+      return StrCat(Shown(traces[i]), " claims to be rank ", rank, " of ", world_size);
     }
     const auto [other, is_new] = taken.emplace(rank, i);
     if (!is_new) {

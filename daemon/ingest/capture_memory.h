@@ -96,7 +96,7 @@ class CaptureMemory : public NameReader {
   const wire::CaptureMemoryLayout layout_;
   wire::CaptureMemoryHeader* const header_;
   wire::ChunkControl* const chunk_table_;
-  // Of FillFreeList(): what has its pages.
+  // Progress of FillFreeList(): how much has its pages.
   uint64_t filled_bytes_ = 0;
   uint32_t filled_chunks_ = 0;
 };

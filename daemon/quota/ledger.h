@@ -11,7 +11,7 @@
 //   4. Some resources also have a limit per principal and per account (Limit::per_principal).
 //   5. Some have a floor (Limit::floor): the last part of what is shared, so that a first holder
 //      never takes all. An account that comes gets up to half of what is left of it, at once or
-//      piece by piece. So there is something for one newcomer after the other.
+//      piece by piece. So each newcomer gets something.
 //
 // A principal is active for a resource while it holds some (unless the resource is durable), and
 // for kActiveAfterAsking after each request, granted or not.
@@ -97,7 +97,7 @@ class Ledger {
   int64_t Available(const Principal& who, Resource resource);
 
   // For what has already happened: rows found at the start, time that a report took. Never
-  // refused, and no request.
+  // refused, and does not count as a request.
   void Charge(const Principal& who, Resource resource, int64_t amount);
   // Takes back at most what `who` has.
   void Discharge(const Principal& who, Resource resource, int64_t amount);

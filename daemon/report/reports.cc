@@ -37,7 +37,7 @@ constexpr ReportOption kMemoryOptions[] = {
      "all"}};
 
 constexpr ReportOption kTimeOptions[] = {
-    {"device", "N", "The GPU whose time it is; else the one with the most work"},
+    {"device", "N", "The GPU to report on (default: the one with the most work)"},
     {"launched_only", "0|1", "Only work whose launch is in the capture"},
 };
 

@@ -5,8 +5,7 @@
 //   window due ─► paused? ─► node chosen? ─► targets ─► chosen? ─► governor, budgets ─► capture
 //                   │            │              │          │             │                 │
 //                 paused     not_chosen     no_target  not_chosen  backed_off,        captured,
-//                 busy,
-//                                                                  over_budget        failed, ...
+//                                                                  over_budget        busy, ...
 //
 // It is one actor: a thread ("profd-schedule") that sleeps from window to window, and an hour at
 // most, so that a wall clock that was set is noticed. A window that it comes to later than

@@ -72,7 +72,7 @@ absl::StatusOr<std::string> IdOfPageToken(std::string_view token, const CaptureF
   const std::string id(token.substr(0, kUlidLength));
   if (!IsUlid(id) || token != PageToken(id, filter)) {
     return absl::InvalidArgumentError(
-        "page_token is not of a page with this filter; start again without it");
+        "page_token belongs to a list with another filter; start again without it");
   }
   return id;
 }

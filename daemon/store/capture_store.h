@@ -189,7 +189,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::StatusOr<ScheduleUse> GetUse(std::string_view schedule_id, absl::Time now) override;
   absl::StatusOr<ScheduleTotals> GetTotals(std::string_view schedule_id) override;
 
-  // The caps, from now on; what is over them goes when room is next looked for.
+  // Replaces the limits. Captures beyond them are removed when room is needed next.
   void SetLimits(int64_t max_total_bytes, int64_t min_free_percent);
 
   // ---- asking ----

@@ -13,7 +13,7 @@ namespace profd::store {
 
 inline constexpr std::string_view kAttemptsSuffix = ".attempts";
 
-// Counts the begin of an attempt, durably, and returns its number, from 1. RESOURCE_EXHAUSTED: the
+// Durably counts the start of an attempt, and returns its number, from 1. RESOURCE_EXHAUSTED: the
 // disk is full, nothing was counted, and no attempt may be made.
 absl::StatusOr<int> BeginAttempt(const CapturePaths& paths);
 // Records that the attempt ended, with success or an error, and the daemon survived it.

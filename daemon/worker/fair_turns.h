@@ -3,8 +3,7 @@
 // between reports: eight reports of one user together get as much as one report of another user.
 //
 //   waiting ──Next()──► has the turn ──Leave(kWants)──► paused ──Next()──► has the turn
-//   (no lane)           (in a lane)  └─Leave(kAway)───► away (its reader is slow) ──Want()──►
-//   paused
+//   (no lane)           (in a lane)  └─Leave(kAway)───► away (slow reader) ──Want()──► paused
 //                             └───────────────────────── End() ──► the lane is free
 //
 // A lane is a place for one report that has begun: a worker process with its memory.

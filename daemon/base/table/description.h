@@ -6,8 +6,7 @@
 //   };
 //   const table::Description<CopyRow>& CopyColumns() {
 //     static const table::Description<CopyRow> columns = {
-//         {&CopyRow::name, {.key = "name", .title = "Copy", .doc = "Direction and kinds of
-//         memory"}},
+//         {&CopyRow::name, {.key = "name", .title = "Copy", .doc = "Direction and memory"}},
 //         {&CopyRow::total_ns, {.key = "total_ns", .title = "Total", .doc = "Sum of durations",
 //                               .formula = "sum of end - start", .unit = Unit::kNs}},
 //     };

@@ -1,8 +1,7 @@
 // speedscope's JSON (https://www.speedscope.app/file-format-schema.json), in ns:
 //
-//   a profile for each thread   "evented": its Python functions, ranges, and operators as they
-//   began
-//                               and ended, from the start of the first window on
+//   a profile for each thread   "evented": its Python functions, ranges, and operators, from the
+//                               start of the first window on
 //   a profile for each GPU      "sampled": the time of kernels, copies, and memsets by stack, below
 //                               what launched them; the order says nothing
 //

@@ -1,6 +1,6 @@
 // GpuPlan is all that trace formats decide alike about the GPU's part of a capture before they
 // write any of it: on which row each slice stands, and what is linked to what. GPU rows come
-// from the reader in no order; the plan is made in readings of its own, so that a format can
+// from the reader in no order; the plan is made in separate passes over them, so that a format can
 // write rows as they come (Chrome) or window by window (Perfetto, see windows()).
 //
 // Memory: GpuLinks', and 24 bytes per GPU row, wait and overhead while it is made; then 40 per

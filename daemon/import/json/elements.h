@@ -1,5 +1,4 @@
-// How far the whole elements of a JSON array reach: what json_skip.h says of one value, for a run
-// of objects, in 64 bytes at a time.
+// Finds where the complete elements of a JSON array end, 64 bytes at a time.
 //
 // Threads: pure functions.
 #ifndef PROFD_DAEMON_IMPORT_JSON_ELEMENTS_H_
@@ -7,9 +6,9 @@
 
 namespace profd::importer {
 
-// After the last object, or array, that ends before `end`, of those that begin at `at` inside an
-// array, whose closing bracket ends the search; nullptr: there is none. What stands between them is
-// not looked at.
+// Returns where the last complete object or array between `at`, which is inside an array, and `end`
+// ends; nullptr: there is none. The closing bracket of the array ends the search. The bytes between
+// elements are not checked.
 const char* EndOfWholeElements(const char* at, const char* end);
 
 // The same without instructions that not every processor has; EndOfWholeElements() takes those it

@@ -204,7 +204,7 @@ class EventDecoder {
   int64_t open_in_ranges_ = 0;
   int64_t truncated_in_ranges_ = 0;
 
-  // Of the last step marks, rising; of every second one, and so on, where they are too many.
+  // The latest step marks, ascending; where they are too many, every second one, then every fourth.
   std::vector<uint64_t> step_marks_;
   int64_t last_step_ = -1;
   std::array<int64_t, wire::kMaxWindows> end_steps_;

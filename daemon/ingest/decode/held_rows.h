@@ -1,6 +1,6 @@
-// HeldRows keeps rows of which something has yet to come that decides what becomes of them.
+// HeldRows keeps rows until later data decides what to do with them.
 //
-// Memory:  at most kMaxRows. When they are more, the older half is decided as things stand.
+// Memory:  at most kMaxRows. With more, the older half is decided by what is known.
 // Threads: one at a time.
 #ifndef PROFD_DAEMON_INGEST_DECODE_HELD_ROWS_H_
 #define PROFD_DAEMON_INGEST_DECODE_HELD_ROWS_H_

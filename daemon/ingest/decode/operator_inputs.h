@@ -28,7 +28,7 @@ namespace profd {
 struct InputKeys {
   struct Tensor {
     uint64_t storage_address;
-    uint8_t input;  // Which, from 0; tensors of a list share one; 255: that or a later one.
+    uint8_t input;  // Index, from 0; tensors of a list share one. 255: that or higher.
   };
   std::string shapes;
   std::string scalars;

@@ -41,7 +41,7 @@ Description<DiffName> NameColumns(const std::string& title, const std::string& t
       {&DiffName::before_ns, NsColumn("before_ns", "Time before", time + " per step before")},
       {&DiffName::after_ns, NsColumn("after_ns", "Time after", "The same after")},
       {[](const DiffName& row) { return row.change_ns(); },
-       SignedNs("change_ns", "Change", "How much more it takes after")},
+       SignedNs("change_ns", "Change", "Change of the mean: after minus before")},
       {&DiffName::why,
        {.key = "why",
         .title = "Why",
@@ -123,7 +123,7 @@ const Description<DiffPart>& DiffPartColumns() {
       {&DiffPart::before_ns, NsColumn("before_ns", "Before", "Mean per step before")},
       {&DiffPart::after_ns, NsColumn("after_ns", "After", "Mean per step after")},
       {[](const DiffPart& row) { return row.change_ns(); },
-       SignedNs("change_ns", "Change", "How much more it takes after")}};
+       SignedNs("change_ns", "Change", "Change of the mean: after minus before")}};
   return columns;
 }
 

@@ -171,7 +171,7 @@ const table::Description<PassedRule>& PassedColumns() {
        {.key = "rule", .title = "Rule", .doc = "A rule that was checked and found nothing"}},
       {&PassedRule::title, {.key = "title", .title = "Finding", .doc = "What it looks for"}},
       {&PassedRule::unit,
-       {.key = "unit", .title = "Unit", .doc = "Unit of value and threshold, as of findings"}},
+       {.key = "unit", .title = "Unit", .doc = "Unit of value and threshold, as in findings"}},
       {&PassedRule::value, {.key = "value", .title = "Value", .doc = "What was measured"}},
       {&PassedRule::threshold,
        {.key = "threshold",

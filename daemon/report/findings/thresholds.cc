@@ -125,7 +125,7 @@ constexpr std::array kKeys = {
     ThresholdKey{"compile.unused_lookup_share", &F::unused_lookup_share, ValueKind::kShare, 0, 1,
                  "RECOMPILE_LIMIT: of lookups of compiled code, those that find none to run"},
     ThresholdKey{"quality.lost_share", &F::lost_share, ValueKind::kShare, 0, 1,
-                 "QUALITY_LOSS: of all events, lost"},
+                 "QUALITY_LOSS: of all events, the lost ones"},
     ThresholdKey{"quality.orphan_share", &F::orphan_share, ValueKind::kShare, 0, 1,
                  "QUALITY_ORPHANS: of GPU work, launched by no call in the capture"},
     ThresholdKey{"quality.perturbation_share", &F::perturbation_share, ValueKind::kShare, 0, 10,

@@ -53,7 +53,7 @@ struct FindingThresholds {
   double small_kernel_ns = 10e3;
   double launch_bound_share = 0.50;  // Kernels shorter than their launch, of all.
   double launch_idle_share = 0.10;   // Idle time between such kernels.
-  double kernels_per_call = 50;      // Tiny ones, of one call of one operator.
+  double kernels_per_call = 50;      // Tiny kernels per call of one operator.
   double cuda_graph_share = 0.10;    // Idle time that a graph would close.
   double fusible_share = 0.15;       // Of kernel time.
   double attention_share = 0.05;     // Likewise, what a fused attention does not have.

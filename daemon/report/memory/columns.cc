@@ -59,7 +59,7 @@ std::vector<table::Field<Device>> DeviceFields() {
        NsColumn("peak_time_ns", "Peak at", "When that was")},
       {&Device::reserved_at_peak_bytes,
        IfKnown(BytesColumn("reserved_at_peak_bytes", "Reserved at peak",
-                           "What the allocator had reserved then"))},
+                           "What the allocator had reserved at that time"))},
       {Path<kMemory, &DeviceMemory::start_bytes>(),
        BytesColumn("start_bytes", "Start", "Allocated when the window began")},
       {Path<kMemory, &DeviceMemory::end_bytes>(),

@@ -15,8 +15,8 @@ namespace profd::rpc {
 std::string WhyOutside(const Peer& peer, uid_t own_uid) {
   if (own_uid != 0 && peer.principal.uid != own_uid && !peer.place_known) {
     return StrCat("this profd runs as uid ", own_uid,
-                  " and may not look into which namespace a process of uid ", peer.principal.uid,
-                  " is in; run profctl as uid ", own_uid);
+                  " and cannot read the namespaces of a process of uid ", peer.principal.uid,
+                  "; run profctl as uid ", own_uid);
   }
   return "callers in another pid or user namespace than profd, or in a container, may only "
          "register as targets; run profctl on the host, as the user who owns the process";

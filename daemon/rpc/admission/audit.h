@@ -5,7 +5,7 @@
 //
 // A line's resource is what the answer is called ("captures/01H..."), else what the request names.
 // Refusals come cheap, so each principal gets only so many lines a minute; the rest is counted.
-// Calls that admission turns away for their number make no lines at all.
+// Calls that admission refuses because there are too many get no lines.
 //
 // What is done with others' data must go on record: AuditGate refuses it while no line could be
 // written. Root may end and delete captures and switch them off all the same.

@@ -32,9 +32,9 @@
 
 namespace profd::rpc {
 
-// What an RPC takes of its caller before its handler runs: that the rules let it do this with
-// anything at all. With what, the handler asks. kNothing is for what tells nothing: is the daemon
-// serving?
+// The verb that the rules must allow the caller, for at least one object, before the handler runs.
+// The handler then checks the object itself. kNothing is for calls that tell nothing of the node,
+// such as whether the daemon serves.
 using Needs = std::optional<Verb>;
 inline constexpr Needs kNothing = std::nullopt;
 
@@ -99,7 +99,7 @@ class Call : public std::enable_shared_from_this<Call> {
   // False: any caller may call, at any time.
   bool IsGuarded() const { return needs().has_value(); }
   virtual void DropRequest() = 0;              // Frees the memory of request().
-  virtual size_t copies() const { return 1; }  // Of request(), that may be kept.
+  virtual size_t copies() const { return 1; }  // How many copies of request() may be kept.
   virtual void Request(void* tag) = 0;
   virtual void StartSuccessor() = 0;  // Another call object, which waits for the next RPC.
   virtual void OnAdmitted() = 0;

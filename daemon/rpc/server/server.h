@@ -2,8 +2,7 @@
 // local socket have one, remote ones another. So they share no limit of gRPC's (memory,
 // streams, ages of connections): what remote callers use up is not what local ones need.
 //
-//   connection ──► Server ──► gRPC ──► Admission (identify: who is it?) ──► services ──► work
-//   queues
+//   connection ──► Server ──► gRPC ──► Admission (who is it?) ──► services ──► work queues
 //
 // Threads:   Start(), Close() and Shutdown() by the owner. One thread of its own ("profd-grpc"),
 //            which moves completions; and gRPC's.

@@ -45,7 +45,7 @@ class TargetEvents final : public TargetPort::Observer {
   void Tell();
 
   TargetPort::Observer& next_;
-  absl::Mutex mu_;  // Held while telling: subscribers only hand over.
+  absl::Mutex mu_;  // Held while subscribers are called; they only enqueue.
   SubscriptionId last_id_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<SubscriptionId, std::function<void()>> subscribers_ ABSL_GUARDED_BY(mu_);
 };

@@ -91,15 +91,16 @@ TEST(RenderMemoryTest, SaysThePeakItsStepAndWhatWasAlive) {
   EXPECT_THAT(text, Not(HasSubstr("by module")));
 }
 
-TEST(RenderMemoryTest, SaysWhatTheAllocatorHeldInNoBlock) {
+TEST(RenderMemoryTest, SaysHowMuchTheAllocatorHeldUnused) {
   const std::string text = RenderedMemory(MemoryOfOneDevice());
-  EXPECT_THAT(text, HasSubstr("At the peak: 4.00 MiB reserved then, 1.00 MiB (25.00%) of it in no "
-                              "block."));
-  EXPECT_THAT(text, HasSubstr("Reserved most at 15.000ms: 5.00 MiB reserved then, 5.00 MiB "
-                              "(100.00%) of it in no block."));
+  EXPECT_THAT(text,
+              HasSubstr("At the peak: 4.00 MiB reserved at that time, 1.00 MiB (25.00%) of it "
+                        "unused."));
+  EXPECT_THAT(text, HasSubstr("Reserved most at 15.000ms: 5.00 MiB reserved at that time, 5.00 MiB "
+                              "(100.00%) of it unused."));
   report::MemoryReport cpu = MemoryOfOneDevice();
   cpu.devices[0].memory.peak_reserved_bytes = 0;
-  EXPECT_THAT(RenderedMemory(cpu), Not(HasSubstr("reserved then")));
+  EXPECT_THAT(RenderedMemory(cpu), Not(HasSubstr("reserved at that time")));
 }
 
 TEST(RenderMemoryTest, TheDeviceThatHeldMostComesFirst) {
