@@ -65,17 +65,19 @@ class StepEnds:
     def __init__(self, is_hooked: Callable[[Any], bool]) -> None:
         """`is_hooked` says whether an optimizer's steps come to at()."""
         self._is_hooked = is_hooked
-        # By id of the optimizer, which await_each() keeps alive.
+        # By id of the optimizer, which await_each() keeps alive; until it is done.
         self.wanted: Dict[int, Callable[[Any], None]] = {}
 
     def at(self, optimizer: Any) -> None:
         """Its step() ends. Call it if `wanted` is not empty."""
-        do = self.wanted.pop(id(optimizer), None)
+        wanted = self.wanted
+        do = wanted.get(id(optimizer))
         if do is not None:
             try:
                 do(optimizer)
-            except Exception:  # Nothing of ours may end the program's step.
-                pass
+            except Exception:  # Nothing of ours may end the program's step. It stays wanted.
+                return
+            wanted.pop(id(optimizer), None)
 
     def await_each(self, optimizers: Iterable[Any], do: Callable[[Any], None],
                    patience_s: float = _PATIENCE_S) -> int:

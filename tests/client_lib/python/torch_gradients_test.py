@@ -127,17 +127,32 @@ class GradientsTest(unittest.TestCase):
     def test_a_step_does_not_fail_with_what_is_read(self):
         optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
         step_ends = step_ends_of(optimizer)
-        called = []
+        called, late = [], []
 
-        def fail(which):
+        def fail_at_first(which):
             called.append(which)
-            raise RuntimeError("reading failed")
-        thread = threading.Thread(target=lambda: step_ends.await_each([optimizer], fail, 60))
+            if len(called) == 1:
+                raise RuntimeError("reading failed")
+        thread = threading.Thread(
+            target=lambda: late.append(step_ends.await_each([optimizer], fail_at_first, 60)))
         thread.start()
-        while not called:
+        while thread.is_alive():
             step_ends.at(optimizer)
-        thread.join()
-        self.assertEqual(called, [optimizer])
+        self.assertEqual(called, [optimizer, optimizer])
+        self.assertEqual(late, [0])
+
+    def test_what_is_still_being_read_is_waited_for(self):
+        optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+        step_ends = step_ends_of(optimizer)
+        seen = []
+
+        def look(_):
+            seen.append(dict(step_ends.wanted))
+        thread = threading.Thread(target=lambda: step_ends.await_each([optimizer], look, 60))
+        thread.start()
+        while thread.is_alive():
+            step_ends.at(optimizer)
+        self.assertEqual([list(wanted) for wanted in seen], [[id(optimizer)]])
 
     def test_a_step_is_held_up_for_a_moment_at_most(self):
         model = torch.nn.Linear(4, 3)
