@@ -71,7 +71,10 @@ absl::StatusOr<report::RankExcess> ExplainSlowRank(CaptureSet& set,
   if (usual.empty()) return report::RankExcess();
   const std::string name = NameOf(set.members()[slow.member]);
   report::RankExcess by_cpu_waits = report::ExplainRankByCpuWaits(name, slow, steps.ranking);
-  const int64_t more_ns = slow.own_ns - MedianOwnWork(usual);
+  const std::vector<int64_t> slow_steps =
+      slow.is_slow_in_steps ? slow.slow_steps : std::vector<int64_t>();
+  const int64_t more_ns =
+      slow.is_slow_in_steps ? slow.slow_step_delay_ns : slow.own_ns - MedianOwnWork(usual);
   usual.resize(std::min(usual.size(), kMostOthers));
 
   std::vector<size_t> chosen = {slow.member};
@@ -94,7 +97,8 @@ absl::StatusOr<report::RankExcess> ExplainSlowRank(CaptureSet& set,
   std::vector<report::RankFigures> others;
   others.reserve(of_members.size());
   for (auto& [member, figures] : of_members) others.push_back(std::move(figures));
-  return report::ExplainRank(name, of_slow.mapped(), others, more_ns, std::move(by_cpu_waits));
+  return report::ExplainRank(name, of_slow.mapped(), others, more_ns, std::move(by_cpu_waits),
+                             slow_steps);
 }
 
 }  // namespace profd::cli

@@ -115,6 +115,23 @@ std::string CpuWaitsNote(const CaptureSet& set, const report::GroupSteps& steps)
                 CpuWaitsByRank(set, steps));
 }
 
+// Of the first rank, named for some of its steps; `others`: those that are slow likewise.
+std::string SlowStepsVerdict(const std::string& name, const report::RankScore& first,
+                             const std::string& others) {
+  return StrCat(name, " delays the others ", SlowStepsText(first),
+                ". In these steps it has more own work, and they wait for it", others, ".\n");
+}
+
+// After "no straggler": the rank that the others waited for in few steps. Empty: there is none.
+std::string FewStepsNote(const CaptureSet& set, const report::GroupSteps& steps) {
+  if (steps.reason != report::StragglerReason::kFewSteps) return "";
+  const auto longest =
+      std::ranges::max_element(steps.ranking, {}, &report::RankScore::mean_caused_wait_ns);
+  if (longest->slow_steps.empty()) return "";
+  return StrCat(" ", NameOfMember(set, longest->member), " delays the others ",
+                SlowStepsText(*longest), ", which may be chance.");
+}
+
 // Empty: all steps were compared.
 std::string LeftOutSteps(const report::GroupSteps& steps) {
   int64_t most = 0;
@@ -177,6 +194,10 @@ std::string RenderStragglerVerdict(const CaptureSet& set, const report::GroupSte
                   names[i]);
       }
       if (names.size() > kMostNamedStragglers + 1) others += ", ...";
+      if (first.is_slow_in_steps) {
+        return StrCat(names.size(), names.size() == 1 ? " straggler: " : " stragglers: ",
+                      SlowStepsVerdict(NameOfMember(set, first.member), first, others));
+      }
       return StrCat(names.size(), names.size() == 1 ? " straggler" : " stragglers",
                     absl::StrFormat(" (score above %.1f)", report::kStragglerScore), ": ",
                     NameOfMember(set, first.member), " has ", FormatNs(first.more_own_ns),
@@ -188,6 +209,10 @@ std::string RenderStragglerVerdict(const CaptureSet& set, const report::GroupSte
                     others, ".\n");
     }
     case report::StragglerVerdict::kPair: {
+      if (first.is_slow_in_steps) {
+        return StrCat(SlowStepsVerdict(NameOfMember(set, first.member), first, ""),
+                      "At least 3 ranks are needed to identify an outlier.\n");
+      }
       const bool is_usual = first.caused_wait_ns > 0;
       return StrCat(NameOfMember(set, steps.ranking.back().member), " waits for ",
                     NameOfMember(set, first.member), ": ",
@@ -199,7 +224,8 @@ std::string RenderStragglerVerdict(const CaptureSet& set, const report::GroupSte
       if (steps.reason == report::StragglerReason::kNone) {
         return absl::StrFormat("No straggler (score above %.1f).\n", report::kStragglerScore);
       }
-      return StrCat("No straggler: ", TextOf(steps.reason), ".", CpuWaitsNote(set, steps), "\n");
+      return StrCat("No straggler: ", TextOf(steps.reason), ".", FewStepsNote(set, steps),
+                    CpuWaitsNote(set, steps), "\n");
     case report::StragglerVerdict::kWithheld:
       break;
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cli/base/object.h"
 
 namespace profd::cli {
@@ -117,6 +118,32 @@ std::vector<table::Field<RankRow>> ComparedRankFields() {
         .unit = Unit::kNs,
         .priority = kOnlyInData,
         .nullable = true}},
+      {[](const RankRow& row) { return std::ssize(row.of.slow_steps); },
+       {.key = "slow_step_count",
+        .doc = "Steps in which it delays the others, by 10 % of a step or more and by longer than "
+               "any other rank",
+        .unit = Unit::kCount,
+        .priority = kOnlyInData}},
+      {[](const RankRow& row) { return absl::StrJoin(row.of.slow_steps, ", "); },
+       {.key = "slow_steps",
+        .doc = "The numbers of these steps, comma-separated",
+        .priority = kOnlyInData}},
+      {Path<&RankRow::of, &RankScore::slow_step_delay_ns>(),
+       {.key = "slow_step_delay_ns",
+        .doc = "Its delay in these steps: own work above the others' median that they waited for",
+        .formula = "mean over these steps",
+        .unit = Unit::kNs,
+        .priority = kOnlyInData}},
+      {Path<&RankRow::of, &RankScore::slow_step_period>(),
+       {.key = "slow_step_period",
+        .doc = "These steps are every Nth one; 0: no such pattern",
+        .unit = Unit::kCount,
+        .priority = kOnlyInData}},
+      {Path<&RankRow::of, &RankScore::is_slow_in_steps>(),
+       {.key = "slow_in_steps",
+        .doc = "Whether it is named for these steps: chance does not explain them, and its median "
+               "step does not stand out",
+        .priority = kOnlyInData}},
       {&RankRow::score,
        {.key = "score",
         .doc = "Modified z-score of its own work among the ranks; null: fewer than 3 ranks",
@@ -133,7 +160,7 @@ std::vector<table::Field<RankRow>> ComparedRankFields() {
        {.title = "Score",
         .doc = "How far its own work stands out among the ranks, as a modified z-score; a "
                "straggler has more than 3.5, step by step, and is the one that the others waited "
-               "for",
+               "for, or delays them in some steps",
         .formula = "0.6745 x (own work - median) / median absolute deviation, which counts as at "
                    "least 1 % of a step",
         .right = true}},

@@ -137,8 +137,11 @@ void PairWith(std::vector<NameDifference>& missing, const NameDifferences& in,
   missing.erase(closest);
 }
 
-NameDifferences Compare(const Uses& slow, const std::vector<Uses>& others, double steps) {
-  NameDifferences differences = {.cut_share = std::min(0.1, 1 / steps),
+// `steps_of_slow`: how many steps there are for each slow one, among which the differences are
+// spread.
+NameDifferences Compare(const Uses& slow, const std::vector<Uses>& others, double steps,
+                        double steps_of_slow) {
+  NameDifferences differences = {.cut_share = std::min(0.1, 1 / steps) * steps_of_slow,
                                  .others_count = others.size()};
   std::map<std::string, std::vector<Use>, std::less<>> by_name;
   for (const auto& [name, use] : slow) by_name[name];
@@ -160,6 +163,9 @@ NameDifferences Compare(const Uses& slow, const std::vector<Uses>& others, doubl
     }
     difference.usual = {.ns = ExactMedian(ns), .calls = ExactMedian(calls)};
     differences.usual_ns += difference.usual.ns;
+    Use& use = difference.use;
+    use.ns = std::max(0.0, std::lerp(difference.usual.ns, use.ns, steps_of_slow));
+    use.calls = std::max(0.0, std::lerp(difference.usual.calls, use.calls, steps_of_slow));
     if (std::max(difference.use.calls, difference.usual.calls) < kFewestCalls) continue;
     (difference.use.calls == 0 ? missing : differences.rows).push_back(std::move(difference));
   }
@@ -357,18 +363,31 @@ constexpr std::array<RankPart, 4> kHostParts = {{
      [](const TimeStep& step) { return step.host.outside_ns; }},
 }};
 
-double MedianOfSteps(const RankFigures& of, int64_t (*time_ns)(const TimeStep&)) {
+// `numbers`: of these steps, in order; empty: of all.
+double MedianOfSteps(const RankFigures& of, std::span<const int64_t> numbers,
+                     int64_t (*time_ns)(const TimeStep&)) {
   std::vector<int64_t> values;
   values.reserve(of.time.steps.size());
-  for (const TimeStep& step : of.time.steps) values.push_back(time_ns(step));
+  for (const TimeStep& step : of.time.steps) {
+    if (numbers.empty() || std::ranges::binary_search(numbers, step.index)) {
+      values.push_back(time_ns(step));
+    }
+  }
   return ExactMedian(values);
 }
 
 class Comparison {
  public:
   Comparison(std::string_view name, const RankFigures& slow, std::span<const RankFigures> others,
-             int64_t more_ns)
-      : name_(name), slow_(slow), others_(others), more_ns_(static_cast<double>(more_ns)) {}
+             int64_t more_ns, std::span<const int64_t> slow_steps)
+      : name_(name),
+        slow_(slow),
+        others_(others),
+        more_ns_(static_cast<double>(more_ns)),
+        slow_steps_(slow_steps),
+        steps_of_slow_(slow_steps.empty() ? 1
+                                          : static_cast<double>(slow.time.steps.size()) /
+                                                static_cast<double>(slow_steps.size())) {}
 
   RankExcess Explain(RankExcess excess) {
     const auto has_device = [](const RankFigures& of) { return of.time.has_device; };
@@ -382,8 +401,8 @@ class Comparison {
         found_, [](const Found& a, const Found& b) { return a.counted_ns > b.counted_ns; });
     if (found_.empty()) return excess;
     if (excess.text.empty()) {
-      excess.text =
-          StrCat("Compared with ", CountText(std::ssize(others_), "other rank"), ", ", name_, " ");
+      excess.text = StrCat("Compared with ", CountText(std::ssize(others_), "other rank"),
+                           slow_steps_.empty() ? "" : " in these steps", ", ", name_, " ");
     } else {
       excess.text += " It also ";
     }
@@ -409,8 +428,10 @@ class Comparison {
   double Difference(int64_t (*time_ns)(const TimeStep&)) const {
     std::vector<double> usual;
     usual.reserve(others_.size());
-    for (const RankFigures& other : others_) usual.push_back(MedianOfSteps(other, time_ns));
-    return MedianOfSteps(slow_, time_ns) - ExactMedian(usual);
+    for (const RankFigures& other : others_) {
+      usual.push_back(MedianOfSteps(other, slow_steps_, time_ns));
+    }
+    return MedianOfSteps(slow_, slow_steps_, time_ns) - ExactMedian(usual);
   }
 
   void Add(const RankPart& part, double ns) { Add(part, ns, ns); }
@@ -461,8 +482,8 @@ class Comparison {
     std::vector<Uses> others;
     others.reserve(others_.size());
     for (const RankFigures& other : others_) others.push_back(uses_of(other));
-    const NameDifferences differences =
-        Compare(uses_of(slow_), others, static_cast<double>(slow_.time.steps.size()));
+    const NameDifferences differences = Compare(
+        uses_of(slow_), others, static_cast<double>(slow_.time.steps.size()), steps_of_slow_);
     const NamesExplained explained = ExplainNames(differences, part_ns, words);
     if (!explained.text.empty()) StrAppend(&excess.text, ": ", explained.text);
     advice = explained.advice;
@@ -488,7 +509,7 @@ class Comparison {
       std::vector<double> usual;
       usual.reserve(others_.size());
       for (const RankFigures& other : others_) usual.push_back(total_ns(other, row));
-      const double ns = total_ns(slow_, row) - ExactMedian(usual);
+      const double ns = (total_ns(slow_, row) - ExactMedian(usual)) * steps_of_slow_;
       if (ns < kMostly * part_ns) continue;
       StrAppend(&excess.text, ": ", Time(ns), " ", PlaceOf(row));
       AddEvidence(EvidenceKind::kCode, PlaceOf(row), ns, "", excess);
@@ -510,6 +531,8 @@ class Comparison {
   const RankFigures& slow_;
   const std::span<const RankFigures> others_;
   const double more_ns_;
+  const std::span<const int64_t> slow_steps_;  // Empty: it is slow in all.
+  const double steps_of_slow_;                 // Steps for each slow one.
   std::vector<Found> found_;
 };
 
@@ -564,13 +587,17 @@ RankExcess ExplainRankByCpuWaits(std::string_view name, const RankScore& slow,
 
 RankExcess ExplainRank(std::string_view name, const RankFigures& slow,
                        std::span<const RankFigures> others, int64_t more_ns,
-                       RankExcess by_cpu_waits) {
-  const auto has_steps = [](const RankFigures& of) { return !of.time.steps.empty(); };
+                       RankExcess by_cpu_waits, std::span<const int64_t> slow_steps) {
+  const auto has_steps = [&](const RankFigures& of) {
+    return std::ranges::any_of(of.time.steps, [&](const TimeStep& step) {
+      return slow_steps.empty() || std::ranges::binary_search(slow_steps, step.index);
+    });
+  };
   if (others.empty() || more_ns <= 0 || !has_steps(slow) ||
       !std::ranges::all_of(others, has_steps)) {
     return by_cpu_waits;
   }
-  return Comparison(name, slow, others, more_ns).Explain(std::move(by_cpu_waits));
+  return Comparison(name, slow, others, more_ns, slow_steps).Explain(std::move(by_cpu_waits));
 }
 
 }  // namespace profd::report

@@ -42,9 +42,14 @@ RankExcess ExplainRankByCpuWaits(std::string_view name, const RankScore& slow,
 // Adds to `by_cpu_waits` what else takes longer. `more_ns` is how much more own work the rank has
 // per step, > 0. Parts and names that explain less than a tenth of `more_ns` are left out. Nothing
 // is added without steps, without others, or if no part explains a tenth.
+//
+// `slow_steps`: the numbers of the steps in which the rank is slow, if not in all
+// (RankScore::slow_steps). Then these are compared with the same steps of the others, and `more_ns`
+// is of these. Operators and kernels are known per capture only: what they take more of is taken to
+// be in these steps.
 RankExcess ExplainRank(std::string_view name, const RankFigures& slow,
                        std::span<const RankFigures> others, int64_t more_ns,
-                       RankExcess by_cpu_waits = {});
+                       RankExcess by_cpu_waits = {}, std::span<const int64_t> slow_steps = {});
 
 }  // namespace profd::report
 

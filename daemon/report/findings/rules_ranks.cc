@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -18,6 +20,13 @@ int64_t MedianOwnWork(const std::vector<RankScore>& ranking) {
   return Median(own);
 }
 
+// Per step, over all steps.
+int64_t SavingOfSlowSteps(const RankScore& rank) {
+  const double share = static_cast<double>(rank.slow_steps.size()) /
+                       static_cast<double>(std::max<int64_t>(rank.step_count, 1));
+  return std::llround(share * static_cast<double>(rank.slow_step_delay_ns));
+}
+
 Evidence RankEvidence(const RankScore& rank, const std::string& name) {
   Evidence evidence;
   evidence.kind = EvidenceKind::kRank;
@@ -28,9 +37,30 @@ Evidence RankEvidence(const RankScore& rank, const std::string& name) {
       rank.slow_by_cpu_waits == CpuWaitCause::kPossible
           ? StrCat("; of its own work, it waits for a CPU for up to ", TimeText(rank.cpu_wait_ns))
           : std::string());
+  if (rank.is_slow_in_steps) {
+    StrAppend(&evidence.detail, "; delays the others ", SlowStepsText(rank));
+  }
   evidence.count = rank.step_count;
   evidence.duration_ns = rank.own_ns;
   return evidence;
+}
+
+// Of the slowest rank; `others`: the names of those that are slow, too, or empty.
+std::string Measured(const GroupSteps& steps, const RankScore& slowest, const std::string& name,
+                     const std::string& others) {
+  const std::string last =
+      StrCat(" It arrives last at ", CountText(slowest.last_count, "collective"), " of ",
+             steps.matched_count);
+  if (slowest.is_slow_in_steps) {
+    return StrCat(name, " delays the other ranks ", SlowStepsText(slowest), ".",
+                  others.empty() ? "" : StrCat(" Also slow in some steps: ", others, "."), last,
+                  ".");
+  }
+  return StrCat(
+      name, " works for ", TimeText(slowest.own_ns),
+      " a step without waiting, the median rank for ", TimeText(MedianOwnWork(steps.ranking)),
+      others.empty() ? "" : StrCat("; also slow: ", others), ".", last,
+      "; the other ranks together wait ", TimeText(slowest.caused_wait_ns), " a step for it.");
 }
 
 }  // namespace
@@ -48,7 +78,7 @@ RuleResult StragglerRank(const Facts& facts, const FindingThresholds& thresholds
   RuleResult result;
   Finding& finding = result.finding;
   const auto is_straggler = [&](const RankScore& rank) {
-    return rank.straggler && rank.score > thresholds.straggler_score;
+    return rank.straggler && (rank.is_slow_in_steps || rank.score > thresholds.straggler_score);
   };
   const auto found = std::find_if(steps.ranking.begin(), steps.ranking.end(), is_straggler);
   result.fired = found != steps.ranking.end();
@@ -57,8 +87,13 @@ RuleResult StragglerRank(const Facts& facts, const FindingThresholds& thresholds
   finding.value = slowest.score;
   finding.threshold = thresholds.straggler_score;
   if (!result.fired) return result;
-  const int64_t median_ns = MedianOwnWork(steps.ranking);
-  finding.saving_ns_per_step = slowest.own_ns - median_ns;
+  finding.saving_ns_per_step = slowest.own_ns - MedianOwnWork(steps.ranking);
+  if (slowest.is_slow_in_steps) {
+    // Its median step does not stand out, so its score says nothing.
+    finding.value = static_cast<double>(slowest.slow_steps.size());
+    finding.threshold = kFewestStepsForStragglers;
+    finding.saving_ns_per_step = SavingOfSlowSteps(slowest);
+  }
   for (const RankScore& rank : steps.ranking) {
     if (finding.evidence.size() == kMostEvidence) break;
     if (!is_straggler(rank)) continue;
@@ -73,12 +108,7 @@ RuleResult StragglerRank(const Facts& facts, const FindingThresholds& thresholds
   }
   const auto unnamed = all - std::ssize(finding.evidence);
   if (unnamed > 0) StrAppend(&others, ", and ", unnamed, " more");
-  finding.measured = StrCat(name, " works for ", TimeText(slowest.own_ns),
-                            " a step without waiting, the median rank for ", TimeText(median_ns),
-                            others.empty() ? "" : "; also slow: ", others, ". It arrives last at ",
-                            CountText(slowest.last_count, "collective"), " of ",
-                            steps.matched_count, "; the other ranks together wait ",
-                            TimeText(slowest.caused_wait_ns), " a step for it.");
+  finding.measured = Measured(steps, slowest, name, others);
   finding.advice =
       StrCat("Find out what ", name, others.empty() ? " does" : " and the others do",
              " more of, or more slowly. Check its share of the data or the model, its GPU's "

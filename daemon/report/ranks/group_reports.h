@@ -109,6 +109,10 @@ struct GroupStepRow {
 //     is twice its standard deviation;
 //   - the stragglers together caused at least half of the wait.
 //
+// Medians do not show a rank that is slow in every third step, or by another time in each. Where
+// they name no straggler, ranks that delay the others in some steps are stragglers if chance does
+// not explain it (slow_steps.h), and neither do waits for a CPU in those steps.
+//
 // What does not hold up is withheld, with a reason.
 //
 // Own work contains waits for a CPU (cpu_waits.h), which another program may cause. How much longer
@@ -152,8 +156,19 @@ struct RankScore {
   int64_t mean_more_cpu_wait_ns = 0;
   CpuWaitCause slow_by_cpu_waits = CpuWaitCause::kUnknown;
   bool is_consistent = false;  // It has more own work step by step, beyond noise.
-  double score = 0;            // 0: too few ranks
-  double relative = 0;         // The least own work of any rank over its own, 0..1.
+  // Steps in which it delays the others, by longer than any other rank does (slow_steps.h), and the
+  // delays: the mean, the least, and the most.
+  std::vector<int64_t> slow_steps;
+  int64_t slow_step_delay_ns = 0;
+  int64_t least_slow_step_delay_ns = 0;
+  int64_t most_slow_step_delay_ns = 0;
+  int64_t slow_step_period = 0;  // They are each third step: 3; 0: no such pattern.
+  // Likewise slow_by_cpu_waits, of these steps; kUnknown also where chance explains them.
+  CpuWaitCause slow_steps_by_cpu_waits = CpuWaitCause::kUnknown;
+  bool is_beyond_chance = false;  // Chance does not explain its slow_steps.
+  bool is_slow_in_steps = false;  // It is named for its slow_steps, not for its median step.
+  double score = 0;               // 0: too few ranks
+  double relative = 0;            // The least own work of any rank over its own, 0..1.
   bool straggler = false;
 };
 
@@ -181,6 +196,9 @@ enum class StragglerReason {
 std::string_view ToString(StragglerReason reason);  // "within_noise"
 // For people: a clause without a period; empty for kNone.
 std::string_view TextOf(StragglerReason reason);
+
+// "in 4 of 12 steps, by 58 ms each (every 3rd step: 3, 6, 9, 12)". Empty: it has no slow_steps.
+std::string SlowStepsText(const RankScore& rank);
 
 // One matched collective: who kept the others waiting.
 struct CollectiveBlame {

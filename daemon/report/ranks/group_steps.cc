@@ -6,7 +6,10 @@
 #include <utility>
 
 #include "daemon/base/median.h"
+#include "daemon/base/str_cat.h"
+#include "daemon/base/units.h"
 #include "daemon/report/ranks/group_reports.h"
+#include "daemon/report/ranks/slow_steps.h"
 
 namespace profd::report {
 namespace {
@@ -278,6 +281,32 @@ void WeighCpuWaits(const std::vector<std::vector<RankStep>>& members,
   }
 }
 
+// Of every rank: the steps in which it delays the others. Where chance does not explain them, waits
+// for a CPU are weighed in these steps.
+void FindDelays(const std::vector<std::vector<RankStep>>& members, int64_t step_ns,
+                std::vector<RankScore>& ranking) {
+  for (const SlowSteps& slow : FindSlowSteps(members, step_ns)) {
+    const auto rank = std::ranges::find(ranking, slow.member, &RankScore::member);
+    const std::vector<RankStep>& steps = members[slow.member];
+    for (const size_t step : slow.steps) rank->slow_steps.push_back(steps[step].step);
+    const auto [least, most] = std::ranges::minmax(slow.delays);
+    rank->least_slow_step_delay_ns = least;
+    rank->most_slow_step_delay_ns = most;
+    rank->slow_step_delay_ns = Mean(slow.delays);
+    rank->slow_step_period = slow.period;
+    rank->is_beyond_chance = !slow.is_chance;
+    if (slow.is_chance || !KnowsAllCpuWaits(steps)) continue;
+    const std::vector<int64_t> more_ns = MoreThanOthers(members, slow.member, &CpuWait);
+    std::vector<int64_t> explained_ns;  // A long wait in one step does not explain the others.
+    for (size_t i = 0; i < slow.steps.size(); ++i) {
+      explained_ns.push_back(std::min(more_ns[slow.steps[i]], slow.delays[i]));
+    }
+    rank->slow_steps_by_cpu_waits = CanExplain(Mean(explained_ns), rank->slow_step_delay_ns)
+                                        ? CpuWaitCause::kPossible
+                                        : CpuWaitCause::kNo;
+  }
+}
+
 // Over the common steps: how often each rank arrived last, and how late.
 void CountLateArrivals(std::span<const CollectiveBlame> blames, std::span<const int64_t> steps,
                        std::vector<RankScore>& ranking) {
@@ -361,6 +390,12 @@ void Score(std::vector<RankScore>& ranking) {
   }
 }
 
+int64_t UsualDuration(const std::vector<RankScore>& ranking) {
+  std::vector<int64_t> durations;
+  for (const RankScore& rank : ranking) durations.push_back(rank.duration_ns);
+  return Median(durations);
+}
+
 void Withhold(StragglerReason reason, GroupSteps& steps) {
   steps.verdict = StragglerVerdict::kWithheld;
   steps.reason = reason;
@@ -391,6 +426,31 @@ void Withhold(StragglerReason reason, const Differences& differences, GroupSteps
 void WithholdAsNoise(const Differences& differences, GroupSteps& steps) {
   Withhold(StragglerReason::kWithinNoise, differences, steps);
   if (steps.cpu_waits_can_explain) steps.reason = StragglerReason::kCpuWaits;
+}
+
+// Names the ranks that delay the others in some steps. Returns false if there are none.
+bool JudgeBySlowSteps(GroupSteps& steps) {
+  bool any = false;
+  bool any_by_cpu_waits = false;
+  for (const RankScore& rank : steps.ranking) {
+    if (!rank.is_beyond_chance) continue;
+    any = true;
+    any_by_cpu_waits |= rank.slow_steps_by_cpu_waits == CpuWaitCause::kPossible;
+  }
+  if (!any) return false;
+  const bool is_pair = !steps.enough_ranks;
+  for (RankScore& rank : steps.ranking) {
+    rank.is_slow_in_steps = rank.is_beyond_chance && !any_by_cpu_waits;
+    rank.straggler = rank.is_slow_in_steps && !is_pair;
+    if (rank.is_beyond_chance) rank.slow_by_cpu_waits = rank.slow_steps_by_cpu_waits;
+  }
+  if (any_by_cpu_waits) {
+    Withhold(StragglerReason::kCpuWaits, steps);
+    steps.cpu_waits_can_explain = true;
+  } else {
+    steps.verdict = is_pair ? StragglerVerdict::kPair : StragglerVerdict::kStraggler;
+  }
+  return true;
 }
 
 // Marks the stragglers, if the data supports it.
@@ -440,6 +500,7 @@ void Judge(GroupSteps& steps) {
     if (rank.straggler) caused_ns += static_cast<double>(rank.mean_caused_wait_ns);
   }
   const bool is_agreed = wait_ns > 0 && caused_ns >= kLeastShareOfWait * wait_ns;
+  if ((!any_candidate || !is_agreed) && JudgeBySlowSteps(steps)) return;
   if (!any_candidate) {
     if (any_doubt) return WithholdAsNoise(doubted, steps);
     // Of all that the ranks did, they waited too little for what is late.
@@ -560,6 +621,32 @@ std::string_view TextOf(StragglerReason reason) {
   return "";
 }
 
+std::string SlowStepsText(const RankScore& rank) {
+  if (rank.slow_steps.empty()) return "";
+  constexpr size_t kMostNumbers = 8;
+  std::string text = StrCat("in ", rank.slow_steps.size(), " of ", rank.step_count, " steps, by ");
+  // Nearly the same in each.
+  if (rank.least_slow_step_delay_ns >= rank.most_slow_step_delay_ns / 5 * 4) {
+    StrAppend(&text, FormatNs(rank.slow_step_delay_ns), rank.slow_steps.size() > 1 ? " each" : "");
+  } else {
+    StrAppend(&text, FormatNs(rank.slow_step_delay_ns), " on average (",
+              FormatNs(rank.least_slow_step_delay_ns), " to ",
+              FormatNs(rank.most_slow_step_delay_ns), ")");
+  }
+  std::string which;
+  if (rank.slow_step_period == 2) which = "every other step";
+  if (rank.slow_step_period == 3) which = "every 3rd step";
+  if (rank.slow_step_period > 3) which = StrCat("one step of ", rank.slow_step_period);
+  const bool has_numbers = rank.slow_steps.size() <= kMostNumbers && rank.slow_steps.front() >= 0;
+  if (has_numbers) {
+    StrAppend(&which, !which.empty() ? ": " : rank.slow_steps.size() > 1 ? "steps " : "step ");
+    for (size_t i = 0; i < rank.slow_steps.size(); ++i) {
+      StrAppend(&which, i == 0 ? "" : ", ", rank.slow_steps[i]);
+    }
+  }
+  return which.empty() ? text : StrCat(text, " (", which, ")");
+}
+
 GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,
                         std::span<const MatchedCollective> matches) {
   GroupSteps steps;
@@ -596,12 +683,17 @@ GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,
   CountLateArrivals(steps.blames, steps.common_steps, steps.ranking);
   SumCausedWaits(common, steps.ranking);
   WeighCpuWaits(common, steps.ranking);
+  FindDelays(common, UsualDuration(steps.ranking), steps.ranking);
   Score(steps.ranking);
   Judge(steps);
   std::stable_sort(
       steps.ranking.begin(), steps.ranking.end(), [](const RankScore& a, const RankScore& b) {
-        return std::tie(a.straggler, a.caused_wait_ns, a.mean_caused_wait_ns, a.own_ns) >
-               std::tie(b.straggler, b.caused_wait_ns, b.mean_caused_wait_ns, b.own_ns);
+        const auto key = [](const RankScore& rank) {
+          const int64_t in_steps_ns = rank.is_slow_in_steps ? rank.mean_caused_wait_ns : -1;
+          return std::tuple(rank.straggler, in_steps_ns, rank.caused_wait_ns,
+                            rank.mean_caused_wait_ns, rank.own_ns);
+        };
+        return key(a) > key(b);
       });
   std::stable_sort(steps.blames.begin(), steps.blames.end(),
                    [](const CollectiveBlame& a, const CollectiveBlame& b) {

@@ -741,6 +741,24 @@ TEST_F(RankRulesTest, RanksThatWaitForEachOtherInTurnAreNoStragglers) {
   EXPECT_THAT(NeedsOf("STRAGGLER_RANK"), IsEmpty());  // It was looked at.
 }
 
+TEST_F(RankRulesTest, ARankThatDelaysTheOthersInSomeStepsIsFoundWithTheSteps) {
+  Ranks({5 * kMs, 5 * kMs, 5 * kMs, 5 * kMs});
+  RankScore& slow = ranks_.steps.ranking[0];
+  ranks_.steps.verdict = StragglerVerdict::kStraggler;
+  slow.straggler = slow.is_slow_in_steps = true;
+  slow.step_count = 12;
+  slow.slow_steps = {2, 5, 8, 11};
+  slow.slow_step_period = 3;
+  slow.slow_step_delay_ns = 6 * kMs;
+  slow.least_slow_step_delay_ns = slow.most_slow_step_delay_ns = 6 * kMs;
+  const Finding finding = Find("STRAGGLER_RANK");
+  EXPECT_THAT(finding.measured, HasSubstr("rank 0 delays the other ranks in 4 of 12 steps, by "
+                                          "6.000ms each (every 3rd step: 2, 5, 8, 11)."));
+  EXPECT_EQ(finding.saving_ns_per_step, 2 * kMs);
+  EXPECT_EQ(finding.value, 4);
+  EXPECT_EQ(finding.threshold, 3);
+}
+
 TEST_F(RankRulesTest, ItsThresholdIsAThreshold) {
   Ranks({5 * kMs, 5 * kMs + 10 * kUs, 8 * kMs, 5 * kMs - 10 * kUs});
   thresholds_.straggler_score = 1000;

@@ -178,6 +178,26 @@ TEST(RankExcessTest, OtherWorkIsNoOtherKernel) {
   EXPECT_THAT(excess.advice, Not(HasSubstr("cudnn")));
 }
 
+TEST(RankExcessTest, OfARankThatIsSlowInSomeStepsTheseAreCompared) {
+  const std::vector<int64_t> slow_steps = {2, 5, 8};
+  RankFigures slow = CpuRank();
+  for (const int64_t step : slow_steps) {
+    slow.time.steps[static_cast<size_t>(step)].host.operators_ns += 40 * kMs;
+  }
+  OpProfileRow evaluation = OperatorOf("aten::linear", 1, 0);
+  evaluation.calls = 3;
+  evaluation.self_cpu_ns = 3 * 40 * kMs;
+  slow.ops.rows.push_back(evaluation);
+  const std::vector<RankFigures> others(3, CpuRank());
+  EXPECT_EQ(ExplainRank("rank 2", slow, others, 40 * kMs, {}, slow_steps).text,
+            "Compared with 3 other ranks in these steps, rank 2 spends 40 ms more per step in "
+            "operators on its host: aten::linear takes 40 ms in 1 call; none of 3 others call it.");
+  // Its median step is as the others'.
+  EXPECT_THAT(ExplainRank("rank 2", slow, others, 40 * kMs).text, IsEmpty());
+  EXPECT_THAT(ExplainRank("rank 2", slow, others, 40 * kMs, {}, std::vector<int64_t>{77}).text,
+              IsEmpty());
+}
+
 TEST(RankExcessTest, WhatRunsInFewStepsDoesNotMakeEachStepLonger) {
   RankFigures slow = GpuRank();
   ComputeMore(slow);

@@ -8,12 +8,13 @@ Starts its ranks itself. Rank R writes what it measured to FILE.R.
 import argparse
 import os
 import pathlib
+import random
 import tempfile
 
 import measuring
 
 WIDTH = 64
-CAUSES = 'none', 'compute', 'data', 'alternating', 'late-start'
+CAUSES = 'none', 'compute', 'data', 'alternating', 'late-start', 'varying', 'third'
 
 
 def train(arguments, rank):
@@ -44,7 +45,13 @@ def train(arguments, rank):
     def work(step):
         if arguments.cause == 'compute' and rank in arguments.slow:
             return True
+        if arguments.cause == 'varying' and rank in arguments.slow:
+            return True
         return arguments.cause == 'alternating' and step % arguments.ranks == rank
+
+    def extra_ms():
+        # Inputs of another length in each step: up to twice --ms.
+        return 2 * arguments.ms * random.random() if arguments.cause == 'varying' else arguments.ms
 
     loader = iter(torch.utils.data.DataLoader(Items(), batch_size=None))
     step = 0
@@ -61,9 +68,12 @@ def train(arguments, rank):
                 # In operators, as a rank with more data has it; the sleep leaves the CPU to others.
                 with torch.autograd.profiler.record_function('extra work'):
                     torch.mm(x, x.t())
-                    measuring.sleep(arguments.ms)
+                    measuring.sleep(extra_ms())
         loss.backward()
         optimizer.step()
+        if arguments.cause == 'third' and rank in arguments.slow and step % 3 == 0:
+            with measurement.cause():  # Such as a checkpoint: after the step's last collective.
+                measuring.sleep(arguments.ms)
         step += 1
 
 
