@@ -61,7 +61,13 @@ const ObjectDescription<RankStep>& RankStepObject() {
          .unit = table::Unit::kNs}},
        {&Row::wait_ns,
         {.key = "wait_ns",
-         .doc = "Time in collectives before the last rank arrived",
+         .doc =
+             "Time in collectives before the last rank arrived, and in sends and receives before "
+             "the peer was ready",
+         .unit = table::Unit::kNs}},
+       {&Row::peer_wait_ns,
+        {.key = "peer_wait_ns",
+         .doc = "Part of the wait in sends and receives",
          .unit = table::Unit::kNs}},
        {&Row::cpu_wait_ns,
         NullableNs(
@@ -451,6 +457,9 @@ const ObjectDescription<StragglersAnswer>& StragglersObject() {
          {.key = "reason", .doc = "Why the verdict is withheld, as a word; empty: it is not"}},
         {[](const Row& row) { return std::string(TextOf(row.compared.steps.reason)); },
          {.key = "reason_text", .doc = "The same as a clause"}},
+        {[](const Row& row) { return row.compared.steps.is_pipeline; },
+         {.key = "pipeline",
+          .doc = "Whether most of the waiting is in sends and receives, as in a pipeline"}},
         {[](const Row& row) { return row.compared.steps.cpu_waits_can_explain; },
          {.key = "cpu_waits_can_explain",
           .doc = "Whether waits for a CPU can be at least half of a straggler's additional own "

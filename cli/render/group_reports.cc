@@ -16,6 +16,7 @@
 #include "cli/render/group_objects.h"
 #include "cli/render/group_view.h"
 #include "cli/render/report_tables.h"
+#include "daemon/base/median.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/table/json.h"
 #include "daemon/base/text.h"
@@ -63,7 +64,7 @@ std::string Caveats(const ComparedSteps& compared) {
     text +=
         "No collective operation was recorded: a rank that waits for another looks like one that "
         "works. Record operators of PyTorch or the GPU, or annotate them (\"all_reduce\").\n";
-  } else if (steps.matched_count == 0) {
+  } else if (steps.matched_count == 0 && !steps.is_pipeline) {
     text +=
         "No completed collective of one rank was found in another, so waiting and transfer are "
         "unknown.\n";
@@ -120,6 +121,29 @@ std::string SlowStepsVerdict(const std::string& name, const report::RankScore& f
                              const std::string& others) {
   return StrCat(name, " delays the others ", SlowStepsText(first),
                 ". In these steps it has more own work, and they wait for it", others, ".\n");
+}
+
+// Of ranks that exchange data by send and receive.
+std::string SlowStageVerdict(const CaptureSet& set, const report::GroupSteps& steps, size_t count,
+                             const std::string& others) {
+  const report::RankScore& first = steps.ranking.front();
+  return StrCat(count, count == 1 ? " straggler" : " stragglers",
+                absl::StrFormat(" (score above %.1f)", report::kStragglerScore), ": ",
+                NameOfMember(set, first.member), " has ", FormatNs(first.more_own_ns),
+                " more own work per step. In sends and receives, the other ranks wait for ",
+                FormatNs(UsualPeerWait(steps)), " per step at the median, and it waits for ",
+                FormatNs(first.peer_wait_ns), ": it is the slow stage", others, ".\n");
+}
+
+// The bubble of a pipeline without a slow stage. Empty: it is not one.
+std::string BubbleNote(const report::GroupSteps& steps) {
+  if (!steps.is_pipeline) return "";
+  std::vector<int64_t> durations_ns;
+  for (const report::RankScore& rank : steps.ranking) durations_ns.push_back(rank.duration_ns);
+  return StrCat(" In sends and receives, ranks wait for ", FormatNs(UsualPeerWait(steps)), " of ",
+                FormatNs(Median(durations_ns)),
+                " per step at the median: the pipeline's bubble. More microbatches per step make "
+                "it smaller.");
 }
 
 // After "no straggler": the rank that the others waited for in few steps. Empty: there is none.
@@ -198,6 +222,7 @@ std::string RenderStragglerVerdict(const CaptureSet& set, const report::GroupSte
         return StrCat(names.size(), names.size() == 1 ? " straggler: " : " stragglers: ",
                       SlowStepsVerdict(NameOfMember(set, first.member), first, others));
       }
+      if (steps.is_pipeline) return SlowStageVerdict(set, steps, names.size(), others);
       return StrCat(names.size(), names.size() == 1 ? " straggler" : " stragglers",
                     absl::StrFormat(" (score above %.1f)", report::kStragglerScore), ": ",
                     NameOfMember(set, first.member), " has ", FormatNs(first.more_own_ns),
@@ -222,10 +247,11 @@ std::string RenderStragglerVerdict(const CaptureSet& set, const report::GroupSte
     }
     case report::StragglerVerdict::kNone:
       if (steps.reason == report::StragglerReason::kNone) {
-        return absl::StrFormat("No straggler (score above %.1f).\n", report::kStragglerScore);
+        return StrCat(absl::StrFormat("No straggler (score above %.1f).", report::kStragglerScore),
+                      BubbleNote(steps), "\n");
       }
       return StrCat("No straggler: ", TextOf(steps.reason), ".", FewStepsNote(set, steps),
-                    CpuWaitsNote(set, steps), "\n");
+                    BubbleNote(steps), CpuWaitsNote(set, steps), "\n");
     case report::StragglerVerdict::kWithheld:
       break;
   }

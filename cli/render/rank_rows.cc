@@ -12,8 +12,11 @@ RankRow RankRowOf(const report::GroupSteps& steps, const report::RankScore& of) 
   RankRow row = {.member = static_cast<int64_t>(of.member), .of = of};
   if (steps.matched_count == 0) {
     report::RankScore& figures = row.of;
-    figures.transfer_ns = figures.wait_ns = -1;
-    figures.caused_wait_ns = figures.mean_caused_wait_ns = -1;
+    if (!steps.is_pipeline) figures.transfer_ns = figures.wait_ns = -1;
+    // Of several peers, it is not known which one a rank waits for.
+    if (!steps.is_pipeline || steps.enough_ranks) {
+      figures.caused_wait_ns = figures.mean_caused_wait_ns = -1;
+    }
     figures.last_count = figures.late_ns = -1;
   }
   if (steps.enough_ranks) row.score = of.score;
@@ -86,10 +89,18 @@ std::vector<table::Field<RankRow>> ComparedRankFields() {
       {Path<&RankRow::of, &RankScore::wait_ns>(),
        {.key = "wait_ns",
         .title = "Wait",
-        .doc = "Time in collectives before the last rank arrived; null: none were matched",
+        .doc = "Time in collectives before the last rank arrived, and in sends and receives before "
+               "the peer was ready; null: none were matched",
         .formula = "median over steps",
         .unit = Unit::kNs,
         .nullable = true}},
+      {Path<&RankRow::of, &RankScore::peer_wait_ns>(),
+       {.key = "peer_wait_ns",
+        .doc = "Part of its wait in sends and receives, beyond the shortest of their kind and size "
+               "on any rank: at least so long it waited for a peer",
+        .formula = "median over steps",
+        .unit = Unit::kNs,
+        .priority = kOnlyInData}},
       {Path<&RankRow::of, &RankScore::caused_wait_ns>(),
        {.key = "caused_wait_ns",
         .title = "Caused",

@@ -287,6 +287,13 @@ CASES = (
          slow=(1,), more='outside operators'),
     Case('3 ranks, 0 slow in every third step', 'ranks.py third --ranks 3 --slow 0 --ms 58', ranks=3,
          slow=(0,), more='outside operators'),
+    Case('4 stages, balanced', 'pipeline.py none --ranks 4', ranks=4),
+    Case('4 stages, 1 slow', 'pipeline.py compute --ranks 4 --slow 1', ranks=4, slow=(1,),
+         more='on its host'),
+    Case('4 stages, 3 slow', 'pipeline.py compute --ranks 4 --slow 3', ranks=4, slow=(3,),
+         more='on its host'),
+    Case('2 stages, 0 slow', 'pipeline.py compute --ranks 2 --slow 0', ranks=2, slow=(0,),
+         more='on its host'),
     # ---- ranks with a GPU each, and NCCL ----
     Case('2 GPU ranks, balanced', 'gpu_ranks.py none --ranks 2', ranks=2),
     Case('4 GPU ranks, balanced', 'gpu_ranks.py none --ranks 4', ranks=4),

@@ -130,6 +130,8 @@ def judge_ranks(stragglers, slow, measured, more='', contended=False):
         if row['rank'] in slow:
             # Of several slow ranks, the last one is late only by what it takes longer than the others.
             size = row['late_ns'] if len(slow) == 1 else row['more_own_ns']
+            if size is None:  # A pipeline: nothing says at which of its peers' calls it was late.
+                size = row['more_own_ns']
             judgement.reported, judgement.measured = size, measured[row['rank']]
             if not is_about(judgement.reported, judgement.measured):
                 judgement.outcome = WRONG_SIZE

@@ -56,11 +56,17 @@ std::string Measured(const GroupSteps& steps, const RankScore& slowest, const st
                   others.empty() ? "" : StrCat(" Also slow in some steps: ", others, "."), last,
                   ".");
   }
-  return StrCat(
-      name, " works for ", TimeText(slowest.own_ns),
-      " a step without waiting, the median rank for ", TimeText(MedianOwnWork(steps.ranking)),
-      others.empty() ? "" : StrCat("; also slow: ", others), ".", last,
-      "; the other ranks together wait ", TimeText(slowest.caused_wait_ns), " a step for it.");
+  const std::string works = StrCat(name, " works for ", TimeText(slowest.own_ns),
+                                   " a step without waiting, the median rank for ",
+                                   TimeText(MedianOwnWork(steps.ranking)),
+                                   others.empty() ? "" : StrCat("; also slow: ", others), ".");
+  if (steps.is_pipeline) {
+    return StrCat(works, " In sends and receives, the other ranks wait for ",
+                  TimeText(UsualPeerWait(steps)), " a step at the median, and it waits for ",
+                  TimeText(slowest.peer_wait_ns), ": it is the slow stage of a pipeline.");
+  }
+  return StrCat(works, last, "; the other ranks together wait ", TimeText(slowest.caused_wait_ns),
+                " a step for it.");
 }
 
 }  // namespace
@@ -71,7 +77,9 @@ RuleResult StragglerRank(const Facts& facts, const FindingThresholds& thresholds
   }
   const GroupSteps& steps = facts.ranks->steps;
   // Without matched collectives, a rank that waits looks as busy as the one it waits for.
-  if (steps.matched_count == 0) return Needs("collectives that the ranks have in common");
+  if (steps.matched_count == 0 && !steps.is_pipeline) {
+    return Needs("collectives that the ranks have in common");
+  }
   if (steps.verdict == StragglerVerdict::kWithheld) {
     return Needs(StrCat("a clear difference between ranks: ", TextOf(steps.reason)));
   }

@@ -58,17 +58,19 @@ GroupOps CompareOps(std::span<const OpTable* const> tables, OpSort sort, int64_t
 //
 //   own       its own work: all time that no collective was waited for
 //   transfer  in collectives, what also the rank that waited least had to spend
-//   wait      in collectives, for ranks that came later
+//   wait      in collectives, for ranks that came later; in sends and receives, for the peer
 //
 // Of one matched collective, the transfer is its shortest duration over the ranks. Where ranks
-// are missing, what they would have shown counts as transfer.
+// are missing, what they would have shown counts as transfer. Of sends and receives, see
+// peer_waits.h: of more than two ranks, it is not known for which one a rank waits.
 struct RankStep {
   int64_t step = -1;  // -1: a window of a capture without steps.
   int64_t duration_ns = 0;
   int64_t own_ns = 0;
   int64_t transfer_ns = 0;
   int64_t wait_ns = 0;
-  std::map<size_t, int64_t> wait_ns_by_last;  // The same, by the member that was waited for.
+  int64_t peer_wait_ns = 0;                   // Of wait_ns, in sends and receives.
+  std::map<size_t, int64_t> wait_ns_by_last;  // Of wait_ns, by the member that was waited for.
   // Of its own work, how long the threads that work on the step waited for a CPU, at most; -1: not
   // known.
   int64_t cpu_wait_ns = -1;
@@ -107,7 +109,10 @@ struct GroupStepRow {
 //   - it has more own work than the other ranks step by step: the lower end of the 95 % interval
 //     of the median difference is 10 % of a step (20 % with fewer than five steps), and the median
 //     is twice its standard deviation;
-//   - the stragglers together caused at least half of the wait.
+//   - the stragglers together caused at least half of the wait. In a pipeline, where most of the
+//     wait is in sends and receives, each of them waits less than the other ranks instead, by at
+//     least half of its additional own work: a wait passes from stage to stage, and ends at the
+//     slow one.
 //
 // Medians do not show a rank that is slow in every third step, or by another time in each. Where
 // they name no straggler, ranks that delay the others in some steps are stragglers if chance does
@@ -141,6 +146,7 @@ struct RankScore {
   int64_t own_ns = 0;
   int64_t transfer_ns = 0;
   int64_t wait_ns = 0;
+  int64_t peer_wait_ns = 0;  // Of wait_ns, in sends and receives.
   // How long the other ranks waited for it, all together: median over its steps, as wait_ns is.
   int64_t caused_wait_ns = 0;
   int64_t mean_caused_wait_ns = 0;  // Likewise, the mean: waits in few steps show.
@@ -224,6 +230,7 @@ struct GroupSteps {
   std::vector<RankScore> ranking;              // Stragglers, then by caused wait, then by own work.
   std::vector<CollectiveBlame> blames;         // The kMostBlames with the most wait, most first.
   int64_t matched_count = 0;                   // Collectives that were matched.
+  bool is_pipeline = false;                    // Most of the wait is in sends and receives.
   bool has_collectives = false;                // If not, ranks that wait look like ranks that work.
   bool enough_ranks = false;                   // For scores.
   StragglerVerdict verdict = StragglerVerdict::kWithheld;
@@ -235,6 +242,9 @@ struct GroupSteps {
 // `tables`: of each member; nullptr: a member without. `matches` are theirs.
 GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,
                         std::span<const MatchedCollective> matches);
+
+// The wait in sends and receives of the ranks that are not stragglers: median over the ranks.
+int64_t UsualPeerWait(const GroupSteps& steps);
 
 }  // namespace profd::report
 

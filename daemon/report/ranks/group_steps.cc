@@ -9,6 +9,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/units.h"
 #include "daemon/report/ranks/group_reports.h"
+#include "daemon/report/ranks/peer_waits.h"
 #include "daemon/report/ranks/slow_steps.h"
 
 namespace profd::report {
@@ -99,6 +100,15 @@ Waits WaitsOf(std::span<const CollectiveTable* const> tables,
   return waits;
 }
 
+// Of two ranks, the peer is the other one.
+void BlameThePeer(const PeerWaits& peer_waits, Waits& waits) {
+  for (size_t member = 0; member < waits.size(); ++member) {
+    for (const auto& [step, wait_ns] : peer_waits[member]) {
+      AddCapped(waits[member][step][1 - member], wait_ns);
+    }
+  }
+}
+
 int64_t SumOf(const WaitsFor& waits) {
   int64_t sum = 0;
   for (const auto& [last, wait_ns] : waits) AddCapped(sum, wait_ns);
@@ -120,8 +130,10 @@ WaitsFor Fitting(WaitsFor waits, int64_t most_ns) {
   return waits;
 }
 
+// `peer_waits`: in sends and receives, by step; with `has_one_peer`, `waits` contain them.
 std::vector<RankStep> StepsOf(const CollectiveTable& table,
-                              const std::map<int64_t, WaitsFor>& waits) {
+                              const std::map<int64_t, WaitsFor>& waits,
+                              const std::map<int64_t, int64_t>& peer_waits, bool has_one_peer) {
   std::map<int64_t, int64_t> window_counts;  // Windows without steps all have one number.
   for (const StepWorkRow& work : table.steps) ++window_counts[work.step];
   std::vector<RankStep> steps;
@@ -134,12 +146,34 @@ std::vector<RankStep> StepsOf(const CollectiveTable& table,
       step.wait_ns_by_last = Fitting(std::move(of_window), exposed_ns);
       step.wait_ns = SumOf(step.wait_ns_by_last);
     }
+    if (const auto wait = peer_waits.find(work.step); wait != peer_waits.end()) {
+      const auto in_windows = static_cast<int64_t>(window_counts[work.step]);
+      const int64_t most_ns = has_one_peer ? step.wait_ns : exposed_ns - step.wait_ns;
+      step.peer_wait_ns = std::min(wait->second / in_windows, most_ns);
+      if (!has_one_peer) step.wait_ns += step.peer_wait_ns;
+    }
     step.transfer_ns = exposed_ns - step.wait_ns;
     step.own_ns = step.duration_ns - exposed_ns;
     if (work.cpu_wait_ns >= 0) step.cpu_wait_ns = std::min(work.cpu_wait_ns, step.own_ns);
     steps.push_back(std::move(step));
   }
   return steps;
+}
+
+// Whether ranks wait, and for longer in sends and receives than in collectives. `members` have
+// their common steps only.
+bool IsPipeline(const std::vector<std::vector<RankStep>>& members) {
+  double wait_ns = 0;
+  double peer_wait_ns = 0;
+  double duration_ns = 0;
+  for (const std::vector<RankStep>& steps : members) {
+    for (const RankStep& step : steps) {
+      wait_ns += static_cast<double>(step.wait_ns);
+      peer_wait_ns += static_cast<double>(step.peer_wait_ns);
+      duration_ns += static_cast<double>(step.duration_ns);
+    }
+  }
+  return peer_wait_ns >= kLeastEffect * duration_ns && peer_wait_ns > kLeastShareOfWait * wait_ns;
 }
 
 std::vector<GroupStepRow> RowsOf(const std::vector<std::vector<RankStep>>& members) {
@@ -453,11 +487,24 @@ bool JudgeBySlowSteps(GroupSteps& steps) {
   return true;
 }
 
+// Whether a rank waits less than the others, by at least half of what it works longer.
+bool WaitsLess(const GroupSteps& steps, const RankScore& rank) {
+  std::vector<int64_t> others_ns;
+  for (const RankScore& other : steps.ranking) {
+    if (!other.straggler && other.member != rank.member) others_ns.push_back(other.wait_ns);
+  }
+  const int64_t less_ns = Median(others_ns) - rank.wait_ns;
+  return static_cast<double>(less_ns) >=
+         kShareOfCause * static_cast<double>(std::max<int64_t>(rank.more_own_ns, 1));
+}
+
 // Marks the stragglers, if the data supports it.
 void Judge(GroupSteps& steps) {
   if (steps.ranking.size() < 2) return Withhold(StragglerReason::kTooFewRanks, steps);
   if (!steps.has_collectives) return Withhold(StragglerReason::kNoCollectives, steps);
-  if (steps.matched_count == 0) return Withhold(StragglerReason::kNoMatches, steps);
+  if (steps.matched_count == 0 && !steps.is_pipeline) {
+    return Withhold(StragglerReason::kNoMatches, steps);
+  }
   if (std::ssize(steps.common_steps) < kFewestStepsForStragglers) {
     return Withhold(StragglerReason::kTooFewSteps, steps);
   }
@@ -499,12 +546,17 @@ void Judge(GroupSteps& steps) {
     duration_ns += static_cast<double>(rank.duration_ns);
     if (rank.straggler) caused_ns += static_cast<double>(rank.mean_caused_wait_ns);
   }
-  const bool is_agreed = wait_ns > 0 && caused_ns >= kLeastShareOfWait * wait_ns;
+  bool is_agreed = wait_ns > 0 && caused_ns >= kLeastShareOfWait * wait_ns;
+  if (steps.is_pipeline && !is_pair) {
+    is_agreed = std::ranges::all_of(steps.ranking, [&](const RankScore& rank) {
+      return !rank.straggler || WaitsLess(steps, rank);
+    });
+  }
   if ((!any_candidate || !is_agreed) && JudgeBySlowSteps(steps)) return;
   if (!any_candidate) {
     if (any_doubt) return WithholdAsNoise(doubted, steps);
     // Of all that the ranks did, they waited too little for what is late.
-    const bool any_wait = wait_ns >= kLeastEffect * duration_ns;
+    const bool any_wait = steps.is_pipeline || wait_ns >= kLeastEffect * duration_ns;
     if (any_usually_late && !any_wait) {
       return Withhold(StragglerReason::kHiddenWait, consistent, steps);
     }
@@ -621,6 +673,14 @@ std::string_view TextOf(StragglerReason reason) {
   return "";
 }
 
+int64_t UsualPeerWait(const GroupSteps& steps) {
+  std::vector<int64_t> waits_ns;
+  for (const RankScore& rank : steps.ranking) {
+    if (!rank.straggler) waits_ns.push_back(rank.peer_wait_ns);
+  }
+  return Median(waits_ns);
+}
+
 std::string SlowStepsText(const RankScore& rank) {
   if (rank.slow_steps.empty()) return "";
   constexpr size_t kMostNumbers = 8;
@@ -653,11 +713,15 @@ GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,
   steps.members.resize(tables.size());
   steps.matched_count = std::ssize(matches);
   steps.blames = BlamesOf(tables, matches);
-  const Waits waits = WaitsOf(tables, matches, steps.blames);
+  Waits waits = WaitsOf(tables, matches, steps.blames);
+  const PeerWaits peer_waits = PeerWaitsOf(tables);
+  const bool has_one_peer = tables.size() == 2;
+  if (has_one_peer) BlameThePeer(peer_waits, waits);
   for (size_t member = 0; member < tables.size(); ++member) {
     if (tables[member] == nullptr) continue;
     steps.has_collectives |= !tables[member]->rows.empty();
-    steps.members[member] = StepsOf(*tables[member], waits[member]);
+    steps.members[member] =
+        StepsOf(*tables[member], waits[member], peer_waits[member], has_one_peer);
   }
   steps.rows = RowsOf(steps.members);
 
@@ -673,7 +737,8 @@ GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,
                       .duration_ns = MedianOf(of_member, &RankStep::duration_ns),
                       .own_ns = MedianOf(of_member, &RankStep::own_ns),
                       .transfer_ns = MedianOf(of_member, &RankStep::transfer_ns),
-                      .wait_ns = MedianOf(of_member, &RankStep::wait_ns)};
+                      .wait_ns = MedianOf(of_member, &RankStep::wait_ns),
+                      .peer_wait_ns = MedianOf(of_member, &RankStep::peer_wait_ns)};
     std::vector<int64_t> more_own_ns = MoreThanOthers(common, member, &OwnWork);
     rank.is_consistent = IsBeyondNoise(more_own_ns, rank.duration_ns);
     rank.more_own_ns = Median(more_own_ns);
@@ -685,6 +750,7 @@ GroupSteps CompareSteps(std::span<const CollectiveTable* const> tables,
   WeighCpuWaits(common, steps.ranking);
   FindDelays(common, UsualDuration(steps.ranking), steps.ranking);
   Score(steps.ranking);
+  steps.is_pipeline = IsPipeline(common);
   Judge(steps);
   std::stable_sort(
       steps.ranking.begin(), steps.ranking.end(), [](const RankScore& a, const RankScore& b) {
