@@ -73,6 +73,9 @@ absl::StatusOr<TargetInfo> CaptureManager::Actor::Admit(const Caller& caller, Ta
                                            "; only that user or root may capture it")),
         "OTHER_OWNER");
   }
+  if (spec.torch.stacks && !caller.May(Verb::kCaptureStacks, OwnerOf(*target))) {
+    return NotAllowed(caller, Verb::kCaptureStacks, StrCat("target ", target->pid));
+  }
   // After the rights: other callers do not learn why this node is switched off.
   if (forbidden_.has_value()) {
     return WithReason(absl::FailedPreconditionError(

@@ -264,8 +264,9 @@ std::vector<ScheduleWindow> ScheduleRunner::Actor::Sample(LiveSchedule& live,
   if (candidates.empty()) return only(WindowOutcome::kNoTarget);
   // In two steps, so that the history can distinguish "no target" from "not allowed".
   std::erase_if(candidates, [&](const TargetInfo& target) {
-    return !creator.May(Verb::kCapture, OwnerOf(target)) ||
-           !creator.May(Verb::kSchedule, OwnerOf(target));
+    const Ownership owner = OwnerOf(target);
+    return !creator.May(Verb::kCapture, owner) || !creator.May(Verb::kSchedule, owner) ||
+           (spec.capture.torch.stacks && !creator.May(Verb::kCaptureStacks, owner));
   });
   if (candidates.empty()) {
     return only(WindowOutcome::kNotAllowed,

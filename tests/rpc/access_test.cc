@@ -368,6 +368,31 @@ TEST_F(AccessTest, WhoMaySeeItAndDoThatMay) {
   }
 }
 
+TEST_F(AccessTest, StacksNeedAVerbOfTheirOwn) {
+  v1::CreateCaptureRequest create;
+  create.set_target("targets/" + std::to_string(targets_.Add(MyTarget(10))));
+  create.mutable_spec()->set_steps(1);
+  create.mutable_spec()->mutable_torch()->set_stacks(true);
+  v1::CreateCaptureGroupRequest group;
+  group.add_targets("targets/" + std::to_string(targets_.Add(MyTarget(11))));
+  *group.mutable_spec() = create.spec();
+  v1::Capture capture;
+  v1::CaptureGroup captures;
+  const auto one = [&] {
+    return Do(*me_->captures, &v1::CaptureService::Stub::CreateCapture, create, &capture);
+  };
+  const auto several = [&] {
+    return Do(*me_->captures, &v1::CaptureService::Stub::CreateCaptureGroup, group, &captures);
+  };
+  Grant({Verb::kList, Verb::kCapture});
+  EXPECT_THAT(one(), Fails(grpc::PERMISSION_DENIED, "NOT_ALLOWED"));
+  EXPECT_THAT(several(), Fails(grpc::PERMISSION_DENIED, "NOT_ALLOWED"));
+  EXPECT_THAT(manager_->Live(), IsEmpty());
+  Grant({Verb::kList, Verb::kCapture, Verb::kCaptureStacks});
+  EXPECT_THAT(one(), Succeeds());
+  EXPECT_THAT(several(), Succeeds());
+}
+
 TEST_F(AccessTest, WhoMayDoNothingLearnsNothing) {
   for (const Row& row : Rows(uid_)) {
     Grant({});

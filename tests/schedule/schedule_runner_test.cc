@@ -166,6 +166,27 @@ TEST_F(ScheduleRunnerTest, RulesThatChangedTakeWhatACreatorMightDo) {
   EXPECT_THAT(captures_.asked, IsEmpty());
 }
 
+// Rules under which everybody may capture everything, but without stacks.
+class NoStacks final : public AccessRules {
+ public:
+  bool Allows(const Principal&, Verb verb, const Ownership&) const override {
+    return verb != Verb::kCaptureStacks;
+  }
+  bool AllowsAny(const Principal&, Verb) const override { return true; }
+  bool AllowsAll(const Principal&, Verb) const override { return false; }
+};
+
+TEST_F(ScheduleRunnerTest, StacksNeedAVerbOfTheirOwn) {
+  AddTarget(10);
+  ScheduleSpec spec = EveryMinute();
+  spec.capture.torch.stacks = true;
+  CreateOrDie(spec);
+  rules_ = std::make_shared<NoStacks>();
+  NextMinute();
+  EXPECT_THAT(Outcomes(), ElementsAre(WindowOutcome::kNotAllowed));
+  EXPECT_THAT(captures_.asked, IsEmpty());
+}
+
 TEST_F(ScheduleRunnerTest, WhoOptedOutIsNotSelected) {
   targets_.Add({.pid = 10, .uid = kAlice.uid, .opted_out = true});
   CreateOrDie(EveryMinute());
