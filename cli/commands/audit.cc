@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "cli/base/row_limit.h"
 #include "cli/base/when.h"
 #include "cli/captures/fleet.h"
@@ -22,7 +23,7 @@ constexpr int64_t kMaxAuditRows = 1'000'000;
 absl::StatusOr<int> RunAudit(Invocation& invocation) {
   const ParsedFlags& flags = invocation.flags();
   AuditQuery query{.principal = flags.Get("who").value_or(""),
-                   .method = flags.Get("call").value_or(""),
+                   .method = absl::StrReplaceAll(flags.Get("call").value_or(""), {{" ", ""}}),
                    .refused_only = flags.Has("refused")};
   if (const auto since = flags.Get("since")) {
     ASSIGN_OR_RETURN(query.since, ParseWhen("since", *since, Clock::Real().Now()));
@@ -89,7 +90,7 @@ Command AuditCommand() {
                  .help = "Only calls of this principal: uid:1000, cn:alice"},
                 {.name = "call",
                  .value_name = "NAME",
-                 .help = "Only these calls (comma-separated): CreateCapture, DownloadCapture"},
+                 .help = "Only these calls: CreateCapture, or several, comma-separated"},
                 {.name = "refused", .help = "Only refused calls"},
                 {.name = "limit",
                  .value_name = "N",

@@ -33,7 +33,7 @@ absl::StatusOr<int> ListOfFleet(Invocation& invocation, Fleet& fleet, const std:
     json.EndObject();
     invocation.Print(json.TakeLine());
   } else if (std::ranges::any_of(outcomes, [](const NodeOutcome& o) { return o.status.ok(); })) {
-    invocation.Print(RenderNodeTargets(nodes, invocation.style()));
+    invocation.Print(RenderNodeTargets(nodes, invocation.style(), job));
   }
   invocation.Note(RenderNodeFailures(outcomes));
   return ExitCodeOf(outcomes);
@@ -50,7 +50,7 @@ absl::StatusOr<int> ListOfDaemon(Invocation& invocation, const std::string& job)
     json.EndObject();
     invocation.Print(json.TakeLine());
   } else {
-    invocation.Print(RenderTargets(targets, invocation.style()));
+    invocation.Print(RenderTargets(targets, invocation.style(), job));
   }
   return 0;
 }

@@ -74,7 +74,7 @@ absl::Status ParseCapture(const ParsedFlags& flags, CaptureSpec& spec) {
   ASSIGN_OR_RETURN(const auto warmup, flags.Int("warmup", 0, 10'000));
   spec.warmup_steps = warmup.value_or(spec.warmup_steps);
   ASSIGN_OR_RETURN(const auto timeout, flags.Duration("timeout"));
-  spec.timeout = timeout.value_or(spec.timeout);
+  spec.timeout = timeout.value_or(spec.timeout + spec.duration);
   ASSIGN_OR_RETURN(const auto max_bytes,
                    flags.Bytes("max-bytes", int64_t{1} << 20, int64_t{1} << 50));
   spec.max_bytes = max_bytes.value_or(spec.max_bytes);

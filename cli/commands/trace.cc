@@ -185,7 +185,7 @@ absl::Status ParseTorch(const ParsedFlags& flags, CaptureSpec& spec) {
 
 absl::Status ParseCaptureLimits(const ParsedFlags& flags, CaptureSpec& spec) {
   ASSIGN_OR_RETURN(const auto timeout, flags.Duration("timeout"));
-  spec.timeout = timeout.value_or(spec.timeout);
+  spec.timeout = timeout.value_or(spec.timeout + spec.duration);
   ASSIGN_OR_RETURN(const auto buffer, flags.Bytes("buffer", int64_t{1} << 20, int64_t{4} << 30));
   spec.memory_bytes = buffer.value_or(spec.memory_bytes);
   ASSIGN_OR_RETURN(const auto max_bytes,
@@ -257,10 +257,18 @@ class TraceOnNode {
     if (!request_.job.empty()) {
       std::erase_if(targets, [&](const TargetInfo& t) { return JobOf(t) != request_.job; });
     }
-    if (request_.all || !request_.job.empty()) LeaveOutWithoutSteps(targets);
+    if (request_.all || !request_.job.empty()) {
+      LeaveOutOptedOut(targets);
+      LeaveOutWithoutSteps(targets);
+    }
     if (targets.empty()) {
       return WithReason(
-          absl::NotFoundError("no process can be captured; start one as `profctl run -- CMD...`"),
+          absl::NotFoundError(
+              request_.job.empty()
+                  ? "no process can be captured; start one as `profctl run -- CMD...`"
+                  : StrCat("no process of job ", ForDisplay(request_.job, 80),
+                           " can be captured here; `profctl ps` lists all, and --nodes asks other "
+                           "nodes")),
           "NO_TARGETS");
     }
     if (targets.size() == 1) {
@@ -278,6 +286,15 @@ class TraceOnNode {
                      daemon_.CreateCaptureGroup(numbers, request_.spec, request_.request_id));
     Pin();
     return absl::OkStatus();
+  }
+
+  void LeaveOutOptedOut(std::vector<TargetInfo>& targets) {
+    for (const TargetInfo& target : targets) {
+      if (!target.opted_out) continue;
+      invocation_.Note(StrCat("profctl: pid ", target.pid,
+                              " is left out: it asked not to be captured (PROFD_OPTOUT)\n"));
+    }
+    std::erase_if(targets, [](const TargetInfo& target) { return target.opted_out; });
   }
 
   // Where others have steps, a process without any is a launcher or a notebook that only loads what
@@ -665,8 +682,8 @@ std::vector<Flag> TraceFlags() {
        .is_rare = true},
       {.name = "timeout",
        .value_name = "TIME",
-       .help =
-           "End the capture after this time and keep what was recorded (default: 5m; at most 24h)"},
+       .help = "End the capture after this time and keep what was recorded (default: 5m, plus "
+               "--duration; at most 24h)"},
       {.name = "output",
        .letter = 'o',
        .value_name = "FILE",

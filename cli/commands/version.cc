@@ -33,7 +33,9 @@ void WriteVersionJson(const DaemonClient* daemon, const absl::Status& status, Js
 // Works without a daemon: then it says so, and that is no failure.
 absl::StatusOr<int> RunVersion(Invocation& invocation) {
   const absl::StatusOr<DaemonClient*> daemon = invocation.Daemon();
-  if (ReasonOf(daemon.status()) == kUsageReason) return daemon.status();
+  // What was given now is to be right; the current context may mean several nodes.
+  const bool is_given = invocation.flags().Has("address") || invocation.flags().Has("context");
+  if (is_given && ReasonOf(daemon.status()) == kUsageReason) return daemon.status();
   if (invocation.json()) {
     JsonWriter json;
     WriteVersionJson(daemon.ok() ? *daemon : nullptr, daemon.status(), json);

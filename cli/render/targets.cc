@@ -11,6 +11,7 @@
 #include "cli/base/units.h"
 #include "cli/render/report_tables.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 
 namespace profd::cli {
 namespace {
@@ -283,7 +284,11 @@ Colour ColourOfTarget(const TargetInfo& target) {
   return target.state == TargetState::kCapturing ? Colour::kGreen : Colour::kNone;
 }
 
-std::string Render(const std::vector<TargetRow>& rows, const Style& style) {
+std::string Render(const std::vector<TargetRow>& rows, const Style& style, std::string_view job) {
+  if (rows.empty() && !job.empty()) {
+    return StrCat("No process of job ", ForDisplay(job, 80),
+                  " has registered here; without --job, all processes are listed.\n");
+  }
   if (rows.empty()) return std::string(kNoTargets);
   return RenderTable(TargetObject().columns().ToTable("targets", rows), style,
                      [&](size_t row) { return ColourOfTarget(*rows[row].target); });
@@ -307,13 +312,15 @@ const ObjectDescription<TargetsAnswer>& TargetsAnswerObject() {
 
 }  // namespace
 
-std::string RenderTargets(std::span<const TargetInfo> targets, const Style& style) {
+std::string RenderTargets(std::span<const TargetInfo> targets, const Style& style,
+                          std::string_view job) {
   const NodeTargets node = {.node = "", .targets = {targets.begin(), targets.end()}};
-  return Render(RowsOf(std::span(&node, 1), /*names_nodes=*/false), style);
+  return Render(RowsOf(std::span(&node, 1), /*names_nodes=*/false), style, job);
 }
 
-std::string RenderNodeTargets(std::span<const NodeTargets> nodes, const Style& style) {
-  return Render(RowsOf(nodes, /*names_nodes=*/true), style);
+std::string RenderNodeTargets(std::span<const NodeTargets> nodes, const Style& style,
+                              std::string_view job) {
+  return Render(RowsOf(nodes, /*names_nodes=*/true), style, job);
 }
 
 void WriteTargetsJson(std::span<const TargetInfo> targets, JsonWriter& json) {

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/base/style.h"
@@ -19,9 +20,12 @@ struct NodeTargets {
   std::vector<TargetInfo> targets;
 };
 
-// Children stand below their parents, further in.
-std::string RenderTargets(std::span<const TargetInfo> targets, const Style& style);
-std::string RenderNodeTargets(std::span<const NodeTargets> nodes, const Style& style);
+// Children stand below their parents, further in. `job`: only its processes were asked for; empty:
+// all.
+std::string RenderTargets(std::span<const TargetInfo> targets, const Style& style,
+                          std::string_view job = "");
+std::string RenderNodeTargets(std::span<const NodeTargets> nodes, const Style& style,
+                              std::string_view job = "");
 // "targets": [...], a field of an open object.
 void WriteTargetsJson(std::span<const TargetInfo> targets, JsonWriter& json);
 // The same, each with its "node", and "nodes": [...].

@@ -87,6 +87,17 @@ TEST_F(StoredAuditTest, AListingOfTheAuditLogHoldsUpNobodyAndEndsWithItsCaller) 
   EXPECT_THAT(store_->ListAudit({.method = "meanwhile2"}, 10)->entries, SizeIs(1));
 }
 
+TEST_F(StoredAuditTest, SeveralCallsAreListedAtOnce) {
+  for (const char* method : {"GetReport", "CreateCapture", "Create", "DeleteCapture"}) {
+    ASSERT_THAT(store_->AppendAudit({.time = clock_.Now(), .method = method}), IsOk());
+  }
+  const auto page = store_->ListAudit({.method = "CreateCapture,GetReport"}, 10, 0);
+  ASSERT_THAT(page, IsOk());
+  std::vector<std::string> methods;
+  for (const AuditEntry& entry : page->entries) methods.push_back(entry.method);
+  EXPECT_THAT(methods, ElementsAre("CreateCapture", "GetReport"));
+}
+
 TEST_F(StoredAuditTest, WhoeverWatchesTheAuditLogHearsOfRowsAndRepetitions) {
   std::vector<std::string> heard;
   on_audit_ = [&heard](const AuditEntry& entry, bool written, bool repeated) {

@@ -107,7 +107,8 @@ absl::StatusOr<AuditPage> Catalog::ListAudit(Database& db, const AuditFilter& fi
       "SELECT id, time_unix_ns, principal, peer, method, resource, outcome, reason, duration_ns, "
       "bytes, kind, repeats, last_unix_ns FROM audit_log "
       "WHERE (?1 = 0 OR id < ?1) AND last_unix_ns >= ?2 "
-      "AND (?3 = '' OR principal = ?3) AND (?4 = '' OR method = ?4) "
+      "AND (?3 = '' OR principal = ?3) "
+      "AND (?4 = '' OR instr(',' || ?4 || ',', ',' || method || ',') > 0) "
       "AND (?5 = 0 OR outcome IN ('PERMISSION_DENIED', 'UNAUTHENTICATED')) "
       "ORDER BY id DESC LIMIT ?6");
   query->Bind(1, before).Bind(2, filter.since.has_value() ? absl::ToUnixNanos(*filter.since) : 0);

@@ -231,6 +231,19 @@ TEST_F(CommandsTest, NodeAndVersionShowBothSides) {
   EXPECT_EQ(RunJson({"version"})["profd"]["version"], "0.1.0");
 }
 
+TEST_F(CommandsTest, VersionShowsItsOwnAlsoWhereTheContextMeansSeveralNodes) {
+  const Environment home = {{"XDG_CONFIG_HOME", folder_.path().string()}};
+  const RunResult added = RunProfctl({"context", "add", "lab", "--nodes", "a1,a2", "--use"}, home);
+  ASSERT_EQ(added.exit_code, 0) << added.err;
+  const RunResult result = RunProfctl({"version"}, home);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(StartsWith("profctl "), HasSubstr("a1,a2")));
+}
+
+TEST_F(CommandsTest, PsOfAJobSaysThatItHasNoProcess) {
+  EXPECT_THAT(Run({"ps", "--job", "88"}).out, StartsWith("No process of job 88 has registered"));
+}
+
 TEST_F(CommandsTest, ADaemonWithoutTheApiWeNeedIsNamed) {
   profd_.node.set_api_version(0);
   profd_.node.set_version("0.0.9");

@@ -179,6 +179,8 @@ TEST_F(TraceTest, ADurationIsNoSteps) {
   EXPECT_EQ(spec.duration().seconds(), 1);
   EXPECT_EQ(spec.duration().nanos(), 500'000'000);
   EXPECT_FALSE(spec.has_start_step());
+  RunJson({"trace", "--duration", "6m"});
+  EXPECT_EQ(profd_.creates()[1].spec().timeout().seconds(), 11 * 60) << "it would cut the window";
 }
 
 TEST_F(TraceTest, WrongUsageEndsBeforeAnythingIsAsked) {
@@ -437,6 +439,17 @@ TEST_F(GroupTraceTest, OfAllThoseWithoutStepsAreLeftOut) {
   profd_.targets = {profd_.targets.back()};
   Run({"trace", "--all", "--steps", "5"});
   EXPECT_THAT(profd_.creates(), SizeIs(1));
+}
+
+TEST_F(GroupTraceTest, OfAllThoseThatOptedOutAreLeftOut) {
+  profd_.targets.push_back(ATarget(4713));
+  profd_.targets.back().set_opted_out(true);
+  const RunResult result = Run({"trace", "--all", "--duration", "1s", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("pid 4713 is left out: it asked not to be captured"));
+  ASSERT_THAT(profd_.group_creates(), SizeIs(1));
+  EXPECT_EQ(profd_.group_creates()[0].targets_size(), 2);
+  EXPECT_THAT(Run({"trace", "--job", "88"}).err, HasSubstr("no process of job 88 can be captured"));
 }
 
 TEST_F(GroupTraceTest, EachGetsAFileOfItsOwn) {
