@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -254,7 +256,23 @@ struct ProgramOutput {
   std::string text;
 };
 
+// Slurm's own programs give up after 10 s by default (MessageTimeout).
+constexpr std::chrono::seconds kProgramPatience(30);
+
+// Waits until `reading` has something, or its other end is closed. False: not until `until`.
+bool AwaitInput(int reading, std::chrono::steady_clock::time_point until) {
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    pollfd waited = {.fd = reading, .events = POLLIN, .revents = 0};
+    const int ready = poll(&waited, 1, std::max(0, static_cast<int>(left.count())));
+    if (ready < 0 && errno == EINTR) continue;
+    return ready != 0;
+  }
+}
+
 // NOT_FOUND: there is no such program on PATH. RESOURCE_EXHAUSTED: it writes too much.
+// DEADLINE_EXCEEDED: it does not end, and was killed.
 absl::StatusOr<ProgramOutput> RunSiteProgram(const std::vector<std::string>& command) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
@@ -286,7 +304,14 @@ absl::StatusOr<ProgramOutput> RunSiteProgram(const std::vector<std::string>& com
 
   ProgramOutput answer;
   std::array<char, 4096> bytes{};
+  const auto until = std::chrono::steady_clock::now() + kProgramPatience;
   while (answer.text.size() < kMostListBytes) {
+    if (!AwaitInput(reading.get(), until)) {
+      // It is not waited for: on a hung file system it may not even end then.
+      kill(child, SIGKILL);
+      return absl::DeadlineExceededError(
+          StrCat(command.front(), " does not answer within ", kProgramPatience.count(), " s"));
+    }
     const ssize_t got = read(reading.get(), bytes.data(), bytes.size());
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
