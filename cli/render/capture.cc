@@ -260,6 +260,17 @@ Colour ColourOf(CaptureState state) {
   }
 }
 
+namespace {
+
+// Empty: it is not known.
+std::string AskedBy(const CaptureRecord& record) {
+  const std::string who = ForDisplay(record.requested_by, 80);
+  if (record.schedule_id.empty()) return who;
+  return StrCat("schedule ", record.schedule_id, who.empty() ? "" : StrCat(" of ", who));
+}
+
+}  // namespace
+
 std::string RenderCapture(const CaptureView& view, const Style& style,
                           std::span<const report::StepLabel> step_labels) {
   const CaptureRecord& record = view.record;
@@ -273,6 +284,7 @@ std::string RenderCapture(const CaptureView& view, const Style& style,
   lines.Add("imported", ImportText(record.imported));
   lines.Add("", NotUnderstood(record.imported));
   if (record.imported.source.empty()) lines.Add("asked", Asked(record.spec));
+  lines.Add("asked by", AskedBy(record));
   lines.Add("covered", Covered(view));
   lines.Add("events", StrCat(FormatCount(record.event_count), " kept, ",
                              FormatCount(view.dropped_event_count), " lost"));
