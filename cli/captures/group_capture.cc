@@ -146,6 +146,12 @@ absl::Status GroupCapture::Resolve() {
   if (!request_.job.empty()) {
     std::vector<TargetInfo> all;
     for (const JobMember& member : result_.members) all.push_back(member.target);
+    for (const TargetInfo& other : TakeOutOtherUsers(all)) {
+      invocation_.Note(StrCat("profctl: ", WhyOtherUser(other, request_.job), "\n"));
+    }
+    std::erase_if(result_.members, [&](const JobMember& member) {
+      return !all.empty() && member.target.uid != all.front().uid;
+    });
     result_.absent_ranks = AbsentRanks(all);
     result_.world_size = WorldSizeOf(all);
   }

@@ -1,7 +1,9 @@
 #include "cli/captures/group_start.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "cli/base/flags.h"
@@ -75,6 +77,29 @@ std::optional<int64_t> WorldSizeOf(std::span<const TargetInfo> targets) {
   }
   if (world_size < 1 || world_size > kMaxGroupMembers) return std::nullopt;
   return world_size;
+}
+
+std::vector<TargetInfo> TakeOutOtherUsers(std::vector<TargetInfo>& targets) {
+  std::map<int64_t, int64_t> known;
+  std::map<int64_t, int64_t> all;
+  for (const TargetInfo& target : targets) {
+    ++all[target.uid];
+    if (!target.workload.slurm_job.empty()) ++known[target.uid];
+  }
+  std::vector<TargetInfo> others;
+  if (all.size() < 2) return others;
+  const auto& counts = known.empty() ? all : known;
+  const int64_t user =
+      std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
+  std::ranges::copy_if(targets, std::back_inserter(others),
+                       [&](const TargetInfo& target) { return target.uid != user; });
+  std::erase_if(targets, [&](const TargetInfo& target) { return target.uid != user; });
+  return others;
+}
+
+std::string WhyOtherUser(const TargetInfo& target, std::string_view job) {
+  return StrCat("pid ", target.pid, " is left out: it is of uid ", target.uid, ", and job ",
+                ForDisplay(job, 80), " of another user");
 }
 
 std::vector<int64_t> AbsentRanks(std::span<const TargetInfo> targets) {

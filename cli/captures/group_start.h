@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -52,6 +53,13 @@ struct Quorum {
   int64_t count = 0;    // 0: not by count
   int64_t percent = 0;  // 0: not by percentage; 100: all
 };
+// Removes the processes of other users from `targets`, which name the same job, and returns them:
+// any process may say that it is of a job. The job's user is the one with the most processes of
+// those whose job the daemon knows by their cgroup; without any such, of all.
+std::vector<TargetInfo> TakeOutOtherUsers(std::vector<TargetInfo>& targets);
+// "pid 4711 is left out: it is of uid 65534, and job 88123 of another user"
+std::string WhyOtherUser(const TargetInfo& target, std::string_view job);
+
 // Returns the number of ranks of the job whose processes `targets` are: the largest one that a
 // process reports (metadata "world_size"). nullopt if none reports one, if it is more than a group
 // may have, or if a process reports no rank: it may be any.

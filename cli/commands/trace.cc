@@ -256,6 +256,9 @@ class TraceOnNode {
                      daemon_.ResolveTargets(request_.pids, request_.all || !request_.job.empty()));
     if (!request_.job.empty()) {
       std::erase_if(targets, [&](const TargetInfo& t) { return JobOf(t) != request_.job; });
+      for (const TargetInfo& other : TakeOutOtherUsers(targets)) {
+        invocation_.Note(StrCat("profctl: ", WhyOtherUser(other, request_.job), "\n"));
+      }
     }
     if (request_.all || !request_.job.empty()) {
       LeaveOutOptedOut(targets);

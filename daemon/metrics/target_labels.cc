@@ -1,6 +1,7 @@
 #include "daemon/metrics/target_labels.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -23,6 +24,22 @@ Labels LabelsOf(const TargetInfo& target, std::string_view node_name) {
   return labels;
 }
 
+// Whose series has these labels: any process may say that it is a rank of a job. It is the user's
+// whose job is known by the cgroup, else that of the process that came first. `targets`: the newest
+// first.
+std::map<Labels, int64_t> UsersOf(const std::vector<TargetInfo>& targets,
+                                  std::string_view node_name) {
+  std::map<Labels, int64_t> users;
+  for (const bool is_known : {false, true}) {
+    for (const TargetInfo& target : targets) {
+      if (target.state == TargetState::kGone) continue;
+      if (is_known && target.workload.slurm_job.empty()) continue;
+      users[LabelsOf(target, node_name)] = target.uid;
+    }
+  }
+  return users;
+}
+
 }  // namespace
 
 ShownTargets ShowTargets(std::vector<TargetInfo> targets, std::string_view node_name) {
@@ -30,11 +47,13 @@ ShownTargets ShowTargets(std::vector<TargetInfo> targets, std::string_view node_
   // The newest first: of two processes with the same labels, such as a rank that was started again,
   // the newest is the one to show.
   std::ranges::sort(targets, std::ranges::greater(), &TargetInfo::number);
+  const std::map<Labels, int64_t> users = UsersOf(targets, node_name);
   ShownTargets shown;
   std::set<Labels> seen;
   for (TargetInfo& target : targets) {
     if (target.state == TargetState::kGone) continue;
     Labels labels = LabelsOf(target, node_name);
+    if (users.at(labels) != target.uid) labels.push_back({"pid", StrCat(target.pid)});
     if (!seen.insert(labels).second) continue;
     if (shown.targets.size() == kMaxShownTargets) {
       ++shown.left_out;

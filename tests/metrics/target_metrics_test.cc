@@ -57,6 +57,25 @@ TEST(TargetLabelsTest, OfTwoWithTheSameLabelsTheNewerIsShown) {
   EXPECT_EQ(shown.left_out, 0U);
 }
 
+// Any process may say that it is a rank of a job.
+TEST(TargetLabelsTest, AnotherUsersProcessTakesNoSeries) {
+  TargetInfo first = ARank(1, "j", "0");
+  TargetInfo liar = ARank(2, "j", "0");
+  first.uid = 1000;
+  liar.uid = 65534;
+  ShownTargets shown = ShowTargets({first, liar}, "n");
+  ASSERT_THAT(shown.targets, SizeIs(2));
+  EXPECT_EQ(shown.targets[1].target.number, 1);
+  EXPECT_EQ(MapOf(shown.targets[1].labels).count("pid"), 0U);
+  EXPECT_THAT(MapOf(shown.targets[0].labels), Contains(std::pair("pid", "1002")));
+  // The one whose job is known, although the other one came first.
+  liar.workload.slurm_job = "j";
+  shown = ShowTargets({first, liar}, "n");
+  ASSERT_THAT(shown.targets, SizeIs(2));
+  EXPECT_EQ(MapOf(shown.targets[0].labels).count("pid"), 0U);
+  EXPECT_THAT(MapOf(shown.targets[1].labels), Contains(std::pair("pid", "1001")));
+}
+
 TEST(TargetLabelsTest, ACrowdIsCutAndCounted) {
   std::vector<TargetInfo> crowd;
   for (int i = 1; i <= 300; ++i) crowd.push_back(ARank(i, "j", StrCat(i)));

@@ -45,6 +45,33 @@ TEST(RunInStepTest, NoneIsMoreThanTenSecondsFromTheFurthest) {
       << "of an unknown pace";
 }
 
+TargetInfo OfUser(int64_t uid, int64_t pid, const std::string& slurm_job = "") {
+  TargetInfo target = {.pid = pid, .uid = uid};
+  target.workload.slurm_job = slurm_job;
+  return target;
+}
+
+std::vector<int64_t> PidsOf(const std::vector<TargetInfo>& targets) {
+  std::vector<int64_t> pids;
+  for (const TargetInfo& target : targets) pids.push_back(target.pid);
+  return pids;
+}
+
+TEST(OtherUsersTest, AreThoseWithFewerProcesses) {
+  std::vector<TargetInfo> targets = {OfUser(1000, 1), OfUser(65534, 2), OfUser(1000, 3)};
+  EXPECT_THAT(PidsOf(TakeOutOtherUsers(targets)), ElementsAre(2));
+  EXPECT_THAT(PidsOf(targets), ElementsAre(1, 3));
+  EXPECT_THAT(TakeOutOtherUsers(targets), IsEmpty());
+  EXPECT_EQ(WhyOtherUser(OfUser(65534, 2), "88"),
+            "pid 2 is left out: it is of uid 65534, and job 88 of another user");
+}
+
+TEST(OtherUsersTest, AreThoseThatOnlySayTheirJobHoweverManyTheyAre) {
+  std::vector<TargetInfo> targets = {OfUser(65534, 1), OfUser(65534, 2), OfUser(1000, 3, "88")};
+  EXPECT_THAT(PidsOf(TakeOutOtherUsers(targets)), ElementsAre(1, 2));
+  EXPECT_THAT(PidsOf(targets), ElementsAre(3));
+}
+
 TEST(AbsentRanksTest, AreThoseThatTheJobSpeaksOfAndNobodyHas) {
   EXPECT_THAT(AbsentRanks(std::vector{Rank("2", "4"), Rank("0", "4")}), ElementsAre(1, 3));
   EXPECT_THAT(AbsentRanks(std::vector{Rank("0", "2"), Rank("1", ""), Rank("1", "2")}), IsEmpty());
