@@ -96,7 +96,7 @@ TEST(TraceSetTest, ContradictionsAreSaidAndMakeNoSet) {
   EXPECT_THAT(Set({{0, 2}, {0, 2}}).contradiction, HasSubstr("0.json and 1.json are both of rank"));
   EXPECT_THAT(Set({{0, 2}, {1, 4}}).contradiction, HasSubstr("of 2 ranks, and 1.json of one of 4"));
   EXPECT_THAT(Set({{0, 2}, {2, 2}}).contradiction, HasSubstr("1.json claims to be rank 2"));
-  EXPECT_THAT(Set({{0, 2}, {-1, 2}}).contradiction, HasSubstr("of rank -1 of 2"));
+  EXPECT_THAT(Set({{0, 2}, {-1, 2}}).contradiction, HasSubstr("1.json claims to be rank -1 of 2"));
   EXPECT_THAT(Set({{0, 2}, kNone}).contradiction, HasSubstr("1.json does not say its rank"));
   EXPECT_THAT(Set({kNone, {0, 2}}).contradiction, HasSubstr("0.json does not say its rank"));
   EXPECT_FALSE(Set({{0, 2}, {0, 2}}).is_job);

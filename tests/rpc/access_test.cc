@@ -296,7 +296,7 @@ class AccessTest : public RpcTest {
   // From now on the audit log takes no line.
   void BreakAuditLog() {
     sqlite3* db = nullptr;
-    ASSERT_EQ(sqlite3_open((options_.data_dir / "catalog.db").c_str(), &db), SQLITE_OK);
+    ASSERT_EQ(sqlite3_open((folder_.path() / "data" / "catalog.db").c_str(), &db), SQLITE_OK);
     for (const char* change : {"INSERT", "UPDATE"}) {
       const std::string sql = absl::StrFormat(
           "CREATE TRIGGER broken_%s BEFORE %s ON audit_log BEGIN SELECT RAISE(ABORT, 'broken'); "

@@ -54,7 +54,7 @@ class GapSweep {
       if (sources_.work.DeviceOf(activity) != sources_.device_position) continue;
       if (busy_.empty()) {
         // The scope may begin before the first work, and end after the last.
-        AddStart(activity);
+        AddEdge(std::numeric_limits<int64_t>::min(), activity.start_ns);
       } else if (activity.start_ns > until_ns) {
         AddGap(until_ns, activity);
       }
@@ -450,17 +450,6 @@ class GapSweep {
                           .start_ns = call->start_ns,
                           .step = StepAt(call->start_ns),
                           .count = more});
-  }
-
-  // The idle time before the first work.
-  void AddStart(const Activity& first) {
-    const std::vector<FindingScope::Stretch>& stretches = sources_.scope.stretches;
-    if (stretches.empty() || stretches.front().start_ns >= first.start_ns) return;
-    if (first.call != nullptr) {
-      AddGap(stretches.front().start_ns, first);
-    } else {
-      AddEdge(stretches.front().start_ns, first.start_ns);
-    }
   }
 
   void AddEdge(int64_t start_ns, int64_t end_ns) {

@@ -307,7 +307,7 @@ TEST_F(CommandsTest, DeleteTakesTheCapturesOfAGroup) {
   // The ID alone may be a mistake: nothing is removed for it.
   const RunResult bare = Run({"delete", TestId(7000)});
   EXPECT_NE(bare.exit_code, 0);
-  EXPECT_THAT(bare.err, HasSubstr("is a group"));
+  EXPECT_THAT(bare.err, HasSubstr("is the ID of a group"));
   EXPECT_NE(Run({"delete", "groups/" + TestId(8000)}).exit_code, 0);
   // The second is named twice, the third has no file any more.
   const RunResult deleted = Run({"delete", group, TestId(2)});

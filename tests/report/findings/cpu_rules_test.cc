@@ -382,13 +382,13 @@ TEST_F(CpuRulesTest, ChildrenExcuseASlowStepOnlyIfTheyLoadItsData) {
 
 TEST_F(CpuRulesTest, ASlowFirstStepThatIsLeftOutIsNoBurst) {
   reader_.Step(-1, -5 * kStepNs, 5 * kStepNs);
-  StepsWith(6 * kMs);
+  UnsteadyStepsWith(6 * kMs);
   WaitedFor(0.4, 115 * kMs);
   EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kLow);
 }
 
 TEST_F(CpuRulesTest, HalfOfABurstIsInOneStep) {
-  StepsWith(6 * kMs);
+  UnsteadyStepsWith(6 * kMs);
   reader_.Step(10, 10 * kStepNs, 30 * kMs);
   WaitedFor(0.28, 140 * kMs);  // 39 ms; the step is 20 ms longer.
   EXPECT_EQ(Find("HOST_BOUND").confidence, Confidence::kHigh);
