@@ -405,6 +405,7 @@ class BrokenAuditTest : public AccessTest {
   void SetUp() override {
     AccessTest::SetUp();
     std::vector<Verb> all;
+    all.reserve(kVerbCount);
     for (int i = 0; i < kVerbCount; ++i) all.push_back(static_cast<Verb>(i));
     Grant(all);
     BreakAuditLog();

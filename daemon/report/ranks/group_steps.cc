@@ -426,6 +426,7 @@ void Score(std::vector<RankScore>& ranking) {
 
 int64_t UsualDuration(const std::vector<RankScore>& ranking) {
   std::vector<int64_t> durations;
+  durations.reserve(ranking.size());
   for (const RankScore& rank : ranking) durations.push_back(rank.duration_ns);
   return Median(durations);
 }

@@ -53,6 +53,7 @@ TargetInfo OfUser(int64_t uid, int64_t pid, const std::string& slurm_job = "") {
 
 std::vector<int64_t> PidsOf(const std::vector<TargetInfo>& targets) {
   std::vector<int64_t> pids;
+  pids.reserve(targets.size());
   for (const TargetInfo& target : targets) pids.push_back(target.pid);
   return pids;
 }
