@@ -98,8 +98,8 @@ std::vector<TargetInfo> TakeOutOtherUsers(std::vector<TargetInfo>& targets) {
 }
 
 std::string WhyOtherUser(const TargetInfo& target, std::string_view job) {
-  return StrCat("pid ", target.pid, " is left out: it is of uid ", target.uid, ", and job ",
-                ForDisplay(job, 80), " of another user");
+  return StrCat("pid ", target.pid, " is left out: it belongs to uid ", target.uid, ", and job ",
+                ForDisplay(job, 80), " to another user");
 }
 
 std::vector<int64_t> AbsentRanks(std::span<const TargetInfo> targets) {

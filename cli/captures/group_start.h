@@ -57,7 +57,7 @@ struct Quorum {
 // any process may say that it is of a job. The job's user is the one with the most processes of
 // those whose job the daemon knows by their cgroup; without any such, of all.
 std::vector<TargetInfo> TakeOutOtherUsers(std::vector<TargetInfo>& targets);
-// "pid 4711 is left out: it is of uid 65534, and job 88123 of another user"
+// "pid 4711 is left out: it belongs to uid 65534, and job 88123 to another user"
 std::string WhyOtherUser(const TargetInfo& target, std::string_view job);
 
 // Returns the number of ranks of the job whose processes `targets` are: the largest one that a

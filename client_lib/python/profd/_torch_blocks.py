@@ -7,18 +7,17 @@ collector knows, once per capture, after its window; nothing is hooked before.
 Of all other tensors only how large they are is told: what was allocated before the window, such
 as a batch that is used again and again, has no other witness.
 
-Gradients are another matter. The engine exchanges them without the GIL, and `p.grad = None` gives it
-up while p still has the old one: whoever reads one then crashes. So they are read where optimizers read
-them themselves: behind the next step() of each, on the thread that runs it.
+Gradients are different. The engine exchanges them without the GIL, and `p.grad = None` releases it while
+p still has the old one: a thread that reads one at that moment crashes. So they are read where the
+optimizer itself reads them: right after its next step(), on the thread that runs it.
 
 Threads: any, with the GIL, while the program trains on. Nothing of the program's is called: no
     property, no __getattr__, no __torch_function__.
-Known gaps: gradients of parameters that no optimizer has, or one that does not call torch's hooks
-    (none does with torch before 2.1). Objects behind gc.freeze() are not seen; with torch before 2.10,
-    tensors that belong to nothing of the above are not looked at (see _objects); of a ScriptModule and of
-    sparse layouts other than COO nothing is told; only memory of the CPU and of CUDA is. Tensors that
-    belong to nothing of the above are told if they are of class torch.Tensor itself, and at most
-    _MAX_OTHERS of them, those first that have survived the most garbage collections.
+Known gaps: gradients of parameters without an optimizer, or whose optimizer does not call torch's hooks
+    (none does with torch before 2.1). Objects hidden by gc.freeze(), ScriptModules, sparse layouts other
+    than COO, and devices other than the CPU and CUDA. All other tensors with torch before 2.10 (see
+    _objects); later, those of subclasses of torch.Tensor, and all but _MAX_OTHERS, of which those that
+    survived the most garbage collections come first.
 """
 
 import itertools
@@ -152,7 +151,7 @@ class Owners:
 
     def _gradients_of(self, names: Dict[int, str]) -> Iterator[Block]:
         if self._step_ends is None:
-            self.lack_of_gradients = "this torch has no hooks behind the steps of optimizers"
+            self.lack_of_gradients = "torch before 2.1 has no hooks after an optimizer's step"
             return
         late = self._step_ends.await_each(self._optimizers, self._read_gradients)
         if late:

@@ -57,7 +57,7 @@ class Numbers:
 
 
 class StepEnds:
-    """Has something done behind the next step() of some optimizers, on the threads that run them.
+    """Calls a function after the next step() of some optimizers, on the threads that run them.
 
     Threads: await_each() on ours. `wanted` and at() on any, with the GIL.
     """

@@ -85,8 +85,8 @@ absl::Status FindFrees(store::CaptureReader& reader, HostFacts& facts) {
 constexpr int64_t kFewestForSteady = 5;
 constexpr double kInMostSteps = 0.9;
 
-// HostFacts::steady_ns. Of the gaps between the same two operators, also the short ones, three
-// quarters are as long as what counts of each. `gaps`: all, by start.
+// Returns HostFacts::steady_ns. Of the gaps between the same two operators, short ones included,
+// each counts for the lower quartile of their lengths at most. `gaps`: all, by start.
 int64_t SteadyGapsNs(const CountedTime& counted, const FindingScope& scope,
                      const std::vector<HostGap>& gaps, const HostFacts& facts) {
   if (!scope.has_steps || facts.usual_count < kFewestForSteady) return 0;

@@ -95,8 +95,8 @@ void DoubtHostIfWithoutCpu(const Facts& facts, const FindingThresholds& threshol
   finding.confidence = std::min(without, Confidence::kMedium);
   finding.confidence_reason =
       StrCat("the thread waits for a CPU for ", TimeText(facts.CpuWaitPerStep()),
-             " of each step, which can be in the gaps; but ", TimeText(steady_ns),
-             " of them are in every step", ContentionNote(facts, thresholds));
+             " of each step, which may lie in the gaps, but every step has gaps of ",
+             TimeText(steady_ns), ContentionNote(facts, thresholds));
 }
 
 // What of the waits may be the recording's; empty: nothing.

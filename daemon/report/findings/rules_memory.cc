@@ -301,7 +301,7 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   finding.severity = Severity::kWarning;
   const bool is_made_anew = static_cast<double>(LeftBySteps(*device)) < kLeftByLeak * rise;
   if (!rises_in_most) finding.title = "Memory grows in some steps and never falls";
-  if (is_made_anew) finding.title = "Memory grows: what is made anew in each step is larger";
+  if (is_made_anew) finding.title = "Memory grows: each step allocates more than the one before";
   finding.measured =
       StrCat("Memory on ", device->memory.device, " grows by ", SizeText(growth.bytes_per_step),
              " a step; ", growth.rising_count, " of ", growth.step_count - 1,
@@ -326,13 +326,11 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   }
   if (is_made_anew) {
     finding.advice =
-        "If inputs grow, such as sequences that are sorted by length, run the largest one first: "
-        "it needs the most memory. If they do not, look for tensors that are joined with what they "
-        "held before: torch.cat([kept, new]).";
+        "If inputs grow, as sequences sorted by length do, run the largest one first: it needs the "
+        "most memory. Otherwise look for tensors that are appended to: torch.cat([kept, new]).";
     finding.confidence = Confidence::kLow;
     finding.confidence_reason =
-        "steps free what the steps before them left, and allocate more: inputs that grow look so, "
-        "too";
+        "each step frees what the previous one left and allocates more, as with growing inputs";
     return result;
   }
   NameWhatStepsLeave(facts, growth, finding);

@@ -9,6 +9,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/units.h"
 #include "daemon/report/ranks/group_reports.h"
+#include "daemon/report/ranks/other_ranks.h"
 #include "daemon/report/ranks/peer_waits.h"
 #include "daemon/report/ranks/slow_steps.h"
 
@@ -249,17 +250,11 @@ std::vector<int64_t> MoreThanOthers(const std::vector<std::vector<RankStep>>& me
                                     size_t member, FigureOf figure_of) {
   std::vector<int64_t> more;
   for (size_t step = 0; step < members[member].size(); ++step) {
-    std::vector<int64_t> others;
-    for (size_t other = 0; other < members.size(); ++other) {
-      if (other != member && !members[other].empty()) {
-        others.push_back(figure_of(members[other][step]));
-      }
-    }
-    more.push_back(figure_of(members[member][step]) - Median(others));
+    more.push_back(figure_of(members[member][step]) -
+                   MedianOfOthers(members, member, step, figure_of));
   }
   return more;
 }
-int64_t OwnWork(const RankStep& step) { return step.own_ns; }
 // One that is not known may be none: what is left of the others' is then the least.
 int64_t CpuWait(const RankStep& step) { return std::max<int64_t>(step.cpu_wait_ns, 0); }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "daemon/base/median.h"
+#include "daemon/report/ranks/other_ranks.h"
 
 namespace profd::report {
 namespace {
@@ -27,15 +28,6 @@ constexpr double kMostOfOthers = 0.25;
 
 using Members = std::vector<std::vector<RankStep>>;
 using Delays = std::vector<std::vector<int64_t>>;
-
-// Of the others in this step.
-int64_t MedianOwnOfOthers(const Members& members, size_t member, size_t step) {
-  std::vector<int64_t> own_ns;
-  for (size_t other = 0; other < members.size(); ++other) {
-    if (other != member && !members[other].empty()) own_ns.push_back(members[other][step].own_ns);
-  }
-  return Median(own_ns);
-}
 
 // By member that was waited for, then by step.
 Delays LongestWaits(const Members& members) {
@@ -99,7 +91,8 @@ bool OthersWorkAsUsual(const Members& members, const SlowSteps& slow) {
   std::vector<int64_t> in_rest_ns;
   for (size_t step = 0; step < members[slow.member].size(); ++step) {
     const bool is_slow = std::ranges::binary_search(slow.steps, step);
-    (is_slow ? in_slow_ns : in_rest_ns).push_back(MedianOwnOfOthers(members, slow.member, step));
+    (is_slow ? in_slow_ns : in_rest_ns)
+        .push_back(MedianOfOthers(members, slow.member, step, &OwnWork));
   }
   std::vector<int64_t> delays = slow.delays;
   return !in_rest_ns.empty() && static_cast<double>(Median(in_slow_ns)) <=
@@ -222,7 +215,7 @@ std::vector<std::vector<int64_t>> DelaysOf(const std::vector<std::vector<RankSte
     int64_t left_ns = 0;  // Own work of the step before that nobody waited for in it.
     for (size_t i = 0; i < steps.size(); ++i) {
       const int64_t more_ns =
-          std::max<int64_t>(0, steps[i].own_ns - MedianOwnOfOthers(members, member, i));
+          std::max<int64_t>(0, steps[i].own_ns - MedianOfOthers(members, member, i, &OwnWork));
       const int64_t wait_ns = longest_waits[member][i];
       const int64_t delay_ns = std::min(more_ns, wait_ns);
       delays[member][i] = delay_ns;

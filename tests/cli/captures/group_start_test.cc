@@ -64,7 +64,7 @@ TEST(OtherUsersTest, AreThoseWithFewerProcesses) {
   EXPECT_THAT(PidsOf(targets), ElementsAre(1, 3));
   EXPECT_THAT(TakeOutOtherUsers(targets), IsEmpty());
   EXPECT_EQ(WhyOtherUser(OfUser(65534, 2), "88"),
-            "pid 2 is left out: it is of uid 65534, and job 88 of another user");
+            "pid 2 is left out: it belongs to uid 65534, and job 88 to another user");
 }
 
 TEST(OtherUsersTest, AreThoseThatOnlySayTheirJobHoweverManyTheyAre) {

@@ -49,7 +49,7 @@ class GradientsTest(unittest.TestCase):
     """Of a program that goes on meanwhile: in another thread, or in a process of its own."""
 
     def gradients(self, step_ends, body):
-        """Those that are told while another thread calls body() again and again."""
+        """The gradients that are reported while another thread calls body() repeatedly."""
         has_ended = threading.Event()
 
         def go_on():
@@ -166,7 +166,7 @@ class GradientsTest(unittest.TestCase):
 
     @unittest.skipIf(not hasattr(sys.modules.get("torch.optim.optimizer"),
                                  "register_optimizer_step_post_hook"),
-                     "this torch has no hooks behind the steps of optimizers")
+                     "torch before 2.1 has no hooks after an optimizer's step")
     def test_those_that_are_let_go_all_the_time_are_read_without_harm(self):
         # torch 2.15 crashed where one was read while it was let go.
         program = """

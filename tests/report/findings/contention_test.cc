@@ -49,9 +49,10 @@ TEST_F(HostWithoutCpuTest, TheHostIsBlamedForAGapThatIsInEveryStep) {
   WaitedFor(0.4);
   const Finding finding = Find("HOST_BOUND");
   EXPECT_EQ(finding.confidence, Confidence::kMedium);
-  EXPECT_EQ(finding.confidence_reason,
-            "the thread waits for a CPU for 4 ms of each step, which can be in the gaps; but 4 ms "
-            "of them are in every step (CPU_CONTENTION)");
+  EXPECT_EQ(
+      finding.confidence_reason,
+      "the thread waits for a CPU for 4 ms of each step, which may lie in the gaps, but every "
+      "step has gaps of 4 ms (CPU_CONTENTION)");
 }
 
 TEST_F(HostWithoutCpuTest, OneStepWithoutAGapOfTenLeavesItInNearlyEveryStep) {

@@ -207,7 +207,7 @@ TEST_F(LargerBlocksTest, AreHardlyALeak) {
   Grow(12);
   const Finding finding = Find("MEM_LEAK");
   EXPECT_EQ(finding.value, kMore);
-  EXPECT_EQ(finding.title, "Memory grows: what is made anew in each step is larger");
+  EXPECT_EQ(finding.title, "Memory grows: each step allocates more than the one before");
   EXPECT_EQ(finding.confidence, Confidence::kLow);
   EXPECT_EQ(finding.severity, Severity::kWarning);
   EXPECT_THAT(finding.advice, HasSubstr("run the largest one first"));
