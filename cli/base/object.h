@@ -6,14 +6,18 @@
 
 namespace profd::cli {
 
+using table::ColumnsOf;
+using table::FieldsOf;
 using table::IntsOf;
 using table::ListOf;
 using table::MapOf;
 using table::Member;
 using table::ObjectDescription;
 using table::ObjectOf;
+using table::ObjectOrNull;
 using table::Optional;
 using table::TextOf;
+using table::TextOrNull;
 using table::TextsOf;
 
 // The priority of a column that is only in JSON.

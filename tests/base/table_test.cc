@@ -178,6 +178,53 @@ TEST(TableJsonTest, ManyRowsAreAllWrittenAsArrays) {
   EXPECT_TRUE(text.ends_with("[7,7]]}\n"));
 }
 
+struct Harbor {
+  Ship ship;
+  std::string pilot;
+  bool is_free = false;
+};
+
+const ObjectDescription<Ship>& NamedObject() {
+  static const ObjectDescription<Ship> object({{&Ship::name, {.key = "name", .doc = "Its name"}}});
+  return object;
+}
+
+// Columns and members in any order; some in some rows only.
+const ObjectDescription<Harbor>& HarborObject() {
+  static const ObjectDescription<Harbor> object(
+      {},
+      {TextOrNull<Harbor>(
+           "pilot", "The pilot; null: none",
+           [](const Harbor& row) -> const auto& { return row.pilot; }),
+       Optional<Harbor>(
+           [](const Harbor& row) { return !row.is_free; },
+           FieldsOf<Harbor>(
+               &NamedObject, [](const Harbor& row) -> const auto& { return row.ship; })),
+       ObjectOrNull<Harbor>("ship", "The ship; null: none", &NamedObject,
+                            [](const Harbor& row) { return row.is_free ? nullptr : &row.ship; }),
+       ColumnsOf<Harbor>({{&Harbor::is_free, {.key = "free", .doc = "Whether it is free"}}})});
+  return object;
+}
+
+TEST(TableJsonTest, AnObjectMayHaveTheFieldsOfAnotherOne) {
+  JsonWriter json;
+  json.BeginArray();
+  HarborObject().Write({.ship = {.name = "a"}, .pilot = "b"}, json);
+  HarborObject().Write({.is_free = true}, json);
+  json.EndArray();
+  EXPECT_EQ(json.TakeLine(), R"([{"pilot":"b","name":"a","ship":{"name":"a"},"free":false},)"
+                             R"({"pilot":null,"ship":null,"free":true}])"
+                             "\n");
+  json.BeginObject();
+  HarborObject().WriteSchema(json);
+  json.EndObject();
+  const std::string schema = json.TakeLine();
+  EXPECT_THAT(schema, HasSubstr(R"("pilot":{"description":"The pilot; null: none",)"
+                                R"("type":["string","null"]},"name":{"type":"string")"));
+  EXPECT_THAT(schema, HasSubstr(R"("type":["object","null"],"properties":{"name")"));
+  EXPECT_THAT(schema, HasSubstr(R"("required":["pilot","ship","free"])"));
+}
+
 TEST(TableCsvTest, CellsAreSafeForASpreadsheet) {
   EXPECT_EQ(ToCsv(ShipTable()),
             "name,length_ns,share,sails,sizes,masts,letters\n"

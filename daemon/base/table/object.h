@@ -20,6 +20,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,15 +34,6 @@
 
 namespace profd::table {
 
-template <typename Row>
-struct Member {
-  std::string key;
-  std::string doc;                                     // A sentence without its full stop.
-  std::function<void(const Row&, JsonWriter&)> write;  // The value.
-  std::function<void(JsonWriter&)> write_schema;       // Into the object that is open.
-  bool (*is_present)(const Row&) = nullptr;            // nullptr: always.
-};
-
 // The schema of an object whose struct is not known.
 class AnyObject {
  public:
@@ -50,14 +43,31 @@ class AnyObject {
   // The fields that every such object has; only their keys matter.
   virtual std::vector<Column> Required() const = 0;
 
-  // Writes type, properties, and required members into the open object.
-  void WriteSchema(JsonWriter& json) const {
-    json.Field("type", "object").Key("properties").BeginObject();
+  // Writes type, properties, and required members into the open object. `or_null`: the value may
+  // be null instead.
+  void WriteSchema(JsonWriter& json, bool or_null = false) const {
+    if (or_null) {
+      json.Key("type").BeginArray().String("object").String("null").EndArray();
+    } else {
+      json.Field("type", "object");
+    }
+    json.Key("properties").BeginObject();
     WriteProperties(json);
     json.EndObject();
     WriteRequired(Required(), json);
     json.Field("additionalProperties", false);
   }
+};
+
+// A member of a row's object, or several: all fields of another object (FieldsOf(), ColumnsOf()).
+template <typename Row>
+struct Member {
+  std::string key = {};                                     // Empty: those of `included`.
+  std::string doc = {};                                     // A sentence without its full stop.
+  std::function<void(const Row&, JsonWriter&)> write = {};  // The value; the fields of `included`.
+  std::function<void(JsonWriter&)> write_schema = {};       // Into the object that is open.
+  bool (*is_present)(const Row&) = nullptr;                 // nullptr: always.
+  std::function<const AnyObject&()> included = {};
 };
 
 template <typename Row>
@@ -73,7 +83,7 @@ class ObjectDescription : public AnyObject {
     table::WriteFields(columns_, row, json);
     for (const Member<Row>& member : members_) {
       if (member.is_present != nullptr && !member.is_present(row)) continue;
-      json.Key(member.key);
+      if (!member.included) json.Key(member.key);
       member.write(row, json);
     }
   }
@@ -86,6 +96,10 @@ class ObjectDescription : public AnyObject {
   void WriteProperties(JsonWriter& json) const override {
     table::WriteProperties(columns_.columns(), json);
     for (const Member<Row>& member : members_) {
+      if (member.included) {
+        member.included().WriteProperties(json);
+        continue;
+      }
       json.Key(member.key).BeginObject().Field("description", member.doc);
       member.write_schema(json);
       json.EndObject();
@@ -94,7 +108,12 @@ class ObjectDescription : public AnyObject {
   std::vector<Column> Required() const override {
     std::vector<Column> required = columns_.columns();
     for (const Member<Row>& member : members_) {
-      if (member.is_present == nullptr) required.push_back({.key = member.key});
+      if (member.is_present != nullptr) continue;
+      if (member.included) {
+        std::ranges::move(member.included().Required(), std::back_inserter(required));
+      } else {
+        required.push_back({.key = member.key});
+      }
     }
     return required;
   }
@@ -112,6 +131,40 @@ Member<Row> ObjectOf(const std::string& key, const std::string& doc,
           .doc = doc,
           .write = [=](const Row& row, JsonWriter& json) { describe().Write(get(row), json); },
           .write_schema = [=](JsonWriter& json) { describe().WriteSchema(json); }};
+}
+
+// The same, or null: `get(row)` is a pointer; nullptr: null.
+template <typename Row, typename Inner, typename Get>
+Member<Row> ObjectOrNull(const std::string& key, const std::string& doc,
+                         const ObjectDescription<Inner>& (*describe)(), Get get) {
+  return {
+      .key = key,
+      .doc = doc,
+      .write =
+          [=](const Row& row, JsonWriter& json) {
+            if (const Inner* const inner = get(row)) {
+              describe().Write(*inner, json);
+            } else {
+              json.Null();
+            }
+          },
+      .write_schema = [=](JsonWriter& json) { describe().WriteSchema(json, /*or_null=*/true); }};
+}
+
+// All fields of another object, among those of the row. `get(row)` is what `describe()` describes.
+template <typename Row, typename Inner, typename Get>
+Member<Row> FieldsOf(const ObjectDescription<Inner>& (*describe)(), Get get) {
+  return {
+      .write = [=](const Row& row, JsonWriter& json) { describe().WriteFields(get(row), json); },
+      .included = [=]() -> const AnyObject& { return describe(); }};
+}
+
+// Columns that come after a member, or that only some rows have.
+template <typename Row>
+Member<Row> ColumnsOf(Description<Row> columns) {
+  const auto object = std::make_shared<const ObjectDescription<Row>>(std::move(columns));
+  return {.write = [object](const Row& row, JsonWriter& json) { object->WriteFields(row, json); },
+          .included = [object]() -> const AnyObject& { return *object; }};
 }
 
 // A member that is a list of objects; `get(row)` is a range of them.
@@ -184,6 +237,22 @@ Member<Row> TextOf(const std::string& key, const std::string& doc, Get get) {
           .doc = doc,
           .write = [=](const Row& row, JsonWriter& json) { json.String(get(row)); },
           .write_schema = [](JsonWriter& json) { json.Field("type", "string"); }};
+}
+
+// The same of all rows: null where it is empty.
+template <typename Row, typename Get>
+Member<Row> TextOrNull(const std::string& key, const std::string& doc, Get get) {
+  return {.key = key,
+          .doc = doc,
+          .write =
+              [=](const Row& row, JsonWriter& json) {
+                const std::string_view text = get(row);
+                text.empty() ? json.Null() : json.String(text);
+              },
+          .write_schema =
+              [](JsonWriter& json) {
+                json.Key("type").BeginArray().String("string").String("null").EndArray();
+              }};
 }
 
 // A member that is a list of strings; `get(row)` is a range of them.
