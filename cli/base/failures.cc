@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "cli/base/errors.h"
 #include "daemon/base/reason.h"
@@ -10,16 +11,40 @@
 
 namespace profd::cli {
 
-void WriteFailuresJson(std::span<const Failure> failures, std::string_view key, JsonWriter& json) {
-  json.Key("errors").BeginArray();
-  for (const Failure& failure : failures) {
-    json.BeginObject();
-    json.Field(key, failure.name);
-    json.Field("node", failure.node);
-    json.Field("message", FromAbsl(failure.status.message()));
-    json.EndObject();
-  }
-  json.EndArray();
+namespace {
+
+table::Field<Failure> NameField(std::string key, std::string doc) {
+  return {&Failure::name, {.key = std::move(key), .doc = std::move(doc)}};
+}
+
+table::Field<Failure> NodeField() {
+  return {&Failure::node, {.key = "node", .doc = "Node; empty: the only one that was asked"}};
+}
+
+table::Field<Failure> MessageField() {
+  return {[](const Failure& row) { return std::string(FromAbsl(row.status.message())); },
+          {.key = "message", .doc = "Error message"}};
+}
+
+}  // namespace
+
+const ObjectDescription<Failure>& FailedCaptureObject() {
+  static const ObjectDescription<Failure> object(
+      {NameField("id", "Capture ID; empty: there is no capture"), NodeField(), MessageField()});
+  return object;
+}
+
+const ObjectDescription<Failure>& FailedTraceObject() {
+  static const ObjectDescription<Failure> object(
+      {NameField("source", "Trace file, as named on the command line"), NodeField(),
+       MessageField()});
+  return object;
+}
+
+const ObjectDescription<Failure>& FailedIdObject() {
+  static const ObjectDescription<Failure> object(
+      {NameField("id", "Capture ID, as it was given"), MessageField()});
+  return object;
 }
 
 std::string DescribeFailures(std::span<const Failure> failures, std::string_view noun) {

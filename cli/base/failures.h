@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "daemon/base/json_writer.h"
+#include "cli/base/object.h"
 
 namespace profd::cli {
 
@@ -18,8 +18,10 @@ struct Failure {
   absl::Status status;
 };
 
-// "errors": [{`key`: name, "node", "message"}], a field of an open object.
-void WriteFailuresJson(std::span<const Failure> failures, std::string_view key, JsonWriter& json);
+// For lists named "errors".
+const ObjectDescription<Failure>& FailedCaptureObject();  // {"id", "node", "message"}
+const ObjectDescription<Failure>& FailedTraceObject();    // {"source", "node", "message"}
+const ObjectDescription<Failure>& FailedIdObject();       // {"id", "message"}
 
 // "profctl: `noun` NAME on NODE: MESSAGE", a line for each; then each advice once. Ends in a
 // newline. Empty: nothing failed.

@@ -29,7 +29,6 @@
 #include "cli/base/object.h"
 #include "cli/client/daemon_client.h"
 #include "cli/client/endpoints.h"
-#include "daemon/base/json_writer.h"
 
 namespace profd::cli {
 
@@ -108,8 +107,6 @@ Member<Answer> NodeOutcomesMember() {
   return Optional<Answer>(has_outcomes, ListOf<Answer>("nodes", "Result per node, with --nodes",
                                                        &NodeOutcomeObject, outcomes));
 }
-// "nodes": [...], a field of an open object.
-void WriteNodeOutcomesJson(const std::vector<NodeOutcome>& outcomes, JsonWriter& json);
 // Equal errors are one line. Empty: none failed.
 std::string RenderNodeFailures(const std::vector<NodeOutcome>& outcomes);
 // 0: all ok; 4: some failed; else the code of the error they share (5 refused, 6 no daemon), or 1.

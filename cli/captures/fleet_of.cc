@@ -110,12 +110,6 @@ const ObjectDescription<NodeOutcome>& NodeOutcomeObject() {
   return object;
 }
 
-void WriteNodeOutcomesJson(const std::vector<NodeOutcome>& outcomes, JsonWriter& json) {
-  json.Key("nodes").BeginArray();
-  for (const NodeOutcome& outcome : outcomes) NodeOutcomeObject().Write(outcome, json);
-  json.EndArray();
-}
-
 std::string RenderNodeFailures(const std::vector<NodeOutcome>& outcomes) {
   std::vector<NodeError> errors;
   for (const NodeOutcome& outcome : outcomes) {

@@ -54,7 +54,7 @@ absl::StatusOr<int> CancelGroup(Invocation& invocation, Fleet* fleet, const Foun
   }
   if (invocation.json()) {
     JsonWriter json;
-    WriteGroupJson(views, {}, failures, json);
+    GroupAnswerObject().Write({views, {}, failures}, json);
     invocation.Print(json.TakeLine());
   }
   invocation.Note(DescribeFailures(failures, "capture"));

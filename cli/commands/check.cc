@@ -1,6 +1,7 @@
 #include "cli/render/check.h"
 
 #include <string>
+#include <utility>
 
 #include "cli/base/errors.h"
 #include "cli/base/interrupts.h"
@@ -41,11 +42,9 @@ absl::StatusOr<int> RunCheck(Invocation& invocation) {
   Interrupts interrupts;
   interrupts.OnInterrupt([] {});
   Outcome outcome;
-  JsonWriter json;
-  json.BeginObject();
-  json.Key("files").BeginArray();
+  CheckAnswer answer;
   for (const std::string& path : invocation.arguments()) {
-    const absl::StatusOr<check::CheckReport> report = CheckOne(invocation, interrupts, path);
+    absl::StatusOr<check::CheckReport> report = CheckOne(invocation, interrupts, path);
     if (absl::IsCancelled(report.status())) return report.status();
     if (!report.ok()) {
       ++outcome.unreadable;
@@ -55,17 +54,22 @@ absl::StatusOr<int> RunCheck(Invocation& invocation) {
       const bool is_named = message.find(shown) != std::string::npos;
       invocation.Note(DescribeError(
           LocalFailure(absl::InternalError(is_named ? message : StrCat(shown, ": ", message)))));
-      json.BeginObject().Field("path", path).Field("error", message).EndObject();
+      answer.files.push_back({.path = path, .error = message});
       continue;
     }
     if (!report->clean()) ++outcome.with_findings;
-    WriteCheckJson(path, *report, json);
-    if (!invocation.json()) invocation.Print(RenderCheck(path, *report, invocation.style()));
+    if (invocation.json()) {
+      answer.files.push_back({.path = path, .report = *std::move(report)});
+    } else {
+      invocation.Print(RenderCheck(path, *report, invocation.style()));
+    }
   }
-  json.EndArray();
-  json.Field("clean", outcome.ExitCode() == kExitDone);
-  json.EndObject();
-  if (invocation.json()) invocation.Print(json.TakeLine());
+  answer.clean = outcome.ExitCode() == kExitDone;
+  if (invocation.json()) {
+    JsonWriter json;
+    CheckAnswerObject().Write(answer, json);
+    invocation.Print(json.TakeLine());
+  }
   return outcome.ExitCode();
 }
 

@@ -4,8 +4,10 @@
 //      row (summary, arguments, flags, examples) and a function RunName() that runs it.
 //   2. Declare NameCommand() in commands.h, add it to Commands() below and the file to
 //      CMakeLists.txt.
-//   3. --help, the completion scripts and the man page follow from the row.
-//   4. Test it in tests/cli/commands/commands_test.cc.
+//   3. Describe what it prints with --json (cli/render/lists.h).
+//   4. --help, the completion scripts and the man page follow from the row.
+//   5. Test it in tests/cli/commands/commands_test.cc, and add an example of its --json to
+//      schema_test.cc.
 #include <algorithm>
 
 #include "cli/commands/commands.h"

@@ -8,6 +8,7 @@
 #include "cli/base/table.h"
 #include "cli/client/contexts.h"
 #include "cli/commands/command.h"
+#include "cli/render/answers.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -124,32 +125,12 @@ absl::StatusOr<int> RemoveContext(Contexts& contexts, const std::string& name) {
   return contexts.Save(StrCat("removed context ", name));
 }
 
-void WriteContextJson(const Context& context, const std::string& current, JsonWriter& json) {
-  const ClientTls tls = context.tls.value_or(ClientTls());
-  json.BeginObject();
-  json.Field("name", context.name);
-  json.Field("current", context.name == current);
-  json.Field("address", context.address);
-  json.Field("nodes", context.nodes);
-  json.Field("tls_ca", tls.ca_file);
-  json.Field("tls_cert", tls.certificate_file);
-  json.Field("tls_key", tls.key_file);
-  json.Field("tls_server_name", tls.server_name);
-  json.EndObject();
-}
-
 absl::StatusOr<int> ListContexts(Contexts& contexts) {
   Invocation& invocation = contexts.invocation;
   const ContextFile& file = contexts.file;
   if (invocation.json()) {
     JsonWriter json;
-    json.BeginObject();
-    json.Field("file", contexts.path.string());
-    json.Field("current", file.current);
-    json.Key("contexts").BeginArray();
-    for (const Context& context : file.contexts) WriteContextJson(context, file.current, json);
-    json.EndArray();
-    json.EndObject();
+    ContextListObject().Write({contexts.path.string(), file}, json);
     invocation.Print(json.TakeLine());
     return kExitDone;
   }
@@ -193,7 +174,7 @@ absl::StatusOr<int> ShowContext(Contexts& contexts, const std::string& name) {
   }
   if (invocation.json()) {
     JsonWriter json;
-    WriteContextJson(context, contexts.file.current, json);
+    ContextObject().Write({context, context.name == contexts.file.current}, json);
     invocation.Print(json.TakeLine());
     return kExitDone;
   }

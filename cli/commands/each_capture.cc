@@ -13,7 +13,7 @@
 #include "cli/captures/find_group.h"
 #include "cli/captures/fleet.h"
 #include "cli/client/resource_names.h"
-#include "cli/render/capture.h"
+#include "cli/render/outcomes.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 
@@ -121,22 +121,17 @@ std::string OutcomeLine(const Results& results, const CaptureView& view, std::st
 
 void PrintOutcomesJson(Invocation& invocation, const std::vector<std::string>& ids,
                        const Results& results) {
-  JsonWriter json;
-  json.BeginObject().Key("captures").BeginArray();
-  for (const absl::StatusOr<CaptureView>& view : results.views) {
-    if (view.ok()) WriteCaptureJson(*view, "", json);
-  }
-  json.EndArray().Key("errors").BeginArray();
+  ActedOnAnswer answer = {.outcomes = results.nodes.has_value() ? &*results.nodes : nullptr};
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (results.views[i].ok()) continue;
-    json.BeginObject();
-    json.Field("id", ids[i]);
-    json.Field("message", FromAbsl(results.views[i].status().message()));
-    json.EndObject();
+    const absl::StatusOr<CaptureView>& view = results.views[i];
+    if (view.ok()) {
+      answer.captures.push_back({.view = &*view});
+    } else {
+      answer.failures.push_back({ids[i], /*node=*/"", view.status()});
+    }
   }
-  json.EndArray();
-  if (results.nodes.has_value()) WriteNodeOutcomesJson(*results.nodes, json);
-  json.EndObject();
+  JsonWriter json;
+  ActedOnObject().Write(answer, json);
   invocation.Print(json.TakeLine());
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/commands/command.h"
+#include "cli/render/answers.h"
 #include "cli/render/column_docs.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
@@ -19,19 +20,6 @@ std::vector<const ColumnDoc*> AllOf(std::string_view table) {
     std::erase_if(all, [&](const ColumnDoc* doc) { return !IsOfTable(*doc, table); });
   }
   return all;
-}
-
-// "Min|Median" as "Min, Median".
-std::string Listed(std::string_view parts, char separator) {
-  std::string text;
-  for (const char c : parts) {
-    if (c == separator) {
-      text += ", ";
-    } else {
-      text.push_back(c);
-    }
-  }
-  return text;
 }
 
 absl::Status NothingFound(const std::string& column, const std::string& table) {
@@ -67,16 +55,7 @@ std::string RenderColumnDocs(const std::vector<const ColumnDoc*>& docs, const St
 
 std::string ColumnDocsJson(const std::vector<const ColumnDoc*>& docs) {
   JsonWriter json;
-  json.BeginObject().Key("columns").BeginArray();
-  for (const ColumnDoc* doc : docs) {
-    json.BeginObject();
-    json.Field("column", Listed(doc->column, '|'));
-    json.Field("tables", Listed(doc->tables, ' '));
-    json.Field("definition", doc->definition);
-    json.Field("formula", doc->formula);
-    json.EndObject();
-  }
-  json.EndArray().EndObject();
+  ExplainObject().Write({docs}, json);
   return json.TakeLine();
 }
 

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <string>
 
 #include "cli/base/interrupts.h"
 #include "cli/captures/capture_set.h"
@@ -11,6 +12,7 @@
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
 #include "cli/render/group_reports.h"
+#include "cli/render/outcomes.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -55,14 +57,8 @@ absl::StatusOr<int> ExportOne(Invocation& invocation, Interrupts& interrupts, Tr
   if (path == "-") return 0;
   if (invocation.json()) {
     JsonWriter json;
-    json.BeginObject();
-    json.Field("id", source.view().record.id);
-    json.Field("path", path);
-    json.Field("format", TraceFormatName(format));
-    json.Field("bytes", *bytes);
-    json.Field("quality", source.view().quality);
-    json.Field("dropped_event_count", source.view().dropped_event_count);
-    json.EndObject();
+    ExportObject().Write({source.view(), {path, std::string(TraceFormatName(format)), *bytes}},
+                         json);
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(StrCat(path, "\n"));
@@ -85,13 +81,8 @@ absl::StatusOr<int> ExportGroup(Invocation& invocation, Interrupts& interrupts, 
   RETURN_IF_ERROR(merged.status());
   if (invocation.json()) {
     JsonWriter json;
-    json.BeginObject();
-    WriteMembersJson(set, json);
-    json.Field("path", path);
-    json.Field("format", TraceFormatName(format));
-    json.Field("bytes", merged->bytes);
-    WriteClockJson(merged->clocks, json);
-    json.EndObject();
+    GroupExportObject().Write(
+        {set, {path, std::string(TraceFormatName(format)), merged->bytes}, merged->clocks}, json);
     invocation.Print(json.TakeLine());
   } else {
     if (path != "-") invocation.Print(StrCat(path, "\n"));

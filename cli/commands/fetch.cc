@@ -17,6 +17,7 @@
 #include "cli/client/daemon_client.h"
 #include "cli/client/resource_names.h"
 #include "cli/commands/command.h"
+#include "cli/render/outcomes.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -44,16 +45,6 @@ absl::Status FetchOne(Invocation& invocation, Interrupts& interrupts, DaemonClie
   return status;
 }
 
-void WriteFetchedJson(const CaptureRecord& record, const std::string& path, JsonWriter& json) {
-  json.BeginObject();
-  json.Field("id", record.id);
-  json.Field("node", record.node);
-  json.Field("path", path);
-  json.Field("bytes", record.file_bytes);
-  json.Field("sha256", record.file_sha256);
-  json.EndObject();
-}
-
 // Members without a capture on the nodes that answered.
 std::vector<Failure> MembersElsewhere(const FoundGroup& group) {
   std::vector<Failure> failures = CapturesElsewhere(group);
@@ -77,11 +68,8 @@ absl::StatusOr<int> FetchGroup(Invocation& invocation, Interrupts& interrupts, F
   for (const FoundCaptureOf& capture : group.captures) views.push_back(capture.view);
   const std::vector<std::string> tags = TagsFor(views);
   const std::string output = asked.empty() ? StrCat(group.record.id, ".profd") : asked;
-  std::vector<Failure> failures;
-  bool any_fetched = false;
+  GroupFetchAnswer answer = {.outcomes = fleet == nullptr ? nullptr : &group.outcomes};
   bool is_cut_off = false;
-  JsonWriter json;
-  json.BeginObject().Key("captures").BeginArray();
   for (size_t i = 0; i < views.size(); ++i) {
     const CaptureRecord& record = views[i].record;
     const std::string path = WithTag(output, tags[i]);
@@ -97,23 +85,22 @@ absl::StatusOr<int> FetchGroup(Invocation& invocation, Interrupts& interrupts, F
       is_cut_off = is_cut_off || IsCutOff(status);
     }
     if (!status.ok()) {
-      failures.push_back({record.id, record.node, std::move(status)});
+      answer.failures.push_back({record.id, record.node, std::move(status)});
       continue;
     }
-    any_fetched = true;
     if (!invocation.json()) invocation.Print(StrCat(path, "\n"));
-    WriteFetchedJson(record, path, json);
+    answer.captures.push_back({&record, path});
   }
-  std::ranges::move(MembersElsewhere(group), std::back_inserter(failures));
-  json.EndArray();
-  WriteFailuresJson(failures, "id", json);
-  if (fleet != nullptr) WriteNodeOutcomesJson(group.outcomes, json);
-  json.EndObject();
-  if (invocation.json()) invocation.Print(json.TakeLine());
-  invocation.Note(DescribeFailures(failures, "capture"));
+  std::ranges::move(MembersElsewhere(group), std::back_inserter(answer.failures));
+  if (invocation.json()) {
+    JsonWriter json;
+    GroupFetchObject().Write(answer, json);
+    invocation.Print(json.TakeLine());
+  }
+  invocation.Note(DescribeFailures(answer.failures, "capture"));
   if (is_cut_off) invocation.Note(kWhatIsKept);
   invocation.Note(RenderNodeFailures(group.outcomes));
-  return ExitCodeOf(failures, any_fetched);
+  return ExitCodeOf(answer.failures, !answer.captures.empty());
 }
 
 absl::StatusOr<int> RunFetch(Invocation& invocation) {
@@ -155,7 +142,7 @@ absl::StatusOr<int> RunFetch(Invocation& invocation) {
   RETURN_IF_ERROR(status);
   if (invocation.json()) {
     JsonWriter json;
-    WriteFetchedJson(view.record, path, json);
+    FetchedObject().Write({&view.record, path}, json);
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(StrCat(path, "\n"));

@@ -1,5 +1,6 @@
 #include "cli/commands/command.h"
 #include "cli/commands/help_text.h"
+#include "cli/render/answers.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -7,26 +8,16 @@
 namespace profd::cli {
 namespace {
 
-void WriteCommandsJson(JsonWriter& json) {
-  json.BeginObject().Key("commands").BeginArray();
+HelpAnswer AllCommands() {
+  HelpAnswer answer;
   for (const Command& command : Commands()) {
     if (command.hidden) continue;
-    json.BeginObject();
-    json.Field("name", command.name);
-    json.Field("summary", command.summary);
-    json.Field("usage", UsageLine(command));
-    json.Key("flags").BeginArray();
-    for (const Flag& flag : AllFlags(command)) {
-      json.BeginObject();
-      json.Field("name", flag.name);
-      json.Field("value", flag.value_name);
-      json.Field("help", HelpWithActions(flag));
-      json.EndObject();
-    }
-    json.EndArray();
-    json.EndObject();
+    answer.commands.push_back({.name = std::string(command.name),
+                               .summary = std::string(command.summary),
+                               .usage = UsageLine(command),
+                               .flags = AllFlags(command)});
   }
-  json.EndArray().EndObject();
+  return answer;
 }
 
 absl::StatusOr<int> RunHelp(Invocation& invocation) {
@@ -36,7 +27,7 @@ absl::StatusOr<int> RunHelp(Invocation& invocation) {
   }
   if (invocation.json()) {
     JsonWriter json;
-    WriteCommandsJson(json);
+    HelpObject().Write(AllCommands(), json);
     invocation.Print(json.TakeLine());
     return 0;
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "cli/commands/command.h"
 #include "cli/render/capture.h"
 #include "cli/render/group_view.h"
+#include "cli/render/outcomes.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/reason.h"
@@ -39,12 +41,6 @@ namespace profd::cli {
 namespace {
 
 constexpr size_t kMostPathBytes = 4096;
-
-struct ImportedTrace {
-  CaptureRecord record;
-  std::string path;    // Empty: it is in a daemon.
-  CaptureView stored;  // As the daemon has it; empty if it is a file.
-};
 
 // Whether it was not said which daemon to ask, and none answers where one would be looked for.
 bool HasNoDaemon(Invocation& invocation) {
@@ -149,11 +145,11 @@ std::string GroupNote(const std::string& group_id, const importer::TraceSet& set
   return note + ": no trace of it was given\n";
 }
 
-void NoteIfNotOneRun(Invocation& invocation, const std::vector<CaptureRecord>& records) {
-  std::vector<const CaptureRecord*> captures;
-  captures.reserve(records.size());
-  for (const CaptureRecord& record : records) captures.push_back(&record);
-  const absl::Status status = CheckOneRun(captures);
+void NoteIfNotOneRun(Invocation& invocation, const std::vector<ImportedTrace>& captures) {
+  std::vector<const CaptureRecord*> records;
+  records.reserve(captures.size());
+  for (const ImportedTrace& capture : captures) records.push_back(&capture.record);
+  const absl::Status status = CheckOneRun(records);
   if (status.ok()) return;
   invocation.Note(StrCat("Reports will not compare them: ", FromAbsl(status.message()), "\n"));
 }
@@ -273,20 +269,6 @@ void NoteGroupOfProcesses(Invocation& invocation, const std::vector<ImportedTrac
                          ForDisplay(captures.front().record.imported.source, 255), "\n"));
 }
 
-void WriteImportedJson(const ImportedTrace& imported, JsonWriter& json) {
-  json.BeginObject();
-  json.Field("id", imported.record.id);
-  json.Field("source", imported.record.imported.source);
-  if (!imported.path.empty()) json.Field("path", imported.path);
-  json.Field("event_count", imported.record.event_count);
-  json.Field("not_understood", imported.record.imported.not_understood);
-  json.Field("evicted_count", imported.stored.evicted_count);
-  json.Key("evicted_ids").BeginArray();
-  for (const std::string& id : imported.stored.evicted_ids) json.String(id);
-  json.EndArray();
-  json.EndObject();
-}
-
 // "3 events not understood: kernel without dur 3"; the most frequent first. Empty: there are none.
 std::string KindsNote(std::vector<std::pair<int64_t, std::string>> kinds, std::string_view one,
                       std::string_view many) {
@@ -341,10 +323,10 @@ std::string NotUnderstoodNote(const CaptureRecord& record) {
 }
 
 // The group of those that are in one. Empty: there is none, or more than one.
-std::string CommonGroup(const std::vector<CaptureRecord>& records) {
+std::string CommonGroup(const std::vector<ImportedTrace>& captures) {
   std::set<std::string> groups;
-  for (const CaptureRecord& record : records) {
-    if (!record.group_id.empty()) groups.insert(record.group_id);
+  for (const ImportedTrace& capture : captures) {
+    if (!capture.record.group_id.empty()) groups.insert(capture.record.group_id);
   }
   return groups.size() == 1 ? *groups.begin() : "";
 }
@@ -354,27 +336,22 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
   ASSIGN_OR_RETURN(const Outputs outputs, OutputsOf(invocation));
   const importer::TraceSet set = FindSet(invocation, interrupts);
   std::string group_id = set.is_job ? NewUlid(Clock::Real().Now()) : std::string();
-  std::vector<CaptureRecord> records;
-  std::vector<Failure> failures;
+  ImportAnswer answer;
   size_t imported_traces = 0;
-  JsonWriter json;
-  json.BeginObject().Key("captures").BeginArray();
   for (size_t i = 0; i < outputs.paths.size(); ++i) {
     const std::string& trace = invocation.arguments()[i];
-    const absl::StatusOr<std::vector<ImportedTrace>> captures =
+    absl::StatusOr<std::vector<ImportedTrace>> captures =
         ImportOne(invocation, interrupts, trace, outputs.paths[i], outputs.keeps_files, group_id);
     if (!captures.ok()) {
       // Of a single trace there is no other result to show.
       if (outputs.paths.size() == 1) return captures.status();
-      failures.push_back({trace, /*node=*/"", captures.status()});
+      answer.failures.push_back({trace, /*node=*/"", captures.status()});
       continue;
     }
     ++imported_traces;
     for (const ImportedTrace& imported : *captures) {
       // Where it is stored they may know no groups.
       if (set.is_job && imported.record.group_id != group_id) group_id.clear();
-      records.push_back(imported.record);
-      WriteImportedJson(imported, json);
       if (invocation.json()) continue;
       invocation.Print(StrCat(imported.path.empty() ? imported.record.id : imported.path, "\n"));
       invocation.Note(CutOffNote(imported.record));
@@ -382,25 +359,24 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
       invocation.Note(RenderEvicted(std::span(&imported.stored, 1)));
     }
     if (!set.is_job) NoteGroupOfProcesses(invocation, *captures);
+    std::ranges::move(*captures, std::back_inserter(answer.captures));
   }
-  json.EndArray().Key("group");
-  const std::string shown_group = set.is_job ? group_id : CommonGroup(records);
-  shown_group.empty() ? json.Null() : json.String(shown_group);
-  json.Key("missing_ranks").BeginArray();
+  answer.group = set.is_job ? group_id : CommonGroup(answer.captures);
   if (!group_id.empty()) {
-    for (const int64_t rank : set.absent_ranks) json.Int(rank);
+    answer.missing_ranks = set.absent_ranks;
+    answer.missing_rank_count = set.absent_count;
   }
-  json.EndArray();
-  json.Field("missing_rank_count", group_id.empty() ? 0 : set.absent_count);
-  WriteFailuresJson(failures, "source", json);
-  json.EndObject();
-  if (!group_id.empty() && !records.empty()) {
+  if (!group_id.empty() && !answer.captures.empty()) {
     invocation.Note(GroupNote(group_id, set, imported_traces));
-    NoteIfNotOneRun(invocation, records);
+    NoteIfNotOneRun(invocation, answer.captures);
   }
-  if (invocation.json()) invocation.Print(json.TakeLine());
-  invocation.Note(DescribeFailures(failures, "trace"));
-  return ExitCodeOf(failures, !records.empty());
+  if (invocation.json()) {
+    JsonWriter json;
+    ImportAnswerObject().Write(answer, json);
+    invocation.Print(json.TakeLine());
+  }
+  invocation.Note(DescribeFailures(answer.failures, "trace"));
+  return ExitCodeOf(answer.failures, !answer.captures.empty());
 }
 
 }  // namespace

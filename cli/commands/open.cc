@@ -13,6 +13,7 @@
 #include "cli/commands/browser.h"
 #include "cli/commands/command.h"
 #include "cli/commands/trace_server.h"
+#include "cli/render/answers.h"
 #include "cli/render/group_reports.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
@@ -109,13 +110,12 @@ void ShowLink(Invocation& invocation, const TraceServer& server, const std::stri
   const bool is_ssh = IsSshSession(&std::getenv);
   if (invocation.json()) {
     JsonWriter json;
-    json.BeginObject();
-    json.Field("url", link);
-    json.Field("port", server.port());
-    json.Field("path", server.url_path());
-    json.Field("ssh_session", is_ssh);
-    json.Field("browser_started", opened);
-    json.EndObject();
+    OpenObject().Write({.url = link,
+                        .port = server.port(),
+                        .path = server.url_path(),
+                        .ssh_session = is_ssh,
+                        .browser_started = opened},
+                       json);
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(StrCat(link, "\n"));

@@ -197,10 +197,7 @@ absl::StatusOr<int> ShowOpsByRank(Invocation& invocation, const OpsRequest& want
   RETURN_IF_ERROR(report::ApplyView(wanted.report, report));
   if (invocation.json()) {
     JsonWriter json;
-    json.BeginObject();
-    WriteMembersJson(set, json);
-    table::WriteReport(report, json);
-    json.EndObject();
+    WriteOpsByRankJson(set, report, json);
     invocation.Print(json.TakeLine());
   } else if (invocation.flags().Has("csv")) {
     invocation.Print(table::ToCsv(report.tables.front()));

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "cli/captures/fleet.h"
@@ -28,9 +29,7 @@ absl::StatusOr<int> ListOfFleet(Invocation& invocation, Fleet& fleet, const std:
   for (NodeTargets& node : nodes) KeepJob(job, node.targets);
   if (invocation.json()) {
     JsonWriter json;
-    json.BeginObject();
-    WriteNodeTargetsJson(nodes, outcomes, json);
-    json.EndObject();
+    TargetsAnswerObject().Write(TargetsAnswerOf(nodes, &outcomes), json);
     invocation.Print(json.TakeLine());
   } else if (std::ranges::any_of(outcomes, [](const NodeOutcome& o) { return o.status.ok(); })) {
     invocation.Print(RenderNodeTargets(nodes, invocation.style(), job));
@@ -41,16 +40,15 @@ absl::StatusOr<int> ListOfFleet(Invocation& invocation, Fleet& fleet, const std:
 
 absl::StatusOr<int> ListOfDaemon(Invocation& invocation, const std::string& job) {
   ASSIGN_OR_RETURN(DaemonClient* const daemon, invocation.Daemon());
-  ASSIGN_OR_RETURN(std::vector<TargetInfo> targets, daemon->ListTargets());
-  KeepJob(job, targets);
+  NodeTargets node;
+  ASSIGN_OR_RETURN(node.targets, daemon->ListTargets());
+  KeepJob(job, node.targets);
   if (invocation.json()) {
     JsonWriter json;
-    json.BeginObject();
-    WriteTargetsJson(targets, json);
-    json.EndObject();
+    TargetsAnswerObject().Write(TargetsAnswerOf(std::span(&node, 1), nullptr), json);
     invocation.Print(json.TakeLine());
   } else {
-    invocation.Print(RenderTargets(targets, invocation.style(), job));
+    invocation.Print(RenderTargets(node.targets, invocation.style(), job));
   }
   return 0;
 }

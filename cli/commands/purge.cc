@@ -6,6 +6,7 @@
 #include "cli/captures/fleet.h"
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
+#include "cli/render/outcomes.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
@@ -18,12 +19,9 @@ void PrintPurged(Invocation& invocation, bool dry_run, const DaemonClient::Purge
                  const std::optional<std::vector<NodeOutcome>>& outcomes) {
   if (invocation.json()) {
     JsonWriter json;
-    json.BeginObject();
-    json.Field("dry_run", dry_run);
-    json.Field("capture_count", purged.captures);
-    json.Field("file_bytes", purged.bytes);
-    if (outcomes.has_value()) WriteNodeOutcomesJson(*outcomes, json);
-    json.EndObject();
+    PurgeObject().Write(
+        {dry_run, purged.captures, purged.bytes, outcomes.has_value() ? &*outcomes : nullptr},
+        json);
     invocation.Print(json.TakeLine());
     return;
   }

@@ -67,25 +67,26 @@ absl::StatusOr<int> RunSchema(Invocation& invocation) {
 }  // namespace
 
 Command SchemaCommand() {
-  return {.name = "schema",
-          .summary = "Print the JSON Schema of a --json output",
-          .arguments = "[NAME]",
-          .description =
-              "Prints the JSON Schema (draft 2020-12) of what a report or a list prints with "
-              "--json: every field with its type, unit, meaning, and formula. NAME is the command, "
-              "`ops_torch` for `ops --torch`, "
-              "`group_ops` and `group_steps` for `ops GROUP` and `steps GROUP`, `nodes` for "
-              "`--nodes NODES node`, `quotas` for `node --quotas`, or `history_stragglers` "
-              "for `history --stragglers`. Without NAME it "
-              "prints an object with all schemas. They are made from the same descriptions as the "
-              "output.",
-          .examples = {{"profctl schema kernels", "What a script can rely on"},
-                       {"profctl schema schedule_list", "The same of `profctl schedule list`"}},
-          .max_arguments = 1,
-          .completes = Completes::kChoice,
-          .choices = Names(),
-          .uses_daemon = false,
-          .run = &RunSchema};
+  return {
+      .name = "schema",
+      .summary = "Print the JSON Schema of a --json output",
+      .arguments = "[NAME]",
+      .description =
+          "Prints the JSON Schema (draft 2020-12) of what a command prints with --json: every "
+          "field with its type, unit, meaning, and formula. NAME is the command, with its "
+          "action (`schedule_list`, `context_show`) and, of the ID of a group, after `group_` "
+          "(`group_ops`: `ops GROUP`). Others are `ops_torch` (`ops --torch`), "
+          "`group_ops_by_rank`, `trace_nodes` (`trace --nodes` and `--job`), `nodes` (`node "
+          "--nodes`), `quotas` (`node --quotas`), and `history_stragglers`. Without NAME it "
+          "prints an object with all schemas; \"title\" is the command line. They are made from "
+          "the same descriptions as the output.",
+      .examples = {{"profctl schema kernels", "What a script can rely on"},
+                   {"profctl schema schedule_list", "The same of `profctl schedule list`"}},
+      .max_arguments = 1,
+      .completes = Completes::kChoice,
+      .choices = Names(),
+      .uses_daemon = false,
+      .run = &RunSchema};
 }
 
 }  // namespace profd::cli

@@ -10,8 +10,6 @@
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
 #include "cli/commands/watching.h"
-#include "cli/render/capture.h"
-#include "cli/render/targets.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 
@@ -80,16 +78,7 @@ class Top {
 
   std::string ToJson(const TopLook& seen, const std::vector<NodeOutcome>& outcomes) const {
     JsonWriter json;
-    json.BeginObject();
-    if (fleet_.has_value()) {
-      WriteNodeTargetsJson(seen.nodes, outcomes, json);
-    } else {
-      WriteTargetsJson(seen.nodes[0].targets, json);
-    }
-    json.Key("captures").BeginArray();
-    for (const CaptureView& view : seen.captures) WriteCaptureJson(view, "", json);
-    json.EndArray();
-    json.EndObject();
+    TopAnswerObject().Write({seen, fleet_.has_value() ? &outcomes : nullptr}, json);
     return json.TakeLine();
   }
 

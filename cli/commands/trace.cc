@@ -402,7 +402,7 @@ class TraceOnNode {
     if (invocation_.json()) {
       JsonWriter json;
       if (IsGroup()) {
-        WriteGroupJson(views_, paths_, unsaved_, json);
+        GroupAnswerObject().Write({views_, paths_, unsaved_}, json);
       } else {
         WriteCaptureJson(views_.front(), paths_.front(), json);
       }

@@ -92,7 +92,7 @@ absl::StatusOr<int> TraceGroup(Invocation& invocation, Fleet& fleet, Interrupts&
 
   if (invocation.json()) {
     JsonWriter json;
-    WriteGroupCaptureJson(result, paths, unsaved, json);
+    JobCaptureAnswerObject().Write({result, paths, unsaved}, json);
     invocation.Print(json.TakeLine());
   } else {
     invocation.Print(RenderGroupCapture(result, invocation.style()));

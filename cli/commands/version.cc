@@ -1,6 +1,7 @@
 #include "cli/base/errors.h"
 #include "cli/client/daemon_client.h"
 #include "cli/commands/command.h"
+#include "cli/render/answers.h"
 #include "daemon/base/json_writer.h"
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
@@ -10,24 +11,16 @@
 namespace profd::cli {
 namespace {
 
-void WriteVersionJson(const DaemonClient* daemon, const absl::Status& status, JsonWriter& json) {
-  json.BeginObject();
-  json.Key("profctl").BeginObject();
-  json.Field("version", PROFD_VERSION);
-  json.Field("api_version", kApiVersion);
-  json.EndObject();
-  json.Key("profd");
-  if (daemon == nullptr) {
-    json.Null();
-    json.Field("profd_error", FromAbsl(status.message()));
+VersionAnswer AnswerOf(const absl::StatusOr<DaemonClient*>& daemon) {
+  VersionAnswer answer = {.profctl = {.version = PROFD_VERSION, .api_version = kApiVersion}};
+  if (daemon.ok()) {
+    const NodeInfo& node = (*daemon)->node();
+    answer.profd = ProgramVersion{
+        .version = node.version, .api_version = node.api_version, .address = (*daemon)->address()};
   } else {
-    json.BeginObject();
-    json.Field("version", daemon->node().version);
-    json.Field("api_version", daemon->node().api_version);
-    json.Field("address", daemon->address());
-    json.EndObject();
+    answer.profd_error = FromAbsl(daemon.status().message());
   }
-  json.EndObject();
+  return answer;
 }
 
 // Works without a daemon: then it says so, and that is no failure.
@@ -38,7 +31,7 @@ absl::StatusOr<int> RunVersion(Invocation& invocation) {
   if (is_given && ReasonOf(daemon.status()) == kUsageReason) return daemon.status();
   if (invocation.json()) {
     JsonWriter json;
-    WriteVersionJson(daemon.ok() ? *daemon : nullptr, daemon.status(), json);
+    VersionObject().Write(AnswerOf(daemon), json);
     invocation.Print(json.TakeLine());
     return 0;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "cli/base/object.h"
 #include "cli/base/style.h"
 #include "cli/captures/fleet.h"
 #include "cli/client/capture_view.h"
@@ -17,11 +18,19 @@
 
 namespace profd::cli {
 
-// The object of `trace`, `show` and each row of `captures`. `path`, if not empty, is the file
-// it was fetched to; `step_labels`, if any, is what a framework called the steps.
+// A capture as `trace`, `show`, and each row of `captures` have it. What it refers to must outlive
+// it.
+struct CaptureJson {
+  const CaptureView* view = nullptr;
+  std::string_view path = {};  // The file that it was fetched to; empty: none.
+  std::span<const report::StepLabel> step_labels = {};  // What a framework called the steps.
+};
+const ObjectDescription<CaptureJson>& CaptureObject();
+// `paths`: as `views`, or none.
+std::vector<CaptureJson> CaptureRowsOf(std::span<const CaptureView> views,
+                                       std::span<const std::string> paths = {});
 void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter& json,
                       std::span<const report::StepLabel> step_labels = {});
-void WriteCaptureSchema(JsonWriter& json);
 // {"captures": [...], "nodes": [...]}; `outcomes` nullptr: one daemon or store was asked.
 void WriteCaptureListJson(std::span<const CaptureView> views,
                           const std::vector<NodeOutcome>* outcomes, JsonWriter& json);

@@ -356,13 +356,9 @@ const ObjectDescription<SlowdownRecord>& SlowdownObject() {
 
 // ---- The capture.
 
-struct CaptureJson {
-  const CaptureView* view = nullptr;
-  std::string_view path;
-  std::span<const report::StepLabel> step_labels;
-};
-
 const CaptureRecord& Record(const CaptureJson& row) { return row.view->record; }
+
+}  // namespace
 
 const ObjectDescription<CaptureJson>& CaptureObject() {
   using Row = CaptureJson;
@@ -537,6 +533,18 @@ const ObjectDescription<CaptureJson>& CaptureObject() {
   return object;
 }
 
+std::vector<CaptureJson> CaptureRowsOf(std::span<const CaptureView> views,
+                                       std::span<const std::string> paths) {
+  std::vector<CaptureJson> rows;
+  rows.reserve(views.size());
+  for (size_t i = 0; i < views.size(); ++i) {
+    rows.push_back({.view = &views[i], .path = i < paths.size() ? paths[i] : std::string_view()});
+  }
+  return rows;
+}
+
+namespace {
+
 struct CaptureList {
   std::vector<CaptureJson> captures;
   const std::vector<NodeOutcome>* outcomes = nullptr;
@@ -558,13 +566,10 @@ void WriteCaptureJson(const CaptureView& view, std::string_view path, JsonWriter
                       std::span<const report::StepLabel> step_labels) {
   CaptureObject().Write({&view, path, step_labels}, json);
 }
-void WriteCaptureSchema(JsonWriter& json) { CaptureObject().WriteSchema(json); }
 
 void WriteCaptureListJson(std::span<const CaptureView> views,
                           const std::vector<NodeOutcome>* outcomes, JsonWriter& json) {
-  CaptureList list = {.outcomes = outcomes};
-  for (const CaptureView& view : views) list.captures.push_back({.view = &view});
-  CaptureListObject().Write(list, json);
+  CaptureListObject().Write({CaptureRowsOf(views), outcomes}, json);
 }
 void WriteCaptureListSchema(JsonWriter& json) { CaptureListObject().WriteSchema(json); }
 

@@ -51,18 +51,65 @@ std::string RenderCheckFinding(const Finding& finding, const Style& style) {
   return text;
 }
 
-void WriteFindingJson(const Finding& finding, JsonWriter& json) {
-  json.BeginObject();
-  json.Field("rule", finding.rule->id);
-  json.Field("severity", NameOf(finding.rule->severity));
-  json.Field("readers", finding.rule->readers);
-  json.Field("count", finding.count);
-  json.Field("effect", finding.rule->effect);
-  json.Field("remedy", finding.rule->remedy);
-  json.Key("examples").BeginArray();
-  for (const std::string& example : finding.examples) json.String(example);
-  json.EndArray();
-  json.EndObject();
+const ObjectDescription<Finding>& CheckFindingObject() {
+  using Row = Finding;
+  static const ObjectDescription<Row> object(
+      {{[](const Row& row) { return std::string(row.rule->id); },
+        {.key = "rule", .doc = "Stable name of the rule"}},
+       {[](const Row& row) { return std::string(NameOf(row.rule->severity)); },
+        {.key = "severity", .doc = "error, warning, or note"}},
+       {[](const Row& row) { return std::string(row.rule->readers); },
+        {.key = "readers", .doc = "Tools that it affects"}},
+       {&Row::count,
+        {.key = "count", .doc = "How often it was found", .unit = table::Unit::kCount}},
+       {[](const Row& row) { return std::string(row.rule->effect); },
+        {.key = "effect", .doc = "What these tools make of it"}},
+       {[](const Row& row) { return std::string(row.rule->remedy); },
+        {.key = "remedy", .doc = "What to do about it"}}},
+      {TextsOf<Row>(
+          "examples", "The first places, each a sentence",
+          [](const Row& row) -> const auto& { return row.examples; })});
+  return object;
+}
+
+const ObjectDescription<CheckReport>& CheckReportObject() {
+  using Row = CheckReport;
+  static const ObjectDescription<Row> object(
+      {{[](const Row& row) { return std::string(NameOf(row.kind)); },
+        {.key = "kind", .doc = "Format of the trace: chrome or perfetto"}},
+       {&Row::compressed, {.key = "compressed", .doc = "Whether the file is compressed (gzip)"}},
+       {[](const Row& row) { return static_cast<int64_t>(row.file_bytes); },
+        {.key = "file_bytes", .doc = "Size of the file", .unit = table::Unit::kBytes}},
+       {[](const Row& row) { return static_cast<int64_t>(row.trace_bytes); },
+        {.key = "trace_bytes", .doc = "Uncompressed size", .unit = table::Unit::kBytes}},
+       {&Row::event_count,
+        {.key = "event_count", .doc = "Events, or packets", .unit = table::Unit::kCount}},
+       {[](const Row& row) { return row.clean(); },
+        {.key = "clean", .doc = "Whether there are no findings"}}},
+      {ListOf<Row>(
+           "findings", "Errors, then warnings", &CheckFindingObject,
+           [](const Row& row) -> const auto& { return row.findings; }),
+       ListOf<Row>(
+           "notes", "What is worth knowing; the file is clean all the same", &CheckFindingObject,
+           [](const Row& row) -> const auto& { return row.notes; }),
+       TextsOf<Row>(
+           "unchecked", "What was not checked, and why, a sentence each",
+           [](const Row& row) -> const auto& { return row.unchecked; })});
+  return object;
+}
+
+const ObjectDescription<CheckedFile>& CheckedFileObject() {
+  using Row = CheckedFile;
+  static const ObjectDescription<Row> object(
+      {{&Row::path, {.key = "path", .doc = "File, as named on the command line"}}},
+      {Optional<Row>([](const Row& row) { return !row.error.empty(); },
+                     TextOf<Row>("error", "Why the file could not be checked; then the only field",
+                                 [](const Row& row) { return row.error; })),
+       Optional<Row>(
+           [](const Row& row) { return row.error.empty(); },
+           FieldsOf<Row>(
+               &CheckReportObject, [](const Row& row) -> const auto& { return row.report; }))});
+  return object;
 }
 
 }  // namespace
@@ -84,25 +131,16 @@ std::string RenderCheck(std::string_view path, const CheckReport& report, const 
   return text;
 }
 
-void WriteCheckJson(std::string_view path, const CheckReport& report, JsonWriter& json) {
-  json.BeginObject();
-  json.Field("path", path);
-  json.Field("kind", NameOf(report.kind));
-  json.Field("compressed", report.compressed);
-  json.Field("file_bytes", report.file_bytes);
-  json.Field("trace_bytes", report.trace_bytes);
-  json.Field("event_count", report.event_count);
-  json.Field("clean", report.clean());
-  json.Key("findings").BeginArray();
-  for (const Finding& finding : report.findings) WriteFindingJson(finding, json);
-  json.EndArray();
-  json.Key("notes").BeginArray();
-  for (const Finding& note : report.notes) WriteFindingJson(note, json);
-  json.EndArray();
-  json.Key("unchecked").BeginArray();
-  for (const std::string& what : report.unchecked) json.String(what);
-  json.EndArray();
-  json.EndObject();
+const ObjectDescription<CheckAnswer>& CheckAnswerObject() {
+  using Row = CheckAnswer;
+  static const ObjectDescription<Row> object(
+      {}, {ListOf<Row>(
+               "files", "The files, as named on the command line", &CheckedFileObject,
+               [](const Row& row) -> const auto& { return row.files; }),
+           ColumnsOf<Row>({{&Row::clean,
+                            {.key = "clean",
+                             .doc = "Whether all files were checked and have no findings"}}})});
+  return object;
 }
 
 }  // namespace profd::cli

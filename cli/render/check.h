@@ -4,9 +4,10 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "cli/base/object.h"
 #include "cli/base/style.h"
-#include "daemon/base/json_writer.h"
 #include "daemon/check/trace_check.h"
 
 namespace profd::cli {
@@ -14,8 +15,18 @@ namespace profd::cli {
 // A line about the file, then a paragraph per finding and a line per note.
 std::string RenderCheck(std::string_view path, const check::CheckReport& report,
                         const Style& style);
-// One object.
-void WriteCheckJson(std::string_view path, const check::CheckReport& report, JsonWriter& json);
+
+// One file of the answer: its report, or why it was not checked.
+struct CheckedFile {
+  std::string path;
+  std::string error;  // Empty: it was checked.
+  check::CheckReport report;
+};
+struct CheckAnswer {
+  std::vector<CheckedFile> files;
+  bool clean = false;  // All were checked, and without findings.
+};
+const ObjectDescription<CheckAnswer>& CheckAnswerObject();
 
 }  // namespace profd::cli
 

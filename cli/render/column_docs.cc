@@ -98,4 +98,16 @@ std::vector<const ColumnDoc*> FindColumnDocs(std::string_view column, std::strin
   return found;
 }
 
+std::string Listed(std::string_view parts, char separator) {
+  std::string text;
+  for (const char c : parts) {
+    if (c == separator) {
+      text += ", ";
+    } else {
+      text.push_back(c);
+    }
+  }
+  return text;
+}
+
 }  // namespace profd::cli

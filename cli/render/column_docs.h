@@ -10,6 +10,7 @@
 #define PROFD_CLI_RENDER_COLUMN_DOCS_H_
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -36,6 +37,8 @@ std::vector<const ColumnDoc*> AllColumnDocs();
 
 // Those of `column`, a title or a key, whatever its case; of `table` only, if not empty.
 std::vector<const ColumnDoc*> FindColumnDocs(std::string_view column, std::string_view table = "");
+// "Min|Median" as "Min, Median".
+std::string Listed(std::string_view parts, char separator);
 // Whether `doc` is of `table`.
 bool IsOfTable(const ColumnDoc& doc, std::string_view table);
 

@@ -154,6 +154,13 @@ const ObjectDescription<BlameView>& BlameObject() {
   return object;
 }
 
+// The fields of MembersObject().
+template <typename Answer>
+Member<Answer> MembersOf() {
+  return FieldsOf<Answer>(
+      &MembersObject, [](const Answer& answer) -> const auto& { return answer.set; });
+}
+
 // Fields that `steps` and `stragglers` have of the comparison.
 template <typename Answer>
 std::vector<table::Field<Answer>> ComparedFields() {
@@ -167,17 +174,6 @@ std::vector<table::Field<Answer>> ComparedFields() {
            {.key = "rejected_count",
             .doc = "Matched collectives whose times contradict each other",
             .unit = table::Unit::kCount}}};
-}
-
-void WriteGroupSchema(const table::AnyObject& object, JsonWriter& json) {
-  json.Field("type", "object").Key("properties").BeginObject();
-  MembersObject().WriteProperties(json);
-  object.WriteProperties(json);
-  json.EndObject();
-  std::vector<table::Column> required = MembersObject().Required();
-  for (table::Column& column : object.Required()) required.push_back(std::move(column));
-  table::WriteRequired(required, json);
-  json.Field("additionalProperties", false);
 }
 
 }  // namespace
@@ -297,15 +293,20 @@ const ObjectDescription<GroupOpView>& GroupOpObject() {
 const ObjectDescription<GroupOpsAnswer>& GroupOpsObject() {
   using Row = GroupOpsAnswer;
   static const ObjectDescription<Row> object(
-      {{&Row::figure,
-        {.key = "figure", .doc = "Figure that ranks are compared by: the key of --sort"}},
-       {&Row::row_count,
-        {.key = "row_count", .doc = "Number of rows before --limit", .unit = table::Unit::kCount}},
-       {&Row::per_step,
-        {.key = "per_step",
-         .doc = "Whether the figures are per step; if not, they are totals of each capture, or of "
-                "one call"}}},
-      {IntsOf<Row>(
+      {},
+      {MembersOf<Row>(),
+       ColumnsOf<Row>(
+           {{&Row::figure,
+             {.key = "figure", .doc = "Figure that ranks are compared by: the key of --sort"}},
+            {&Row::row_count,
+             {.key = "row_count",
+              .doc = "Number of rows before --limit",
+              .unit = table::Unit::kCount}},
+            {&Row::per_step,
+             {.key = "per_step",
+              .doc = "Whether the figures are per step; if not, they are totals of each capture, "
+                     "or of one call"}}}),
+       IntsOf<Row>(
            "step_counts", "Steps of each member, in the order of the members; 0: it has none",
            [](const Row& row) -> const auto& { return row.step_counts; }),
        ListOf<Row>(
@@ -408,11 +409,11 @@ const Description<GroupStepView>& GroupStepColumns() {
 const ObjectDescription<GroupStepsAnswer>& GroupStepsObject() {
   using Row = GroupStepsAnswer;
   static const ObjectDescription<Row> object(
-      Description<Row>(ComparedFields<Row>()),
-      {table::RowsOfTable<Row>(
-           "steps", "Steps that any rank has", &GroupStepColumns,
-           [](const Row& row) -> const auto& { return row.rows; }),
-       StepsByMember()});
+      {}, {MembersOf<Row>(), ColumnsOf<Row>(Description<Row>(ComparedFields<Row>())),
+           table::RowsOfTable<Row>(
+               "steps", "Steps that any rank has", &GroupStepColumns,
+               [](const Row& row) -> const auto& { return row.rows; }),
+           StepsByMember()});
   return object;
 }
 
@@ -473,26 +474,22 @@ const ObjectDescription<StragglersAnswer>& StragglersObject() {
          {.key = "more_of_advice", .doc = "Where to look; empty: it is unknown"}}};
     fields.insert(fields.end(), more.begin(), more.end());
     return ObjectDescription<Row>(
-        Description<Row>(fields),
-        {IntsOf<Row>(
-             "common_steps", "Steps that all ranks have, which are compared",
-             [](const Row& row) -> const auto& { return row.compared.steps.common_steps; }),
-         ObjectOf<Row>(
-             "clock", "Clocks of the members, and what aligned them", &ClockObject,
-             [](const Row& row) -> const auto& { return row.compared.clocks; }),
-         table::RowsOfTable<Row>(
-             "ranks", "Ranks: stragglers first, then by the wait that they caused",
-             &StragglerColumns, [](const Row& row) -> const auto& { return row.ranks; }),
-         ListOf<Row>("collectives",
-                     "Matched collectives with the most wait, at most 100, the most first",
-                     &BlameObject, [](const Row& row) { return BlameViewsOf(row.compared); })});
+        {}, {MembersOf<Row>(), ColumnsOf<Row>(Description<Row>(fields)),
+             IntsOf<Row>(
+                 "common_steps", "Steps that all ranks have, which are compared",
+                 [](const Row& row) -> const auto& { return row.compared.steps.common_steps; }),
+             ObjectOf<Row>(
+                 "clock", "Clocks of the members, and what aligned them", &ClockObject,
+                 [](const Row& row) -> const auto& { return row.compared.clocks; }),
+             table::RowsOfTable<Row>(
+                 "ranks", "Ranks: stragglers first, then by the wait that they caused",
+                 &StragglerColumns, [](const Row& row) -> const auto& { return row.ranks; }),
+             ListOf<Row>("collectives",
+                         "Matched collectives with the most wait, at most 100, the most first",
+                         &BlameObject, [](const Row& row) { return BlameViewsOf(row.compared); })});
   }();
   return object;
 }
-
-void WriteGroupOpsSchema(JsonWriter& json) { WriteGroupSchema(GroupOpsObject(), json); }
-void WriteGroupStepsSchema(JsonWriter& json) { WriteGroupSchema(GroupStepsObject(), json); }
-void WriteStragglersSchema(JsonWriter& json) { WriteGroupSchema(StragglersObject(), json); }
 
 std::vector<table::Column> GroupOpTextColumns() { return GroupOpObject().columns().columns(); }
 std::vector<table::Column> GroupStepTextColumns() { return GroupStepColumns().columns(); }

@@ -13,7 +13,6 @@
 #include "cli/captures/capture_set.h"
 #include "cli/render/group_reports.h"
 #include "cli/render/rank_rows.h"
-#include "daemon/base/json_writer.h"
 #include "daemon/base/table/object.h"
 #include "daemon/base/table/table.h"
 #include "daemon/report/index/step_labels.h"
@@ -36,6 +35,7 @@ std::vector<GroupOpView> OpViewsOf(const CaptureSet& set, const report::GroupOps
 const table::ObjectDescription<GroupOpView>& GroupOpObject();
 
 struct GroupOpsAnswer {
+  const CaptureSet& set;
   std::string figure;  // What ranks are compared by.
   int64_t row_count = 0;
   bool per_step = false;
@@ -59,6 +59,7 @@ const table::Description<GroupStepView>& GroupStepColumns();
 
 // `rows`: of GroupStepColumns(), sorted and limited.
 struct GroupStepsAnswer {
+  const CaptureSet& set;
   const ComparedSteps& compared;
   const table::Table& rows;
 };
@@ -71,16 +72,14 @@ const table::Description<RankRow>& StragglerColumns();
 
 // `ranks`: of StragglerColumns(), sorted.
 struct StragglersAnswer {
+  const CaptureSet& set;
   const ComparedSteps& compared;
   const table::Table& ranks;
 };
 const table::ObjectDescription<StragglersAnswer>& StragglersObject();
 
-// ---- for `profctl schema` and `explain` (lists.h) ----
+// ---- for `profctl explain` (lists.h) ----
 
-void WriteGroupOpsSchema(JsonWriter& json);
-void WriteGroupStepsSchema(JsonWriter& json);
-void WriteStragglersSchema(JsonWriter& json);
 std::vector<table::Column> GroupOpTextColumns();
 std::vector<table::Column> GroupStepTextColumns();
 std::vector<table::Column> StragglerTextColumns();

@@ -1,6 +1,7 @@
 #include "cli/render/group_reports.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
 #include <set>
@@ -21,6 +22,7 @@
 #include "daemon/base/table/json.h"
 #include "daemon/base/text.h"
 #include "daemon/base/units.h"
+#include "daemon/report/ops/profile.h"
 
 namespace profd::cli {
 namespace {
@@ -275,10 +277,6 @@ const ObjectDescription<CaptureSet>& MembersObject() {
   return object;
 }
 
-void WriteMembersJson(const CaptureSet& set, JsonWriter& json) {
-  MembersObject().WriteFields(set, json);
-}
-
 Style StyleFor(const CaptureSet& set, Style style) {
   for (const CaptureSet::Member& member : set.members()) {
     if (member.missing.empty()) style.shares = std::max(style.shares, SharesOf(member.view));
@@ -331,11 +329,6 @@ std::string RenderMissing(const CaptureSet& set) {
 
 int ExitCodeOf(const CaptureSet& set) {
   return set.present_count() < set.members().size() ? kExitPartial : kExitDone;
-}
-
-void WriteClockJson(const report::ClockAlignment& alignment, JsonWriter& json) {
-  json.Key("clock");
-  ClockObject().Write(alignment, json);
 }
 
 std::string RenderClock(const report::ClockAlignment& alignment) {
@@ -415,20 +408,31 @@ std::string RenderGroupOpsBasis(const CaptureSet& set, const report::GroupOps& o
   return text;
 }
 
+void WriteOpsByRankJson(const CaptureSet& set, const table::Report& ops, JsonWriter& json) {
+  json.BeginObject();
+  MembersObject().WriteFields(set, json);
+  table::WriteReport(ops, json);
+  json.EndObject();
+}
+
+void WriteOpsByRankSchema(JsonWriter& json) {
+  const ReportFields ops(report::ToReport(report::OpProfile()));
+  const std::array<const table::AnyObject*, 2> parts = {&MembersObject(), &ops};
+  WriteSchemaOfParts(parts, {}, json);
+}
+
 void WriteGroupOpsJson(const CaptureSet& set, const report::GroupOps& ops,
                        const report::OpOptions& options, JsonWriter& json) {
   const std::vector<GroupOpView> rows = OpViewsOf(set, ops);
   const report::OpSort figure =
       options.sort == report::OpSort::kName ? report::OpSort::kSelfCpu : options.sort;
-  json.BeginObject();
-  WriteMembersJson(set, json);
-  GroupOpsObject().WriteFields({.figure = std::string(ToString(figure)),
-                                .row_count = ops.row_count,
-                                .per_step = ops.per_step,
-                                .step_counts = ops.step_counts,
-                                .rows = rows},
-                               json);
-  json.EndObject();
+  GroupOpsObject().Write({.set = set,
+                          .figure = std::string(ToString(figure)),
+                          .row_count = ops.row_count,
+                          .per_step = ops.per_step,
+                          .step_counts = ops.step_counts,
+                          .rows = rows},
+                         json);
 }
 
 std::string GroupOpsCsv(const CaptureSet& set, const report::GroupOps& ops) {
@@ -448,10 +452,7 @@ std::string RenderGroupSteps(const CaptureSet& /*set*/, const ComparedSteps& com
 
 void WriteGroupStepsJson(const CaptureSet& set, const ComparedSteps& compared,
                          const table::Table& rows, JsonWriter& json) {
-  json.BeginObject();
-  WriteMembersJson(set, json);
-  GroupStepsObject().WriteFields({.compared = compared, .rows = rows}, json);
-  json.EndObject();
+  GroupStepsObject().Write({.set = set, .compared = compared, .rows = rows}, json);
 }
 
 table::Table StragglersTable(const CaptureSet& set, const report::GroupSteps& steps,
@@ -475,10 +476,7 @@ std::string RenderStragglers(const CaptureSet& set, const ComparedSteps& compare
 
 void WriteStragglersJson(const CaptureSet& set, const ComparedSteps& compared,
                          const table::Table& rows, JsonWriter& json) {
-  json.BeginObject();
-  WriteMembersJson(set, json);
-  StragglersObject().WriteFields({.compared = compared, .ranks = rows}, json);
-  json.EndObject();
+  StragglersObject().Write({.set = set, .compared = compared, .ranks = rows}, json);
 }
 
 }  // namespace profd::cli

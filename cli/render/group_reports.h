@@ -21,8 +21,6 @@ std::string LabelOf(const CaptureSet::Member& member);
 
 // "group", "members", which everything else points into by position, and "absent_ranks".
 const table::ObjectDescription<CaptureSet>& MembersObject();
-// As fields of an open object.
-void WriteMembersJson(const CaptureSet& set, JsonWriter& json);
 // `style`, for tables over all members: as the one that lost most.
 Style StyleFor(const CaptureSet& set, Style style);
 // Above a report: which group it is over, and how well it was recorded.
@@ -32,10 +30,12 @@ std::string RenderMissing(const CaptureSet& set);
 // kExitPartial if a member is missing.
 int ExitCodeOf(const CaptureSet& set);
 
-// "clock": as ClockObject() (group_objects.h).
-void WriteClockJson(const report::ClockAlignment& alignment, JsonWriter& json);
 // How far clocks may be off, in a sentence.
 std::string RenderClock(const report::ClockAlignment& alignment);
+
+// `ops GROUP --group-by rank`: the rows of all members, which name their rank.
+void WriteOpsByRankJson(const CaptureSet& set, const table::Report& ops, JsonWriter& json);
+void WriteOpsByRankSchema(JsonWriter& json);
 
 std::string RenderGroupOps(const CaptureSet& set, const report::GroupOps& ops,
                            const report::OpOptions& options, const Style& style);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/base/errors.h"
 #include "cli/base/folded_errors.h"
 #include "cli/base/table.h"
+#include "cli/captures/group_start.h"
 #include "cli/render/capture.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -31,40 +33,68 @@ std::string Why(const CaptureView& view) {
   return std::string(advice.empty() ? std::string_view(view.ended_by) : advice);
 }
 
-void WriteGroupFields(std::span<const CaptureView> views, std::span<const std::string> paths,
-                      std::span<const int64_t> ranks_without_trace, JsonWriter& json) {
-  json.Field("group", views.empty() ? std::string() : views.front().record.group_id);
-  json.Key("captures").BeginArray();
-  for (size_t i = 0; i < views.size(); ++i) {
-    WriteCaptureJson(views[i], i < paths.size() ? paths[i] : std::string(), json);
+// ---- Fields of every group.
+
+struct MissedCapture {
+  const CaptureView* view = nullptr;  // nullptr: a rank of which no trace was imported.
+  int64_t rank = -1;
+};
+
+const ObjectDescription<MissedCapture>& MissedCaptureObject() {
+  using Row = MissedCapture;
+  static const ObjectDescription<Row> object(
+      {{[](const Row& row) { return row.view == nullptr ? std::string() : row.view->record.id; },
+        {.key = "id", .doc = "Capture ID; empty: there is no capture"}},
+       {[](const Row& row) {
+          return row.view == nullptr ? int64_t{-1} : row.view->record.target.pid;
+        },
+        {.key = "pid", .doc = "Process ID; -1: there is no capture"}},
+       {&Row::rank, {.key = "rank", .doc = "Rank; -1: none"}},
+       {[](const Row& row) { return row.view == nullptr ? std::string() : row.view->state; },
+        {.key = "state", .doc = "PARTIAL, FAILED, or CANCELLED; empty: there is no capture"}},
+       {[](const Row& row) { return row.view == nullptr ? std::string() : row.view->ended_by; },
+        {.key = "ended_by", .doc = "Reason for the end; empty: there is no capture"}},
+       {[](const Row& row) {
+          return row.view == nullptr ? std::string("NO_TRACE") : row.view->record.error_reason;
+        },
+        {.key = "error_reason",
+         .doc = "Stable error reason; NO_TRACE: no trace of the rank was imported"}},
+       {[](const Row& row) {
+          return row.view == nullptr ? std::string(kNoTraceMessage)
+                                     : row.view->record.error_message;
+        },
+        {.key = "error_message", .doc = "Error message; empty: no error"}}});
+  return object;
+}
+
+struct GroupFields {
+  std::span<const CaptureView> views;
+  std::span<const std::string> paths;  // As `views`, or none.
+  std::span<const int64_t> ranks_without_trace = {};
+};
+
+std::vector<MissedCapture> MissedOf(const GroupFields& group) {
+  std::vector<MissedCapture> missed;
+  for (const CaptureView& view : group.views) {
+    if (Missed(view)) missed.push_back({&view, RankOf(view.record.target)});
   }
-  json.EndArray();
-  json.Key("missed").BeginArray();
-  for (const CaptureView& view : views) {
-    if (!Missed(view)) continue;
-    json.BeginObject();
-    json.Field("id", view.record.id);
-    json.Field("pid", view.record.target.pid);
-    json.Field("rank", RankOf(view.record.target));
-    json.Field("state", view.state);
-    json.Field("ended_by", view.ended_by);
-    json.Field("error_reason", view.record.error_reason);
-    json.Field("error_message", view.record.error_message);
-    json.EndObject();
-  }
-  // With the keys of a capture, so that readers need no second case.
-  for (const int64_t rank : ranks_without_trace) {
-    json.BeginObject();
-    json.Field("id", "");
-    json.Field("pid", int64_t{-1});
-    json.Field("rank", rank);
-    json.Field("state", "");
-    json.Field("ended_by", "");
-    json.Field("error_reason", "NO_TRACE");
-    json.Field("error_message", kNoTraceMessage);
-    json.EndObject();
-  }
-  json.EndArray();
+  for (const int64_t rank : group.ranks_without_trace) missed.push_back({nullptr, rank});
+  return missed;
+}
+
+const ObjectDescription<GroupFields>& GroupFieldsObject() {
+  using Row = GroupFields;
+  static const ObjectDescription<Row> object(
+      {{[](const Row& row) {
+          return row.views.empty() ? std::string() : row.views.front().record.group_id;
+        },
+        {.key = "group", .doc = "Group of the captures; empty: none"}}},
+      {ListOf<Row>("captures", "Captures of the group", &CaptureObject,
+                   [](const Row& row) { return CaptureRowsOf(row.views, row.paths); }),
+       ListOf<Row>("missed",
+                   "Captures that ended without all that was requested, and ranks without a trace",
+                   &MissedCaptureObject, &MissedOf)});
+  return object;
 }
 
 std::vector<CaptureView> ViewsOf(const FoundGroup& group) {
@@ -79,37 +109,192 @@ bool IsHere(const FoundGroup& group, const GroupMember& member) {
   });
 }
 
-void WriteMemberFields(const GroupCaptureResult& result, const JobMember& member,
-                       JsonWriter& json) {
-  json.Field("node", result.nodes[member.node].node);
-  json.Field("pid", member.target.pid);
-  json.Field("rank", RankOf(member.target));
-  json.Field("id", member.view.record.id);
+// ---- A group that was looked up.
+
+const ObjectDescription<GroupMember>& GroupMemberObject() {
+  using Row = GroupMember;
+  static const ObjectDescription<Row> object(
+      {{&Row::node, {.key = "node", .doc = "Node of the member"}},
+       {&Row::pid, {.key = "pid", .doc = "Process ID"}},
+       {&Row::rank, {.key = "rank", .doc = "Rank; -1: none"}},
+       {&Row::capture_id,
+        {.key = "id", .doc = "Capture ID; empty: the process could not be prepared"}},
+       {&Row::state, {.key = "state", .doc = "State of its capture, as last reported"}},
+       {&Row::error, {.key = "error", .doc = "Error message; empty: no error"}},
+       {&Row::clock_offset_ns,
+        {.key = "clock_offset_ns",
+         .doc = "How far the node's clock is ahead of the creator's",
+         .unit = table::Unit::kNs}},
+       {&Row::clock_bound_ns,
+        {.key = "clock_bound_ns",
+         .doc = "Maximum error of that figure; -1: not measured",
+         .unit = table::Unit::kNs}}});
+  return object;
 }
 
-void WriteStartClocksJson(const GroupCaptureResult& result, JsonWriter& json) {
-  json.Key("clock").BeginObject();
-  json.Field("residual_ns", result.ClockResidualNs());
-  json.Key("nodes").BeginArray();
+// ---- A group that was captured on many nodes.
+
+// A process that was asked for, or a rank of the job that no process has.
+struct JobRow {
+  const GroupCaptureResult* result = nullptr;
+  const JobMember* member = nullptr;  // nullptr: no process.
+  int64_t rank = -1;
+  std::string_view path = {};  // Of the file that the capture was written to; empty: none.
+};
+
+const CaptureRecord& RecordOf(const JobRow& row) { return row.member->view.record; }
+
+const JobRow& Itself(const JobRow& row) { return row; }
+
+const ObjectDescription<JobRow>& JobRowObject() {
+  using Row = JobRow;
+  static const ObjectDescription<Row> object(
+      {{[](const Row& row) {
+          return row.member == nullptr ? std::string() : row.result->nodes[row.member->node].node;
+        },
+        {.key = "node", .doc = "Node name given with --nodes; empty: no process"}},
+       {[](const Row& row) { return row.member == nullptr ? int64_t{-1} : row.member->target.pid; },
+        {.key = "pid", .doc = "Process ID; -1: no process"}},
+       {&Row::rank, {.key = "rank", .doc = "Rank; -1: none"}},
+       {[](const Row& row) { return row.member == nullptr ? std::string() : RecordOf(row).id; },
+        {.key = "id", .doc = "Capture ID; empty: there is no capture"}}});
+  return object;
+}
+
+const ObjectDescription<JobRow>& JobCaptureObject() {
+  using Row = JobRow;
+  static const ObjectDescription<Row> object(
+      {},
+      {FieldsOf<Row>(&JobRowObject, &Itself),
+       ColumnsOf<Row>(
+           {{[](const Row& row) { return row.member->view.state; },
+             {.key = "state", .doc = "COMPLETE, PARTIAL, FAILED, or CANCELLED"}},
+            {[](const Row& row) { return row.member->view.ended_by; },
+             {.key = "ended_by", .doc = "Reason for the end; empty: not ended"}},
+            {[](const Row& row) {
+               return RecordOf(row).windows.empty() ? -1 : RecordOf(row).windows.front().first_step;
+             },
+             {.key = "first_step", .doc = "Number of the first step; -1: no steps"}},
+            {[](const Row& row) {
+               return RecordOf(row).windows.empty() ? -1 : RecordOf(row).windows.back().end_step;
+             },
+             {.key = "end_step", .doc = "Number of the last step plus one; -1: no steps"}},
+            {[](const Row& row) { return RecordOf(row).covered_steps; },
+             {.key = "covered_steps",
+              .doc = "Complete steps recorded",
+              .unit = table::Unit::kCount}},
+            {[](const Row& row) { return RecordOf(row).start_unix_ns; },
+             {.key = "start_unix_ns",
+              .doc = "Start of the first window, since 1970-01-01 UTC; 0: nothing was recorded",
+              .unit = table::Unit::kNs}},
+            {[](const Row& row) { return RecordOf(row).event_count; },
+             {.key = "event_count", .doc = "Events kept", .unit = table::Unit::kCount}},
+            {[](const Row& row) { return row.member->view.dropped_event_count; },
+             {.key = "dropped_event_count", .doc = "Lost events", .unit = table::Unit::kCount}},
+            {[](const Row& row) { return row.member->view.quality; },
+             {.key = "quality", .doc = "Quality grade, A to D; -: not ended"}},
+            {[](const Row& row) { return row.member->view.evicted_count; },
+             {.key = "evicted_count",
+              .doc = "Captures whose events were removed to make room for this one",
+              .unit = table::Unit::kCount}}}),
+       TextsOf<Row>(
+           "evicted_ids", "IDs of those that were yours, oldest first, at most 16",
+           [](const Row& row) -> const auto& { return row.member->view.evicted_ids; }),
+       ColumnsOf<Row>(
+           {{[](const Row& row) { return std::string(row.path); },
+             {.key = "path", .doc = "File to which the capture was written; empty: none"}}})});
+  return object;
+}
+
+const ObjectDescription<JobRow>& JobMissedObject() {
+  using Row = JobRow;
+  static const ObjectDescription<Row> object(
+      {},
+      {FieldsOf<Row>(&JobRowObject, &Itself),
+       ColumnsOf<Row>(
+           {{[](const Row& row) {
+               return row.member == nullptr ? std::string("NO_PROCESS") : row.member->error_reason;
+             },
+             {.key = "error_reason",
+              .doc = "Stable error reason; NO_PROCESS: no process of the job has the rank"}},
+            {[](const Row& row) {
+               return row.member == nullptr ? std::string(kNoProcess) : row.member->error_message;
+             },
+             {.key = "error_message", .doc = "Error message; empty: no error"}}})});
+  return object;
+}
+
+std::vector<JobRow> CapturedOf(const JobCapture& row) {
+  std::vector<JobRow> rows;
+  for (size_t i = 0; i < row.result.members.size(); ++i) {
+    const JobMember& member = row.result.members[i];
+    if (!member.HasCapture()) continue;
+    const std::string_view path = i < row.paths.size() ? row.paths[i] : std::string_view();
+    rows.push_back({&row.result, &member, RankOf(member.target), path});
+  }
+  return rows;
+}
+
+std::vector<JobRow> MissedOfJob(const JobCapture& row) {
+  std::vector<JobRow> rows;
+  for (const JobMember& member : row.result.members) {
+    if (!member.IsComplete()) rows.push_back({&row.result, &member, RankOf(member.target)});
+  }
+  for (const int64_t rank : row.result.absent_ranks) rows.push_back({&row.result, nullptr, rank});
+  return rows;
+}
+
+struct NodeClock {
+  std::string node;
+  ClockOffset clock;
+};
+
+const ObjectDescription<NodeClock>& NodeClockObject() {
+  using Row = NodeClock;
+  static const ObjectDescription<Row> object(
+      {{&Row::node, {.key = "node", .doc = "Node name given with --nodes"}},
+       {table::Path<&Row::clock, &ClockOffset::offset_ns>(),
+        {.key = "offset_ns",
+         .doc = "How far its clock is ahead of this machine's",
+         .unit = table::Unit::kNs}},
+       {table::Path<&Row::clock, &ClockOffset::bound_ns>(),
+        {.key = "bound_ns", .doc = "Maximum error of that figure", .unit = table::Unit::kNs}}});
+  return object;
+}
+
+std::vector<NodeClock> NodeClocksOf(const GroupCaptureResult& result) {
+  std::vector<NodeClock> clocks;
   for (size_t node = 0; node < result.nodes.size(); ++node) {
     if (result.clocks[node].bound_ns < 0) continue;
-    json.BeginObject();
-    json.Field("node", result.nodes[node].node);
-    json.Field("offset_ns", result.clocks[node].offset_ns);
-    json.Field("bound_ns", result.clocks[node].bound_ns);
-    json.EndObject();
+    clocks.push_back({result.nodes[node].node, result.clocks[node]});
   }
-  json.EndArray().EndObject();
+  return clocks;
+}
+
+const ObjectDescription<GroupCaptureResult>& StartClocksObject() {
+  using Row = GroupCaptureResult;
+  static const ObjectDescription<Row> object(
+      {{[](const Row& row) { return row.ClockResidualNs(); },
+        {.key = "residual_ns",
+         .doc = "Largest error bound of any node's clock; -1: none was measured",
+         .unit = table::Unit::kNs}}},
+      {ListOf<Row>("nodes", "Clocks of the nodes, where measured", &NodeClockObject,
+                   &NodeClocksOf)});
+  return object;
 }
 
 }  // namespace
 
-void WriteGroupJson(std::span<const CaptureView> views, std::span<const std::string> paths,
-                    std::span<const Failure> failures, JsonWriter& json) {
-  json.BeginObject();
-  WriteGroupFields(views, paths, {}, json);
-  WriteFailuresJson(failures, "id", json);
-  json.EndObject();
+const ObjectDescription<GroupAnswer>& GroupAnswerObject() {
+  using Row = GroupAnswer;
+  static const ObjectDescription<Row> object(
+      {}, {FieldsOf<Row>(&GroupFieldsObject,
+                         [](const Row& row) {
+                           return GroupFields{row.views, row.paths};
+                         }),
+           ListOf<Row>("errors", "What failed of what was to be done with them",
+                       &FailedCaptureObject, [](const Row& row) { return row.failures; })});
+  return object;
 }
 
 std::string RenderGroup(std::span<const CaptureView> views, const Style& style) {
@@ -136,28 +321,32 @@ std::string RenderGroup(std::span<const CaptureView> views, const Style& style) 
   return text + RenderEvicted(views);
 }
 
+const ObjectDescription<FoundGroupAnswer>& FoundGroupObject() {
+  using Row = FoundGroupAnswer;
+  static const ObjectDescription<Row> object(
+      {},
+      {FieldsOf<Row>(&GroupFieldsObject,
+                     [](const Row& row) {
+                       return GroupFields{row.views, {}, row.group.ranks_without_trace};
+                     }),
+       ColumnsOf<Row>(
+           {{[](const Row& row) { return row.group.record.first_step; },
+             {.key = "first_step", .doc = "First step, the same for all; -1: none"}},
+            {[](const Row& row) { return row.group.record.closed; },
+             {.key = "closed", .doc = "Whether the creator has reported how all members ended"}},
+            {[](const Row& row) { return row.group.record.requested_by; },
+             {.key = "requested_by", .doc = "Requester, such as uid:1000 or cn:alice"}}}),
+       ListOf<Row>(
+           "members", "Members on all nodes, also those that were not asked", &GroupMemberObject,
+           [](const Row& row) -> const auto& { return row.group.record.members; }),
+       NodeOutcomesMember<Row>()});
+  return object;
+}
+
 void WriteFoundGroupJson(const FoundGroup& group, JsonWriter& json) {
-  json.BeginObject();
-  WriteGroupFields(ViewsOf(group), {}, group.ranks_without_trace, json);
-  json.Field("first_step", group.record.first_step);
-  json.Field("closed", group.record.closed);
-  json.Field("requested_by", group.record.requested_by);
-  json.Key("members").BeginArray();
-  for (const GroupMember& member : group.record.members) {
-    json.BeginObject();
-    json.Field("node", member.node);
-    json.Field("pid", member.pid);
-    json.Field("rank", member.rank);
-    json.Field("id", member.capture_id);
-    json.Field("state", ToString(member.state));
-    json.Field("error", member.error);
-    json.Field("clock_offset_ns", member.clock_offset_ns);
-    json.Field("clock_bound_ns", member.clock_bound_ns);
-    json.EndObject();
-  }
-  json.EndArray();
-  if (!group.outcomes.empty()) WriteNodeOutcomesJson(group.outcomes, json);
-  json.EndObject();
+  const std::vector<CaptureView> views = ViewsOf(group);
+  FoundGroupObject().Write({group, views, group.outcomes.empty() ? nullptr : &group.outcomes},
+                           json);
 }
 
 std::string RenderFoundGroup(const FoundGroup& group, const Style& style) {
@@ -203,60 +392,28 @@ std::string NameRanks(std::span<const int64_t> ranks, int64_t count) {
   return text;
 }
 
-void WriteGroupCaptureJson(const GroupCaptureResult& result, std::span<const std::string> paths,
-                           std::span<const Failure> failures, JsonWriter& json) {
-  json.BeginObject();
-  json.Field("id", result.id);
-  json.Field("state", ToString(result.state));
-  json.Field("first_step", result.first_step);
-  json.Key("captures").BeginArray();
-  for (size_t i = 0; i < result.members.size(); ++i) {
-    const JobMember& member = result.members[i];
-    if (!member.HasCapture()) continue;
-    const CaptureRecord& record = member.view.record;
-    json.BeginObject();
-    WriteMemberFields(result, member, json);
-    json.Field("state", member.view.state);
-    json.Field("ended_by", member.view.ended_by);
-    json.Field("first_step", record.windows.empty() ? -1 : record.windows.front().first_step);
-    json.Field("end_step", record.windows.empty() ? -1 : record.windows.back().end_step);
-    json.Field("covered_steps", record.covered_steps);
-    json.Field("start_unix_ns", record.start_unix_ns);
-    json.Field("event_count", record.event_count);
-    json.Field("dropped_event_count", member.view.dropped_event_count);
-    json.Field("quality", member.view.quality);
-    json.Field("evicted_count", member.view.evicted_count);
-    json.Key("evicted_ids").BeginArray();
-    for (const std::string& id : member.view.evicted_ids) json.String(id);
-    json.EndArray();
-    json.Field("path", i < paths.size() ? paths[i] : std::string());
-    json.EndObject();
-  }
-  json.EndArray();
-  json.Key("missed").BeginArray();
-  for (const JobMember& member : result.members) {
-    if (member.IsComplete()) continue;
-    json.BeginObject();
-    WriteMemberFields(result, member, json);
-    json.Field("error_reason", member.error_reason);
-    json.Field("error_message", member.error_message);
-    json.EndObject();
-  }
-  for (const int64_t rank : result.absent_ranks) {
-    json.BeginObject();
-    json.Field("node", "");
-    json.Field("pid", int64_t{-1});
-    json.Field("rank", rank);
-    json.Field("id", "");
-    json.Field("error_reason", "NO_PROCESS");
-    json.Field("error_message", kNoProcess);
-    json.EndObject();
-  }
-  json.EndArray();
-  WriteStartClocksJson(result, json);
-  WriteFailuresJson(failures, "id", json);
-  WriteNodeOutcomesJson(result.nodes, json);
-  json.EndObject();
+const ObjectDescription<JobCapture>& JobCaptureAnswerObject() {
+  using Row = JobCapture;
+  static const ObjectDescription<Row> object(
+      {{[](const Row& row) { return row.result.id; }, {.key = "id", .doc = "Group ID, a ULID"}},
+       {[](const Row& row) { return row.result.state; },
+        {.key = "state", .doc = "COMPLETE, PARTIAL, FAILED, or CANCELLED"}},
+       {[](const Row& row) { return row.result.first_step; },
+        {.key = "first_step", .doc = "First step, the same for all; -1: none"}}},
+      {ListOf<Row>("captures", "Captures, by rank, node, and process", &JobCaptureObject,
+                   &CapturedOf),
+       ListOf<Row>("missed",
+                   "Processes without a complete capture, and ranks of the job without a process",
+                   &JobMissedObject, &MissedOfJob),
+       ObjectOf<Row>(
+           "clock", "Clocks of the nodes, compared with this machine's", &StartClocksObject,
+           [](const Row& row) -> const auto& { return row.result; }),
+       ListOf<Row>("errors", "Files that could not be written", &FailedCaptureObject,
+                   [](const Row& row) { return row.failures; }),
+       ListOf<Row>(
+           "nodes", "Result per node", &NodeOutcomeObject,
+           [](const Row& row) -> const auto& { return row.result.nodes; })});
+  return object;
 }
 
 std::string RenderGroupCapture(const GroupCaptureResult& result, const Style& style) {

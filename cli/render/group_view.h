@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cli/base/failures.h"
+#include "cli/base/object.h"
 #include "cli/base/style.h"
 #include "cli/captures/find_group.h"
 #include "cli/captures/group_capture.h"
@@ -15,29 +17,36 @@
 
 namespace profd::cli {
 
-// {"group", "captures": [...], "missed": [...], "errors": [...]}; missed are those that have ended
-// and do not cover all that was asked, and ranks of which no trace was imported. `paths`: the files
-// they were fetched to, or none. `failures`: what else was to be done with them, and failed.
-void WriteGroupJson(std::span<const CaptureView> views, std::span<const std::string> paths,
-                    std::span<const Failure> failures, JsonWriter& json);
+// Several captures of one daemon. `missed` are those that have ended and do not cover all that was
+// asked. What it refers to must outlive it.
+struct GroupAnswer {
+  std::span<const CaptureView> views;
+  std::span<const std::string> paths;  // The files they were fetched to, or none.
+  std::span<const Failure> failures;   // What else was to be done with them, and failed.
+};
+const ObjectDescription<GroupAnswer>& GroupAnswerObject();
 
 // A row per target, then those that missed, each with its reason.
 std::string RenderGroup(std::span<const CaptureView> views, const Style& style);
 
-// A group that was looked up: as above, with "first_step", "closed", "requested_by",
-// "members": [{"node","pid","rank","id","state","error","clock_offset_ns","clock_bound_ns"}], and
-// of many nodes "nodes". Members are all of all nodes, also those that could not be asked.
+// A group that was looked up: as above, and who its members are. Members are all of all nodes, also
+// those that could not be asked. Ranks of which no trace was imported are missed, too.
+struct FoundGroupAnswer {
+  const FoundGroup& group;
+  std::span<const CaptureView> views;
+  const std::vector<NodeOutcome>* outcomes = nullptr;  // nullptr: one daemon was asked.
+};
+const ObjectDescription<FoundGroupAnswer>& FoundGroupObject();
 void WriteFoundGroupJson(const FoundGroup& group, JsonWriter& json);
 std::string RenderFoundGroup(const FoundGroup& group, const Style& style);
 
-// The same of a capture on many nodes:
-// {"id", "state", "first_step", "captures": [{"node","pid","rank","id","state",...}],
-//  "missed": [{"node","pid","rank","id","error_reason","error_message"}],
-//  "clock": {"residual_ns", "nodes": [{"node","offset_ns","bound_ns"}]}, "errors": [...],
-//  "nodes": [...]}
-// `paths`: as result.members. `failures`: of writing these files.
-void WriteGroupCaptureJson(const GroupCaptureResult& result, std::span<const std::string> paths,
-                           std::span<const Failure> failures, JsonWriter& json);
+// A capture on many nodes.
+struct JobCapture {
+  const GroupCaptureResult& result;
+  std::span<const std::string> paths;  // As result.members.
+  std::span<const Failure> failures;   // Of writing these files.
+};
+const ObjectDescription<JobCapture>& JobCaptureAnswerObject();
 std::string RenderGroupCapture(const GroupCaptureResult& result, const Style& style);
 // Returns who missed it, and why, with a line for each reason; empty: none. `called_off`:
 // nothing was captured, because too few were ready. Those that were are then named as ready.

@@ -1,58 +1,90 @@
 #include "cli/render/lists.h"
 
-#include <algorithm>
 #include <array>
-#include <string>
 
+#include "cli/render/answers.h"
 #include "cli/render/audit.h"
 #include "cli/render/capture.h"
+#include "cli/render/check.h"
 #include "cli/render/diff.h"
 #include "cli/render/group_objects.h"
+#include "cli/render/group_reports.h"
+#include "cli/render/group_view.h"
 #include "cli/render/history.h"
 #include "cli/render/nodes.h"
+#include "cli/render/outcomes.h"
 #include "cli/render/quotas.h"
 #include "cli/render/rank_history.h"
 #include "cli/render/schedules.h"
 #include "cli/render/targets.h"
+#include "cli/render/top.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd::cli {
+namespace {
+
+template <auto kDescribe>
+void SchemaOf(JsonWriter& json) {
+  kDescribe().WriteSchema(json);
+}
+
+}  // namespace
 
 std::span<const ListKind> ListKinds() {
-  static constexpr std::array<ListKind, 18> kKinds = {{
-      {"ps", "ps", &TargetColumns, &WriteTargetsSchema},
-      {"captures", "captures", &CaptureColumns, &WriteCaptureListSchema},
-      {"show", "show", &GroupColumns, &WriteCaptureSchema},
-      {"node", "node", nullptr, &WriteNodeSchema},
-      {"nodes", "node", &NodeColumns, &WriteNodesSchema},
-      {"quotas", "node", &QuotaColumns, &WriteQuotasSchema},
-      {"schedule_list", "schedule", nullptr, &WriteScheduleListSchema},
-      {"schedule_show", "schedule", nullptr, &WriteOneScheduleSchema},
-      {"schedule_apply", "schedule", nullptr, &WriteDeclarationsSchema},
-      {"schedule_status", "schedule", &ScheduleStatusColumns, &WriteScheduleStatusSchema},
-      {"schedule_history", "schedule", &WindowColumns, &WriteWindowListSchema},
-      {"audit", "audit", &AuditColumns, &WriteAuditSchema},
-      {"history", "history", &HistorySeriesColumns, &WriteHistorySchema},
-      {"history_stragglers", "history", &RankHistoryColumns, &WriteRankHistorySchema},
-      {"diff", "diff", &DiffTextColumns, &WriteDiffSchema},
-      {"stragglers", "stragglers", &StragglerTextColumns, &WriteStragglersSchema},
-      {"group_ops", "ops", &GroupOpTextColumns, &WriteGroupOpsSchema},
-      {"group_steps", "steps", &GroupStepTextColumns, &WriteGroupStepsSchema},
-  }};
+  static constexpr auto kKinds = std::to_array<ListKind>({
+      {"ps", "ps", "ps", &TargetColumns, &SchemaOf<&TargetsAnswerObject>},
+      {"top", "top", "top", nullptr, &SchemaOf<&TopAnswerObject>},
+      {"trace", "trace", "trace", nullptr, &SchemaOf<&CaptureObject>},
+      {"group_trace", "trace", "trace --all", nullptr, &SchemaOf<&GroupAnswerObject>},
+      {"trace_nodes", "trace", "trace --nodes NODES", nullptr, &SchemaOf<&JobCaptureAnswerObject>},
+      {"captures", "captures", "captures", &CaptureColumns, &WriteCaptureListSchema},
+      {"show", "show", "show", &GroupColumns, &SchemaOf<&CaptureObject>},
+      {"group_show", "show", "show GROUP", nullptr, &SchemaOf<&FoundGroupObject>},
+      {"cancel", "cancel", "cancel", nullptr, &SchemaOf<&ActedOnObject>},
+      {"group_cancel", "cancel", "cancel GROUP", nullptr, &SchemaOf<&GroupAnswerObject>},
+      {"delete", "delete", "delete", nullptr, &SchemaOf<&ActedOnObject>},
+      {"pin", "pin", "pin", nullptr, &SchemaOf<&ActedOnObject>},
+      {"unpin", "unpin", "unpin", nullptr, &SchemaOf<&ActedOnObject>},
+      {"purge", "purge", "purge", nullptr, &SchemaOf<&PurgeObject>},
+      {"export", "export", "export", nullptr, &SchemaOf<&ExportObject>},
+      {"group_export", "export", "export GROUP", nullptr, &SchemaOf<&GroupExportObject>},
+      {"fetch", "fetch", "fetch", nullptr, &SchemaOf<&FetchedObject>},
+      {"group_fetch", "fetch", "fetch GROUP", nullptr, &SchemaOf<&GroupFetchObject>},
+      {"import", "import", "import", nullptr, &SchemaOf<&ImportAnswerObject>},
+      {"check", "check", "check", nullptr, &SchemaOf<&CheckAnswerObject>},
+      {"open", "open", "open", nullptr, &SchemaOf<&OpenObject>},
+      {"node", "node", "node", nullptr, &WriteNodeSchema},
+      {"nodes", "node", "node --nodes NODES", &NodeColumns, &WriteNodesSchema},
+      {"quotas", "node", "node --quotas", &QuotaColumns, &WriteQuotasSchema},
+      {"schedule_list", "schedule", "schedule list", nullptr, &WriteScheduleListSchema},
+      {"schedule_show", "schedule", "schedule show", nullptr, &WriteOneScheduleSchema},
+      {"schedule_apply", "schedule", "schedule apply", nullptr, &WriteDeclarationsSchema},
+      {"schedule_status", "schedule", "schedule status", &ScheduleStatusColumns,
+       &WriteScheduleStatusSchema},
+      {"schedule_history", "schedule", "schedule history", &WindowColumns, &WriteWindowListSchema},
+      {"audit", "audit", "audit", &AuditColumns, &WriteAuditSchema},
+      {"history", "history", "history", &HistorySeriesColumns, &WriteHistorySchema},
+      {"history_stragglers", "history", "history --stragglers", &RankHistoryColumns,
+       &WriteRankHistorySchema},
+      {"diff", "diff", "diff", &DiffTextColumns, &WriteDiffSchema},
+      {"stragglers", "stragglers", "stragglers", &StragglerTextColumns,
+       &SchemaOf<&StragglersObject>},
+      {"group_ops", "ops", "ops GROUP", &GroupOpTextColumns, &SchemaOf<&GroupOpsObject>},
+      {"group_ops_by_rank", "ops", "ops GROUP --group-by rank", nullptr, &WriteOpsByRankSchema},
+      {"group_steps", "steps", "steps GROUP", &GroupStepTextColumns, &SchemaOf<&GroupStepsObject>},
+      {"context_list", "context", "context list", nullptr, &SchemaOf<&ContextListObject>},
+      {"context_show", "context", "context show", nullptr, &SchemaOf<&ContextObject>},
+      {"version", "version", "version", nullptr, &SchemaOf<&VersionObject>},
+      {"help", "help", "help", nullptr, &SchemaOf<&HelpObject>},
+      {"explain", "explain", "explain", nullptr, &SchemaOf<&ExplainObject>},
+  });
   return kKinds;
 }
 
 void WriteListSchema(const ListKind& kind, JsonWriter& json) {
-  std::string words(kind.name);
-  std::ranges::replace(words, '_', ' ');
-  if (kind.name == "nodes") words = "--nodes NODES node";
-  if (kind.name == "quotas") words = "node --quotas";
-  if (kind.name == "history_stragglers") words = "history --stragglers";
-  if (kind.name == "group_ops") words = "ops GROUP";
-  if (kind.name == "group_steps") words = "steps GROUP";
   json.BeginObject();
   json.Field("$schema", "https://json-schema.org/draft/2020-12/schema");
-  json.Field("title", StrCat("profctl ", words, " --json"));
+  json.Field("title", StrCat("profctl ", kind.usage, " --json"));
   kind.write_schema(json);
   json.EndObject();
 }

@@ -13,7 +13,7 @@ namespace {
 
 const NodeInfo& Info(const NodeAnswer& row) { return *row.info; }
 
-const ObjectDescription<NodeInfo>& ClockObject() {
+const ObjectDescription<NodeInfo>& DaemonClockObject() {
   static const ObjectDescription<NodeInfo> object(
       {{&NodeInfo::clock_unix_ns,
         {.key = "unix_ns", .doc = "Time of day, since 1970-01-01 UTC", .unit = table::Unit::kNs}},
@@ -169,7 +169,8 @@ const ObjectDescription<NodeAnswer>& NodeObject() {
       {Optional<Row>([](const Row& row) { return !row.node.empty(); },
                      TextOf<Row>("node", "Node name given with --nodes",
                                  [](const Row& row) { return row.node; })),
-       ObjectOf<Row>("clock", "Clocks of the node, read at the same time", &ClockObject, &Info),
+       ObjectOf<Row>("clock", "Clocks of the node, read at the same time", &DaemonClockObject,
+                     &Info),
        ObjectOf<Row>("storage", "Data directory and its use", &StorageObject, &Info)});
   return object;
 }

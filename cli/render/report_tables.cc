@@ -1,6 +1,9 @@
 #include "cli/render/report_tables.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -110,22 +113,6 @@ bool IsHighlighted(const table::Table& table, size_t row) {
   return false;
 }
 
-// Of the output of `command`, up to the fields that its object has.
-void BeginSchema(std::string_view command, JsonWriter& json) {
-  json.BeginObject();
-  json.Field("$schema", "https://json-schema.org/draft/2020-12/schema");
-  json.Field("title", StrCat("profctl ", command, " --json"));
-  json.Field("type", "object");
-  json.Key("properties").BeginObject();
-}
-
-void EndSchema(const std::vector<table::Column>& required, JsonWriter& json) {
-  json.EndObject();
-  table::WriteRequired(required, json);
-  json.Field("additionalProperties", false);
-  json.EndObject();
-}
-
 }  // namespace
 
 std::string RenderTable(const table::Table& table, const Style& style,
@@ -179,42 +166,60 @@ void WriteReportJson(const CaptureView& view, const table::Report& report, JsonW
   json.EndObject();
 }
 
-void WriteReportSchema(const table::Report& report, JsonWriter& json) {
-  std::vector<table::Column> fields = ReportHeaderColumns().columns();
-  fields.insert(fields.end(), report.totals.columns.begin(), report.totals.columns.end());
-  fields.push_back({.key = "row_count",
+ReportFields::ReportFields(table::Report report) : report_(std::move(report)) {}
+
+std::vector<table::Column> ReportFields::Totals() const {
+  std::vector<table::Column> totals = report_.totals.columns;
+  totals.push_back({.key = "row_count",
                     .title = "Rows",
                     .doc = "Rows of the first table, before --limit",
                     .unit = table::Unit::kCount});
-  // "ops_torch" is of `ops --torch`.
-  const size_t variant = report.name.find('_');
-  BeginSchema(variant == std::string::npos
-                  ? report.name
-                  : StrCat(report.name.substr(0, variant), " --", report.name.substr(variant + 1)),
-              json);
-  table::WriteProperties(fields, json);
-  for (const table::Table& table : report.tables) {
-    json.Key(table.key).BeginObject().Field("type", "array");
+  return totals;
+}
+
+void ReportFields::WriteProperties(JsonWriter& json) const {
+  table::WriteProperties(Totals(), json);
+  for (const table::Table& table : report_.tables) {
+    json.Key(table.key).BeginObject().Field("description", "Rows of a table of the report");
+    json.Field("type", "array");
     json.Key("items").BeginObject().Field("type", "object");
     json.Key("properties").BeginObject();
     table::WriteProperties(table.columns, json);
     json.EndObject();
     table::WriteRequired(table.columns, json);
     json.Field("additionalProperties", false).EndObject().EndObject();
-    fields.push_back({.key = table.key});
   }
-  EndSchema(fields, json);
 }
 
-void WriteReportSchema(std::string_view command, const table::AnyObject& object,
+std::vector<table::Column> ReportFields::Required() const {
+  std::vector<table::Column> required = Totals();
+  for (const table::Table& table : report_.tables) required.push_back({.key = table.key});
+  return required;
+}
+
+void WriteSchemaOfParts(std::span<const table::AnyObject* const> parts,
+                        std::span<const table::AnyObject* const> optional, JsonWriter& json) {
+  json.Field("type", "object").Key("properties").BeginObject();
+  std::vector<table::Column> required;
+  for (const table::AnyObject* const part : parts) {
+    part->WriteProperties(json);
+    std::ranges::move(part->Required(), std::back_inserter(required));
+  }
+  for (const table::AnyObject* const part : optional) part->WriteProperties(json);
+  json.EndObject();
+  table::WriteRequired(required, json);
+  json.Field("additionalProperties", false);
+}
+
+void WriteReportSchema(std::string_view command, const table::AnyObject& fields,
                        std::span<const table::AnyObject* const> of_group, JsonWriter& json) {
-  std::vector<table::Column> required = ReportHeaderColumns().columns();
-  BeginSchema(command, json);
-  table::WriteProperties(required, json);
-  object.WriteProperties(json);
-  for (const table::AnyObject* const part : of_group) part->WriteProperties(json);
-  for (table::Column& column : object.Required()) required.push_back(std::move(column));
-  EndSchema(required, json);
+  static const table::ObjectDescription<CaptureView> header(ReportHeaderColumns());
+  const std::array<const table::AnyObject*, 2> parts = {&header, &fields};
+  json.BeginObject();
+  json.Field("$schema", "https://json-schema.org/draft/2020-12/schema");
+  json.Field("title", StrCat("profctl ", command, " --json"));
+  WriteSchemaOfParts(parts, of_group, json);
+  json.EndObject();
 }
 
 }  // namespace profd::cli

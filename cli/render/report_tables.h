@@ -37,10 +37,26 @@ void WriteReportJson(const CaptureView& view, const table::ObjectDescription<Row
   json.EndObject();
 }
 
-// The JSON Schema (draft 2020-12) of what the first prints; only the columns of `report` matter.
-void WriteReportSchema(const table::Report& report, JsonWriter& json);
-// Of what the second prints. `command` prints it, of a group also with the fields of `of_group`.
-void WriteReportSchema(std::string_view command, const table::AnyObject& object,
+// The fields that table::WriteReport() writes of a report with the columns of this one.
+class ReportFields : public table::AnyObject {
+ public:
+  explicit ReportFields(table::Report report);
+  void WriteProperties(JsonWriter& json) const override;
+  std::vector<table::Column> Required() const override;
+
+ private:
+  std::vector<table::Column> Totals() const;
+
+  const table::Report report_;
+};
+
+// Writes type, properties, and required members of an object with the fields of all `parts`, and
+// sometimes those of `optional`, into the open object.
+void WriteSchemaOfParts(std::span<const table::AnyObject* const> parts,
+                        std::span<const table::AnyObject* const> optional, JsonWriter& json);
+// The JSON Schema (draft 2020-12) of what WriteReportJson() prints: `fields` after the header.
+// `command` prints it, of a group also with the fields of `of_group`.
+void WriteReportSchema(std::string_view command, const table::AnyObject& fields,
                        std::span<const table::AnyObject* const> of_group, JsonWriter& json);
 
 }  // namespace profd::cli

@@ -81,13 +81,6 @@ std::string SourceCell(const TargetInfo& target) {
   return StrCat(cell, cell.empty() ? "" : " ", "(observer stays)");
 }
 
-// One row of the list. `node` is nullptr where one daemon was asked.
-struct TargetRow {
-  const std::string* node = nullptr;
-  const TargetInfo* target = nullptr;
-  size_t depth = 0;  // Below its parent.
-};
-
 const ObjectDescription<TargetRow>& TargetObject() {
   using Row = TargetRow;
   static const ObjectDescription<Row> object(
@@ -294,11 +287,7 @@ std::string Render(const std::vector<TargetRow>& rows, const Style& style, std::
                      [&](size_t row) { return ColourOfTarget(*rows[row].target); });
 }
 
-// The whole answer of `ps`.
-struct TargetsAnswer {
-  std::vector<TargetRow> targets;
-  const std::vector<NodeOutcome>* outcomes = nullptr;  // nullptr: one daemon was asked.
-};
+}  // namespace
 
 const ObjectDescription<TargetsAnswer>& TargetsAnswerObject() {
   using Row = TargetsAnswer;
@@ -309,8 +298,6 @@ const ObjectDescription<TargetsAnswer>& TargetsAnswerObject() {
            NodeOutcomesMember<Row>()});
   return object;
 }
-
-}  // namespace
 
 std::string RenderTargets(std::span<const TargetInfo> targets, const Style& style,
                           std::string_view job) {
@@ -323,22 +310,16 @@ std::string RenderNodeTargets(std::span<const NodeTargets> nodes, const Style& s
   return Render(RowsOf(nodes, /*names_nodes=*/true), style, job);
 }
 
-void WriteTargetsJson(std::span<const TargetInfo> targets, JsonWriter& json) {
-  TargetsAnswer answer;
-  for (const TargetInfo& target : targets) answer.targets.push_back({.target = &target});
-  TargetsAnswerObject().WriteFields(answer, json);
-}
-
-void WriteNodeTargetsJson(std::span<const NodeTargets> nodes,
-                          const std::vector<NodeOutcome>& outcomes, JsonWriter& json) {
-  TargetsAnswer answer = {.outcomes = &outcomes};
+TargetsAnswer TargetsAnswerOf(std::span<const NodeTargets> nodes,
+                              const std::vector<NodeOutcome>* outcomes) {
+  TargetsAnswer answer = {.outcomes = outcomes};
   for (const NodeTargets& node : nodes) {
-    for (const TargetInfo& target : node.targets) answer.targets.push_back({&node.node, &target});
+    const std::string* const name = outcomes == nullptr ? nullptr : &node.node;
+    for (const TargetInfo& target : node.targets) answer.targets.push_back({name, &target});
   }
-  TargetsAnswerObject().WriteFields(answer, json);
+  return answer;
 }
 
 std::vector<table::Column> TargetColumns() { return TargetObject().columns().columns(); }
-void WriteTargetsSchema(JsonWriter& json) { TargetsAnswerObject().WriteSchema(json); }
 
 }  // namespace profd::cli

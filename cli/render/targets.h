@@ -2,14 +2,15 @@
 #ifndef PROFD_CLI_RENDER_TARGETS_H_
 #define PROFD_CLI_RENDER_TARGETS_H_
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/base/object.h"
 #include "cli/base/style.h"
 #include "cli/captures/fleet.h"
-#include "daemon/base/json_writer.h"
 #include "daemon/base/table/column.h"
 #include "daemon/capture/capture_types.h"
 
@@ -26,14 +27,24 @@ std::string RenderTargets(std::span<const TargetInfo> targets, const Style& styl
                           std::string_view job = "");
 std::string RenderNodeTargets(std::span<const NodeTargets> nodes, const Style& style,
                               std::string_view job = "");
-// "targets": [...], a field of an open object.
-void WriteTargetsJson(std::span<const TargetInfo> targets, JsonWriter& json);
-// The same, each with its "node", and "nodes": [...].
-void WriteNodeTargetsJson(std::span<const NodeTargets> nodes,
-                          const std::vector<NodeOutcome>& outcomes, JsonWriter& json);
+
+// One row of the list.
+struct TargetRow {
+  const std::string* node = nullptr;  // nullptr: one daemon was asked.
+  const TargetInfo* target = nullptr;
+  size_t depth = 0;  // Below its parent.
+};
+// The whole answer of `ps`, and a part of that of `top`.
+struct TargetsAnswer {
+  std::vector<TargetRow> targets;
+  const std::vector<NodeOutcome>* outcomes = nullptr;  // nullptr: one daemon was asked.
+};
+// Both must outlive the answer.
+TargetsAnswer TargetsAnswerOf(std::span<const NodeTargets> nodes,
+                              const std::vector<NodeOutcome>* outcomes);
+const ObjectDescription<TargetsAnswer>& TargetsAnswerObject();
 
 std::vector<table::Column> TargetColumns();
-void WriteTargetsSchema(JsonWriter& json);
 
 }  // namespace profd::cli
 

@@ -21,6 +21,17 @@ std::string Counted(size_t count, std::string_view one, std::string_view many) {
 
 }  // namespace
 
+const ObjectDescription<TopAnswer>& TopAnswerObject() {
+  using Row = TopAnswer;
+  static const ObjectDescription<Row> object(
+      {},
+      {FieldsOf<Row>(&TargetsAnswerObject,
+                     [](const Row& row) { return TargetsAnswerOf(row.look.nodes, row.outcomes); }),
+       ListOf<Row>("captures", "Captures that have not ended", &CaptureObject,
+                   [](const Row& row) { return CaptureRowsOf(row.look.captures); })});
+  return object;
+}
+
 void TopView::Follow(const TargetInfo& target, absl::Time now, Track& track) const {
   const int64_t steps = target.step_mark_count;
   if (track.steps >= 0 && steps > track.steps) {

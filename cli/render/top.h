@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "cli/base/object.h"
 #include "cli/base/style.h"
 #include "cli/client/capture_view.h"
 #include "cli/render/history.h"
@@ -26,6 +27,13 @@ struct TopLook {
   std::vector<NodeTargets> nodes;     // One with an empty name: no other node was asked.
   std::vector<CaptureView> captures;  // Those that have not ended.
 };
+
+// A look as one line of --json: the answer of `ps`, and "captures".
+struct TopAnswer {
+  const TopLook& look;
+  const std::vector<NodeOutcome>* outcomes = nullptr;  // nullptr: one daemon was asked.
+};
+const ObjectDescription<TopAnswer>& TopAnswerObject();
 
 // Collects looks. The line of step times comes from the targets' step counts: steps between two
 // looks have their mean. What the process did before the first look is not known, so a line starts

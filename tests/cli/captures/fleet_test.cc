@@ -421,14 +421,12 @@ TEST(NodeOutcomeTest, EqualFailuresAreOneRow) {
             "profctl: node other: full\nprofctl: 9 nodes, gpu[001-009]: gpu001:7411 refused\n");
 }
 
-TEST(NodeOutcomeTest, JsonHasThemAll) {
+TEST(NodeOutcomeTest, JsonHasTheError) {
   JsonWriter json;
-  json.BeginObject();
-  WriteNodeOutcomesJson({{"a", absl::OkStatus()}, {"b", absl::UnavailableError("gone")}}, json);
-  json.EndObject();
-  EXPECT_EQ(json.TakeLine(),
-            "{\"nodes\":[{\"node\":\"a\",\"ok\":true,\"error\":\"\"},"
-            "{\"node\":\"b\",\"ok\":false,\"error\":\"gone\"}]}\n");
+  NodeOutcomeObject().Write({"a", absl::OkStatus()}, json);
+  EXPECT_EQ(json.TakeLine(), "{\"node\":\"a\",\"ok\":true,\"error\":\"\"}\n");
+  NodeOutcomeObject().Write({"b", absl::UnavailableError("gone")}, json);
+  EXPECT_EQ(json.TakeLine(), "{\"node\":\"b\",\"ok\":false,\"error\":\"gone\"}\n");
 }
 
 // The commands, over two fake daemons.

@@ -95,8 +95,8 @@ TEST(ColumnDocsTest, EveryKeyOfEverySchemaIsExplained) {
     AddKeys(schema, keys);
     seen += keys.size();
     // schedule_list is of schedule, and group_ops of ops; nodes and quotas are of node.
-    std::string command =
-        name.starts_with("group_") ? name.substr(6) : name.substr(0, name.find('_'));
+    std::string command = name.starts_with("group_") ? name.substr(6) : name;
+    command = command.substr(0, command.find('_'));
     if (name == "nodes" || name == "quotas") command = "node";
     for (const std::string& key : keys) {
       EXPECT_FALSE(FindColumnDocs(key, command).empty()) << name << ": " << key;

@@ -711,9 +711,8 @@ TEST(RenderTargetsTest, TheSourceOfStepsIsShown) {
   EXPECT_THAT(text, HasSubstr("STEPS FROM"));
   EXPECT_THAT(text, HasSubstr("dataloader"));
   JsonWriter writer;
-  writer.BeginObject();
-  WriteTargetsJson(targets, writer);
-  writer.EndObject();
+  const NodeTargets node = {.node = "", .targets = targets};
+  TargetsAnswerObject().Write(TargetsAnswerOf(std::span(&node, 1), nullptr), writer);
   const auto json = nlohmann::json::parse(writer.TakeLine());
   EXPECT_EQ(json["targets"][0]["step_source"], "dataloader");
   EXPECT_EQ(json["targets"][0]["batch_count"], 7);
@@ -734,9 +733,8 @@ TEST(RenderTargetsTest, AnObserverThatStaysIsShown) {
   EXPECT_THAT(lines[2], HasSubstr("optimizer (observer stays)"));
   EXPECT_THAT(lines[3], Not(HasSubstr("observer")));
   JsonWriter writer;
-  writer.BeginObject();
-  WriteTargetsJson(targets, writer);
-  writer.EndObject();
+  const NodeTargets node = {.node = "", .targets = targets};
+  TargetsAnswerObject().Write(TargetsAnswerOf(std::span(&node, 1), nullptr), writer);
   const auto json = nlohmann::json::parse(writer.TakeLine());
   EXPECT_EQ(json["targets"][0]["observer_stays"], true);
   EXPECT_EQ(json["targets"][1]["observer_stays"], false);
@@ -768,7 +766,7 @@ TEST(GroupTest, ThoseThatMissedAreNamedWithTheReason) {
   views[1].record.error_message = "target 4712 ended before anything was recorded";
   EXPECT_THAT(RenderGroup(views, Style{}), HasSubstr("pid 4712 is FAILED: target 4712 ended"));
   JsonWriter json;
-  WriteGroupJson(views, {}, {}, json);
+  GroupAnswerObject().Write({views, {}, {}}, json);
   const auto parsed = nlohmann::json::parse(json.TakeLine());
   EXPECT_EQ(parsed["captures"].size(), 2);
   ASSERT_EQ(parsed["missed"].size(), 1);
