@@ -13,6 +13,7 @@
 
 #include "tests/cli/fake_profd.h"
 #include "tests/cli/profctl_process.h"
+#include "tests/cli/schema_check.h"
 #include "tests/store/file/capture_file_builder.h"
 
 namespace profd::cli {
@@ -30,14 +31,17 @@ class CliTest : public ::testing::Test {
   RunResult Run(const std::vector<std::string>& arguments) const {
     return RunProfctl(arguments, environment());
   }
-  // Runs with --json; stdout must be one object on one line.
-  nlohmann::json RunJson(std::vector<std::string> arguments, int exit_code = 0) const {
-    arguments.emplace_back("--json");
-    const RunResult result = Run(arguments);
+  // Runs with --json; stdout must be one object on one line that keeps to a schema of the command.
+  nlohmann::json RunJson(const std::vector<std::string>& arguments, int exit_code = 0) const {
+    std::vector<std::string> with_json = arguments;
+    with_json.emplace_back("--json");
+    const RunResult result = Run(with_json);
     EXPECT_EQ(result.exit_code, exit_code) << result.err;
     EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << result.out;
     EXPECT_TRUE(nlohmann::json::accept(result.out)) << result.out;
-    return nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+    nlohmann::json json = nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+    ExpectKeepsToASchema(arguments, json);
+    return json;
   }
   std::string Path(std::string_view name) const { return (folder_ / name).string(); }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/reports.h"
@@ -189,6 +190,71 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
     return grpc::Status::OK;
   }
 
+  grpc::Status SetCapturePinned(grpc::ServerContext*, const v1::SetCapturePinnedRequest* request,
+                                v1::Capture* response) override {
+    const absl::MutexLock lock(&mu_);
+    if (const grpc::Status status = Find(request->name(), response); !status.ok()) return status;
+    response->set_pinned(request->pinned());
+    fake_.captures[IdOf(response->name())] = *response;
+    return grpc::Status::OK;
+  }
+
+  grpc::Status PurgeCaptures(grpc::ServerContext*, const v1::PurgeCapturesRequest*,
+                             v1::PurgeCapturesResponse* response) override {
+    const absl::MutexLock lock(&mu_);
+    response->set_capture_count(static_cast<int64_t>(fake_.captures.size()));
+    return grpc::Status::OK;
+  }
+
+  grpc::Status PrepareGroup(grpc::ServerContext* context, const v1::PrepareGroupRequest* request,
+                            grpc::ServerWriter<v1::GroupPreparation>* writer) override {
+    v1::GroupPreparation preparation;
+    preparation.set_settled(true);
+    {
+      const absl::MutexLock lock(&mu_);
+      for (const std::string& target : request->targets()) {
+        v1::PreparedMember& member = *preparation.add_members();
+        member.set_target(target);
+        *member.mutable_capture() = Create(target, request->spec(), request->group());
+        member.set_prepared(true);
+      }
+    }
+    writer->Write(preparation);
+    const absl::MutexLock lock(&mu_);
+    while (!context->IsCancelled()) changed_.WaitWithTimeout(&mu_, absl::Milliseconds(20));
+    return grpc::Status::OK;
+  }
+
+  grpc::Status CommitGroup(grpc::ServerContext*, const v1::CommitGroupRequest* request,
+                           v1::CommitGroupResponse* response) override {
+    const absl::MutexLock lock(&mu_);
+    for (const auto& [id, capture] : fake_.captures) {
+      if (capture.group() != request->group()) continue;
+      v1::CommitGroupResponse::Outcome& outcome = *response->add_outcomes();
+      outcome.set_capture(capture.name());
+      outcome.set_started(true);
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status CloseGroup(grpc::ServerContext*, const v1::CloseGroupRequest* request,
+                          v1::CaptureGroup* response) override {
+    response->set_name(request->group());
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GetClock(grpc::ServerContext*, const v1::GetClockRequest*,
+                        v1::Node::Clock* response) override {
+    response->set_unix_ns(absl::ToUnixNanos(absl::Now()));
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GetQuotas(grpc::ServerContext*, const v1::GetQuotasRequest*,
+                         v1::Quotas* response) override {
+    *response = fake_.quotas;
+    return grpc::Status::OK;
+  }
+
   grpc::Status DownloadCapture(grpc::ServerContext*, const v1::DownloadCaptureRequest* request,
                                grpc::ServerWriter<v1::DownloadCaptureResponse>* writer) override {
     int64_t break_after;
@@ -266,7 +332,24 @@ class FakeProfd::Services final : public v1::CaptureService::Service,
   }
   grpc::Status ListAudit(grpc::ServerContext*, const v1::ListAuditRequest*,
                          v1::ListAuditResponse* response) override {
+    *response = fake_.audit;
     NeverEnd(*response);
+    return grpc::Status::OK;
+  }
+  grpc::Status GetSchedule(grpc::ServerContext*, const v1::GetScheduleRequest* request,
+                           v1::Schedule* response) override {
+    const absl::MutexLock lock(&mu_);
+    const auto found = fake_.schedules.find(IdOf(request->name()));
+    if (found == fake_.schedules.end()) return {grpc::StatusCode::NOT_FOUND, "no such schedule"};
+    *response = found->second;
+    return grpc::Status::OK;
+  }
+  grpc::Status ApplySchedule(grpc::ServerContext*, const v1::ApplyScheduleRequest* request,
+                             v1::ApplyScheduleResponse* response) override {
+    if (!fake_.applies_schedules) return {grpc::StatusCode::UNIMPLEMENTED, ""};
+    response->mutable_schedule()->set_name(request->declaration().name());
+    response->mutable_schedule()->set_version(request->declaration().version());
+    response->set_change(v1::ApplyScheduleResponse::CREATED);
     return grpc::Status::OK;
   }
   grpc::Status DeleteSchedule(grpc::ServerContext*, const v1::DeleteScheduleRequest* request,

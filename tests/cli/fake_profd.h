@@ -53,13 +53,16 @@ class FakeProfd {
 
   v1::Node node;
   std::vector<v1::Target> targets;
-  // By id. Served as a profd without versions does: ApplySchedule is unimplemented.
+  // By id. Without `applies_schedules`, served as a profd without versions does: ApplySchedule is
+  // unimplemented. With it, every declaration creates a schedule that is not kept.
+  bool applies_schedules = false;
   std::map<std::string, v1::Schedule> schedules;
   std::vector<v1::ScheduleWindow> windows;  // Of the history of each.
   Refusal on_resolve, on_create, on_report, on_delete;
 
-  // A created capture is `ends_as` for its target, after it went through ARMING and
-  // RECORDING. With `runs_until_cancelled` it stays in RECORDING until then.
+  // A created capture, also one that was prepared for a group, is `ends_as` for its target, after
+  // it went through ARMING and RECORDING. With `runs_until_cancelled` it stays in RECORDING until
+  // then.
   v1::Capture ends_as;
   std::map<int64_t, v1::Capture> ends_as_for_pid;
   bool runs_until_cancelled = false;
@@ -72,6 +75,8 @@ class FakeProfd {
   std::map<std::string, table::Report, std::less<>> reports;
   void Set(table::Report report) { reports[report.name] = std::move(report); }
   report::History history;
+  v1::ListAuditResponse audit;
+  v1::Quotas quotas;
   v1::ListRankSummariesResponse rank_summaries;
   bool never_ends_lists = false;  // Every page has the same next one.
   bool compresses = false;        // The answer of GetNode.

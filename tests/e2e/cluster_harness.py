@@ -280,7 +280,7 @@ class Cluster:
     @staticmethod
     def finish(process):
         out, err = process.communicate(timeout=2 * harness.PATIENCE_S)
-        return harness.Result(subprocess.CompletedProcess([], process.returncode, out, err))
+        return harness.Result(subprocess.CompletedProcess(process.args, process.returncode, out, err))
 
     def targets(self):
         """Rows of `ps`, of the nodes that answer."""

@@ -19,7 +19,9 @@ and puts the data directory into it.
 Each of these skips the test, with the reason, where the machine does not allow it.
 """
 
+import collections
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -254,15 +256,75 @@ class Daemon:
                 self.process.wait()
 
 
+@functools.cache
+def schemas():
+    """What `profctl schema` prints, by command. Each title is "profctl COMMAND ... --json"."""
+    printed = subprocess.run([PROFCTL, 'schema'], check=True, capture_output=True).stdout
+    by_command = collections.defaultdict(list)
+    for schema in json.loads(printed).values():
+        by_command[schema['title'].split()[1]].append(schema)
+    return by_command
+
+
+JSON_TYPES = {'integer': int, 'number': (int, float), 'boolean': bool, 'string': str,
+              'array': list, 'object': dict, 'null': type(None)}
+
+
+def has_type(value, name):
+    return isinstance(value, JSON_TYPES[name]) and isinstance(value, bool) == (name == 'boolean')
+
+
+def violations(value, schema, at='$'):
+    """Yields what of `value` does not keep to `schema`, which uses what those of profctl use."""
+    types = schema['type'] if isinstance(schema['type'], list) else [schema['type']]
+    if not any(has_type(value, name) for name in types):
+        yield f'{at}: {str(value)[:100]} is not of type {types}'
+    elif isinstance(value, dict):
+        properties, more = schema.get('properties', {}), schema['additionalProperties']
+        yield from (f'{at} lacks {key}' for key in schema.get('required', ()) if key not in value)
+        for key, member in value.items():
+            if key in properties:
+                yield from violations(member, properties[key], f'{at}.{key}')
+            elif more is False:
+                yield f'{at} has {key}'
+            else:
+                yield from violations(member, more, f'{at}.{key}')
+    elif isinstance(value, list) and 'prefixItems' in schema:
+        if len(value) != len(schema['prefixItems']):
+            yield f'{at} has {len(value)} items'
+        for item, of_item in zip(value, schema['prefixItems']):
+            yield from violations(item, of_item, f'{at}[]')
+    elif isinstance(value, list):
+        for item in value:
+            yield from violations(item, schema['items'], f'{at}[]')
+
+
+def check_schema(words, answer):
+    """Raises unless the --json of `profctl WORDS` keeps to a schema of the command."""
+    command = next((word for word in words if word in schemas()), None)
+    if command is None:
+        raise AssertionError(f'no schema of the JSON of: {words}')
+    found = [list(violations(answer, schema)) for schema in schemas()[command]]
+    if all(found):
+        raise AssertionError(f'{words}: {min(found, key=len)[:20]}')
+
+
 class Result:
+    """What profctl printed. `json` has been checked against the schemas of the command."""
+
     def __init__(self, completed):
         self.status = completed.returncode
         self.out = completed.stdout.decode('utf-8')
         self.err = completed.stderr.decode('utf-8', 'replace')
+        words = list(map(str, completed.args))
+        self.words = words[words.index(str(PROFCTL)) + 1:] if str(PROFCTL) in words else words
 
-    @property
+    @functools.cached_property
     def json(self):
-        return json.loads(self.out)
+        answer = json.loads(self.out)
+        if '--json' in self.words:
+            check_schema(self.words, answer)
+        return answer
 
 
 def environment(socket_dir, env=None):
@@ -339,7 +401,7 @@ class Tracing:
 
     def result(self):
         out, err = self.process.communicate(timeout=PATIENCE_S)
-        return Result(subprocess.CompletedProcess([], self.process.returncode, out, err))
+        return Result(subprocess.CompletedProcess(self.process.args, self.process.returncode, out, err))
 
 
 class EndToEndTest(unittest.TestCase):

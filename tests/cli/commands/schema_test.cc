@@ -1,13 +1,16 @@
-// Every report's --json keeps to the schema that `profctl schema` prints.
+// What every command prints with --json keeps to the schema that `profctl schema` prints.
 #include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <set>
 
+#include "cli/commands/command.h"
 #include "cli/render/audit.h"
 #include "cli/render/findings.h"
 #include "cli/render/lists.h"
 #include "cli/render/memory.h"
-#include "cli/render/quotas.h"
 #include "cli/render/report_tables.h"
 #include "cli/render/schedules.h"
 #include "daemon/base/str_cat.h"
@@ -25,6 +28,7 @@
 #include "daemon/report/time/compile_report.h"
 #include "daemon/report/time/time_report.h"
 #include "daemon/rpc/convert/report.h"
+#include "daemon/store/file/files.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {
@@ -32,66 +36,10 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 using Json = nlohmann::json;
-
-bool HasType(const Json& value, const std::string& type) {
-  if (type == "integer") return value.is_number_integer();
-  if (type == "number") return value.is_number();
-  if (type == "boolean") return value.is_boolean();
-  if (type == "string") return value.is_string();
-  if (type == "array") return value.is_array();
-  if (type == "object") return value.is_object();
-  return type == "null" && value.is_null();
-}
-
-bool HasOneOfTypes(const Json& value, const Json& types) {
-  if (types.is_string()) return HasType(value, types);
-  return std::any_of(types.begin(), types.end(),
-                     [&](const Json& type) { return HasType(value, type); });
-}
-
-// What of `value` does not keep to `schema`, which uses type, properties, required,
-// additionalProperties (false, or the schema of every value), items, prefixItems (with as many
-// items), minItems, and maxItems.
-std::vector<std::string> Violations(const Json& value, const Json& schema, const std::string& at) {
-  std::vector<std::string> found;
-  const auto add = [&](std::vector<std::string> more) {
-    found.insert(found.end(), more.begin(), more.end());
-  };
-  if (!HasOneOfTypes(value, schema.at("type"))) {
-    return {at + " is " + value.dump() + " and not of type " + schema.at("type").dump()};
-  }
-  const Json& more =
-      schema.contains("additionalProperties") ? schema["additionalProperties"] : Json();
-  if (value.is_object() && more.is_object()) {
-    for (const auto& [key, member] : value.items())
-      add(Violations(member, more, StrCat(at, ".", key)));
-  } else if (value.is_object()) {
-    for (const Json& key : schema.at("required")) {
-      if (!value.contains(key)) found.push_back(StrCat(at, " lacks ", key.get<std::string>()));
-    }
-    for (const auto& [key, member] : value.items()) {
-      if (schema.at("properties").contains(key)) {
-        add(Violations(member, schema.at("properties").at(key), StrCat(at, ".", key)));
-      } else if (more == false) {
-        found.push_back(StrCat(at, " has ", key));
-      }
-    }
-  }
-  if (value.is_array()) {
-    for (size_t i = 0; i < value.size(); ++i) {
-      const bool has_prefix = schema.contains("prefixItems");
-      if (has_prefix && i >= schema.at("prefixItems").size()) break;  // Too long: see below.
-      add(Violations(value[i], has_prefix ? schema.at("prefixItems")[i] : schema.at("items"),
-                     StrCat(at, "[", has_prefix ? StrCat(i) : "", "]")));
-    }
-    if (value.size() < schema.value("minItems", size_t{0})) found.push_back(at + " is too short");
-    if (value.size() > schema.value("maxItems", value.size())) found.push_back(at + " is too long");
-  }
-  return found;
-}
 
 Json Written(const std::function<void(JsonWriter&)>& write) {
   JsonWriter json;
@@ -304,22 +252,6 @@ TEST_F(SchemaTest, EveryFieldOfAListSaysWhatItMeans) {
   }
 }
 
-TEST_F(SchemaTest, TheListsOfADaemonKeepToTheirSchema) {
-  profd_.targets = {ATarget(4711)};
-  (*profd_.targets[0].mutable_metadata())["rank"] = "3";
-  profd_.history.points = {{.node = "n"}};
-  v1::Capture& capture = profd_.captures[TestId(1)];
-  (*capture.mutable_spec()->mutable_labels())["k"] = "v";
-  capture.mutable_gpu()->add_devices()->set_name("GPU");
-  profd_.newest_first = {TestId(1)};
-  EXPECT_THAT(Violations(RunJson({"ps"}), SchemaOf("ps"), "ps"), IsEmpty());
-  EXPECT_THAT(Violations(RunJson({"captures"}), SchemaOf("captures"), "captures"), IsEmpty());
-  EXPECT_THAT(Violations(RunJson({"show", "01J"}), SchemaOf("show"), "show"), IsEmpty());
-  EXPECT_THAT(Violations(RunJson({"node"}), SchemaOf("node"), "node"), IsEmpty());
-  EXPECT_THAT(Violations(RunJson({"history", "--step-time"}), SchemaOf("history"), "history"),
-              IsEmpty());
-}
-
 TEST_F(SchemaTest, AHistoryOfRanksKeepsToItsSchema) {
   report::CollectiveTable table = {.communicators = {{.size = 2}}};
   table.rows = {{.duration_ns = 9, .exposed_ns = 9, .sequence = 1, .step = 3}};
@@ -425,25 +357,6 @@ TEST_F(GroupSchemaTest, ExplainKnowsTheColumnsOfGroups) {
   EXPECT_THAT(Run({"explain", "Slow", "--table", "history"}).out, HasSubstr("straggler"));
 }
 
-TEST_F(SchemaTest, TheListsOfManyNodesKeepToTheirSchema) {
-  profd_.targets = {ATarget(4711)};
-  profd_.newest_first = {TestId(1)};
-  const auto of_nodes = [&](std::vector<std::string> words) {
-    words.insert(words.begin(), {"--nodes", StrCat("a=", profd_.socket_dir(), "/control.sock")});
-    return RunJson(words);
-  };
-  EXPECT_THAT(Violations(of_nodes({"ps"}), SchemaOf("ps"), "ps"), IsEmpty());
-  EXPECT_THAT(Violations(of_nodes({"captures"}), SchemaOf("captures"), "captures"), IsEmpty());
-  EXPECT_THAT(Violations(of_nodes({"node"}), SchemaOf("nodes"), "nodes"), IsEmpty());
-}
-
-TEST_F(SchemaTest, QuotasKeepToTheirSchema) {
-  const std::vector<QuotaView> quotas = {{.name = "targets", .holdings = {{"uid:7", 1, 2, true}}}};
-  EXPECT_THAT(Violations(Written([&](JsonWriter& json) { WriteQuotasJson("n", quotas, json); }),
-                         SchemaOf("quotas"), "quotas"),
-              IsEmpty());
-}
-
 TEST_F(SchemaTest, SchedulesAndCallsKeepToTheirSchema) {
   const std::vector<NodeOutcome> outcomes = {{"n", absl::UnavailableError("down")}};
   const std::vector<AuditRow> calls = {{"n", {.principal = "uid:7", .method = "ListTargets"}}};
@@ -481,6 +394,198 @@ TEST_F(SchemaTest, SchedulesAndCallsKeepToTheirSchema) {
         IsEmpty());
     EXPECT_THAT(Violations(written(&WriteWindowListJson), SchemaOf("schedule_history"), "history"),
                 IsEmpty());
+  }
+}
+
+// ---- every command ----
+
+struct Example {
+  std::string schema;  // Its name for `profctl schema`.
+  std::vector<std::string> words;
+  int exit_code = 0;
+};
+
+class EverySchemaTest : public GroupSchemaTest {
+ protected:
+  EverySchemaTest() {
+    profd_.targets = {ATarget(4711), ATarget(4712)};
+    (*profd_.targets[0].mutable_metadata())["rank"] = "3";
+    v1::Capture& capture = profd_.captures[TestId(1)];
+    (*capture.mutable_spec()->mutable_labels())["k"] = "v";
+    capture.mutable_gpu()->add_devices()->set_name("GPU");
+    profd_.newest_first = {TestId(1)};
+    profd_.captures[TestId(2)] = ACapture(TestId(2));
+    v1::Schedule& schedule = profd_.schedules[schedule_];
+    schedule.set_name(StrCat("schedules/", schedule_));
+    schedule.set_state(v1::Schedule::ACTIVE);
+    profd_.windows.emplace_back();
+    profd_.applies_schedules = true;
+    profd_.audit.add_entries()->set_method("ListTargets");
+    v1::Quotas::Resource& quota = *profd_.quotas.add_resources();
+    quota.set_name("targets");
+    quota.add_holdings()->set_principal("uid:7");
+    profd_.history.points = {{.node = "n"}};
+    *profd_.rank_summaries.add_summaries()->mutable_capture() = profd_.captures[TestId(10)];
+    report::TimeReport time;
+    for (int64_t i = 0; i < 5; ++i) {
+      time.steps.push_back({.index = i, .duration_ns = 1'000'000 + i});
+    }
+    profd_.Set(report::ToReport(time));
+    WriteFiles();
+  }
+
+  void WriteFiles() {
+    for (const std::string rank : {"0", "1"}) {
+      std::ofstream(Path(StrCat("r", rank, ".json")))
+          << R"({"traceEvents": [{"ph": "X", "name": "aten::mm", "cat": "cpu_op", "pid": 1,)"
+          << R"("tid": 1, "ts": 1, "dur": 2}, {"ph": "X", "name": "x", "cat": "new", "ts": 1}],)"
+          << R"("distributedInfo": {"rank": )" << rank << R"(, "world_size": 3}})";
+    }
+    for (const std::string folder : {"files", "again", "third"}) {
+      std::filesystem::create_directory(Path(folder));
+    }
+    std::ofstream(Path("none.json")) << "hello";
+    std::ofstream(Path("bad.json")) << R"({"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a",)"
+                                    << R"("pid":1,"tid":2,"ts":0,"dur":-5}]})";
+    std::ofstream(Path("schedules.json"))
+        << R"({"schedules": [{"name": "schedules/)" << schedule_
+        << R"(", "version": 1, "spec": {"every": "60s", "capture": {"steps": 1}}}]})";
+    const RunResult imported =
+        Run({"import", Path("r0.json"), Path("r1.json"), "--output-dir", Path("files")});
+    EXPECT_EQ(imported.exit_code, 0) << imported.err;
+    profd_.file_bytes = ReadFile(Path("files/r0.profd"));
+    const auto sha256 = store::Sha256OfFile(Path("files/r0.profd"));
+    EXPECT_TRUE(sha256.ok()) << sha256.status();
+    profd_.file_sha256 = sha256.value_or("");
+    for (auto& [id, capture] : profd_.captures) {
+      capture.set_file_bytes(static_cast<int64_t>(profd_.file_bytes.size()));
+      capture.set_file_sha256(profd_.file_sha256);
+    }
+    EXPECT_EQ(Run({"context", "add", "lab", "--address", profd_.address()}).exit_code, 0);
+  }
+
+  RunResult Run(const std::vector<std::string>& words) const {
+    return RunProfctl(words, {{"PROFD_SOCKET_DIR", profd_.socket_dir()},
+                              {"XDG_CONFIG_HOME", folder_.path().string()}});
+  }
+
+  // At least one command line for each schema, whose output has what the schema describes.
+  std::vector<Example> Examples() const {
+    const std::string one = TestId(1);
+    const std::string node = StrCat("a=", profd_.socket_dir(), "/control.sock");
+    const std::string r0 = Path("files/r0.profd");
+    const std::string r1 = Path("files/r1.profd");
+    std::vector<Example> examples = {
+        {"ops_torch", {"ops", one, "--torch"}},
+        {"ps", {"ps"}},
+        {"ps", {"ps", "--nodes", node}},
+        {"trace", {"trace", "--pid", "4711", "--steps", "5"}},
+        {"group_trace", {"trace", "--all", "--steps", "5"}},
+        {"trace_nodes", {"trace", "--all", "--duration", "1s", "--nodes", node}},
+        {"captures", {"captures"}},
+        {"captures", {"captures", "--nodes", node}},
+        {"show", {"show", one}},
+        {"group_show", {"show", group_}},
+        {"group_show", {"show", group_, "--nodes", node}},
+        {"group_cancel", {"cancel", group_}},
+        {"purge", {"purge", "--older-than", "30d"}},
+        {"purge", {"purge", "--older-than", "30d", "--nodes", node}},
+        {"export", {"export", one, "-o", Path("one.json")}},
+        {"group_export", {"export", r0, r1, "--group", "-o", Path("two.json")}},
+        {"fetch", {"fetch", one, "-o", Path("one.profd")}},
+        {"group_fetch", {"fetch", group_, "-o", Path("g.profd")}},
+        {"group_fetch", {"fetch", group_, "-o", Path("h.profd"), "--nodes", node}},
+        {"import", {"import", Path("r0.json"), Path("r1.json"), "--output-dir", Path("again")}},
+        {"import",
+         {"import", Path("r0.json"), Path("none.json"), "--output-dir", Path("third")},
+         4},
+        {"check", {"check", Path("r0.json"), Path("bad.json"), Path("none.json")}, 1},
+        {"open", {"open", Path("r0.json"), "--port", "0", "--timeout", "1ms", "--no-browser"}, 1},
+        {"node", {"node"}},
+        {"nodes", {"node", "--nodes", node}},
+        {"quotas", {"node", "--quotas"}},
+        {"schedule_list", {"schedule", "list"}},
+        {"schedule_list", {"schedule", "list", "--nodes", node}},
+        {"schedule_show", {"schedule", "show", schedule_}},
+        {"schedule_apply", {"schedule", "apply", "-f", Path("schedules.json")}},
+        {"schedule_status", {"schedule", "status"}},
+        {"schedule_history", {"schedule", "history", schedule_}},
+        {"audit", {"audit"}},
+        {"history", {"history", "--step-time"}},
+        {"history_stragglers", {"history", "--stragglers"}},
+        {"diff", {"diff", one, TestId(2)}},
+        {"stragglers", {"stragglers", group_}},
+        {"group_ops", {"ops", group_}},
+        {"group_ops_by_rank", {"ops", group_, "--group-by", "rank"}},
+        {"group_steps", {"steps", group_}},
+        {"context_list", {"context", "list"}},
+        {"context_show", {"context", "show", "lab"}},
+        {"version", {"version"}},
+        {"version", {"version", "--address", "unix:/nowhere/control.sock"}},
+        {"help", {"help"}},
+        {"explain", {"explain"}}};
+    for (const std::string command :
+         {"report", "ops", "modules", "steps", "kernels", "copies", "syncs", "idle", "memory",
+          "time", "collectives", "compile"}) {
+      examples.push_back({command, {command, one}});
+    }
+    for (const std::string command : {"cancel", "pin", "unpin", "delete"}) {
+      examples.push_back({command, {command, TestId(2)}});
+      examples.push_back({command, {command, TestId(2), TestId(99), "--nodes", node}, 1});
+    }
+    return examples;
+  }
+
+  // A look of `top`, which ends only by an interrupt.
+  std::string OneLook(const std::vector<std::string>& words) {
+    std::vector<std::string> top = {"top", "--every=100ms", "--json"};
+    top.insert(top.end(), words.begin(), words.end());
+    ProfctlProcess process(top, environment());
+    profd_.AwaitTargetPages(target_pages_ += 4);  // At least two looks: the first one is printed.
+    process.Signal(SIGINT);
+    const RunResult result = process.Wait();
+    return result.out.substr(0, result.out.find('\n'));
+  }
+
+  const std::string schedule_ = "01HZZZZZZZZZZZZZZZZZZZZZZA";
+  int target_pages_ = 0;
+};
+
+TEST_F(EverySchemaTest, HoldsAgainstWhatItsCommandPrints) {
+  std::set<std::string> seen;
+  const auto check = [&](const std::string& name, const std::string& command,
+                         const std::string& printed) {
+    const auto schema = SchemasOf(command).find(name);
+    ASSERT_NE(schema, SchemasOf(command).end()) << name << " is not of " << command;
+    const Json json = Json::parse(printed, nullptr, /*allow_exceptions=*/false);
+    EXPECT_THAT(Violations(json, schema->second, name), IsEmpty()) << printed.substr(0, 2000);
+    seen.insert(name);
+  };
+  const std::string node = StrCat("a=", profd_.socket_dir(), "/control.sock");
+  profd_.captures[TestId(1)].set_state(v1::Capture::RECORDING);
+  check("top", "top", OneLook({}));
+  check("top", "top", OneLook({"--nodes", node}));
+  profd_.captures[TestId(1)].set_state(v1::Capture::COMPLETE);
+  for (const Example& example : Examples()) {
+    std::vector<std::string> words = example.words;
+    words.emplace_back("--json");
+    const RunResult result = Run(words);
+    EXPECT_EQ(result.exit_code, example.exit_code) << example.schema << ": " << result.err;
+    check(example.schema, CommandOf(example.words), result.out);
+  }
+  const Json all = Json::parse(Run({"schema"}).out);
+  for (const auto& [name, schema] : all.items()) {
+    EXPECT_TRUE(seen.contains(name)) << "no example of the output that has the schema " << name;
+  }
+}
+
+TEST_F(EverySchemaTest, ThereIsOneForEveryCommand) {
+  for (const Command& command : Commands()) {
+    const bool takes_json = std::ranges::count(OwnFlags(command), "json", &Flag::name) > 0;
+    // Schemas are JSON themselves, and completion scripts are not.
+    if (!takes_json || command.name == "schema" || command.name == "completion") continue;
+    EXPECT_THAT(SchemasOf(command.name), Not(IsEmpty()))
+        << "`profctl " << command.name << " --json` has no schema; see cli/render/lists.h";
   }
 }
 
