@@ -7,6 +7,8 @@ A Program is one line of the campaign, a situation what its daemon does meanwhil
     hung       captures it and is stopped (SIGSTOP) while the program is at work
     hostile    sends garbage and writes nonsense into the memory that it handed over
     absent     was never started
+
+In the first three, the work begins after one complete capture, in the second one.
 """
 
 import contextlib
@@ -29,6 +31,10 @@ from hostile_daemon import HostileDaemon  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 HOST = harness.BUILD_DIR / 'tests/bin/campaign_host'
+# The library has threads before main().
+AT_ITS_START = {'PROFD_START': '1'}
+# What a program may await of the library.
+NONE_OF_OURS, SECOND_RECORDING = 'nothing', 'second recording'
 SITUATIONS = ('alive', 'killed', 'hung', 'hostile', 'absent')
 
 
@@ -40,7 +46,7 @@ class Unavailable(Exception):
 class Program:
     """`command` may have '{folder}' in it. `awaits`: the state of the library before its work."""
     command: list
-    awaits: str = 'recording'
+    awaits: str = SECOND_RECORDING
     env: dict = dataclasses.field(default_factory=dict)
     limits: dict = dataclasses.field(default_factory=dict)  # resource.RLIMIT_* -> value
     as_uid: int = None
@@ -86,18 +92,20 @@ class Capturer(threading.Thread):
         self.daemon_under_test = daemon
         self.pid = pid
         self.is_over = threading.Event()
-        self.count = 0
+        self.count = 0  # Of complete captures.
+        self.error = ''  # Of the last one that is not.
         self.start()
 
     def run(self):
         while not self.is_over.is_set():
-            # The first one lasts, for programs that wait for it.
-            duration = '200ms' if self.count == 0 else '40ms'
+            # The second one lasts: in it the work of the program begins.
+            duration = '200ms' if self.count == 1 else '40ms'
             result = self.daemon_under_test.ctl('trace', '--pid', self.pid, '--duration', duration,
                                                 '--buffer', '1MiB', '--timeout', '5s')
             if result.status == harness.DONE:
                 self.count += 1
             else:
+                self.error = result.err
                 self.is_over.wait(0.01)
 
     def end(self):
@@ -137,6 +145,7 @@ class Campaign:
         expected = self.baseline(name, program)
         self.run_count += 1
         if situation == 'hostile':
+            program = dataclasses.replace(program, awaits=program.awaits.removeprefix('second '))
             sockets = self.folder / f'hostile{self.run_count}'
             hostile = HostileDaemon(sockets, seed)
             try:
@@ -182,16 +191,20 @@ class Campaign:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _watch(self, program, process, folder, capturer, meddle):
-        errors = []
+        errors, capture_error = [], ''
         reader = threading.Thread(target=lambda: errors.append(process.stderr.read()))
         reader.start()
         # A program that fails before it is ready ends.
         harness.until(lambda: (folder / 'ready').exists() or process.poll() is not None, 'ready')
+        if program.awaits == SECOND_RECORDING and capturer is not None:
+            harness.until(lambda: capturer.count > 0 or process.poll() is not None,
+                          lambda: f'a capture before its work: {capturer.error}')
+            if capturer.count == 0:
+                capture_error = f'it ended before a capture was complete: {capturer.error}'
         if meddle is not None:
             meddle()
         (folder / 'go').touch()
         out = process.stdout.read()
-        capture_error = ''
         if program.capture_after and capturer is not None and meddle is None:
             capture_error = self._capture_error(capturer, process.pid)
         (folder / 'seen').touch()
@@ -270,23 +283,24 @@ def remove_built():
 
 
 def musl():
-    return Program([built('musl', 'musl-gcc'), 'fork_children', '{folder}'])
+    return Program([built('musl', 'musl-gcc'), 'fork_children', '{folder}'], awaits=NONE_OF_OURS)
 
 
 def musl_below_a_shell():
-    return Program(['sh', '-c', f'{built("musl", "musl-gcc")} allocations {{folder}}; echo $?'])
+    return Program(['sh', '-c', f'{built("musl", "musl-gcc")} allocations {{folder}}; echo $?'],
+                   awaits=NONE_OF_OURS)
 
 
 def static():
     return Program([built('static', 'cc', '-static', '-DCAMPAIGN_STATIC'), 'fork_children',
-                    '{folder}'])
+                    '{folder}'], awaits=NONE_OF_OURS)
 
 
 def setuid_program():
     path = pathlib.Path(built('setuid', 'cc'))
     os.chown(path, 0, 0)
     path.chmod(0o4755)
-    return Program([path, 'work_for_a_while', '{folder}'])
+    return Program([path, 'work_for_a_while', '{folder}'], awaits=NONE_OF_OURS)
 
 
 def address_sanitizer_program():
@@ -342,15 +356,17 @@ def find_python(version):
 
 
 def python(version, case='threads'):
-    # Python 3.12 and later warn of fork() in a process with a second thread, whosever it is.
+    # Nothing in it uses the library. Python 3.12 and later warn of fork() in a process with a
+    # second thread, whosever it is.
     return lambda: Program([find_python(version), HERE / 'python_program.py', '{folder}', case],
-                           env={'PYTHONWARNINGS': 'ignore::DeprecationWarning'})
+                           env={**AT_ITS_START, 'PYTHONWARNINGS': 'ignore::DeprecationWarning'})
 
 
 def registered_at_its_start(*command):
-    """A program of the system, in which the library has threads before main()."""
+    """A program of the system."""
     def make():
-        return Program([need_program(command[0]), *command[1:]], env={'PROFD_START': '1'})
+        return Program([need_program(command[0]), *command[1:]], awaits=NONE_OF_OURS,
+                       env=AT_ITS_START)
     return make
 
 
@@ -366,11 +382,9 @@ def memray():
         if subprocess.run([candidate, '-c', 'import memray'], capture_output=True).returncode == 0:
             return Program([candidate, '-m', 'memray', 'run', '-q', '--native', '-o',
                             '{folder}/memray.bin', HERE / 'python_program.py', '{folder}',
-                            'asyncio'], ignored='Memray WARNING: Correcting symbol')
+                            'asyncio'], env=AT_ITS_START, ignored='Memray WARNING: Correcting symbol')
     raise Unavailable('memray is not installed; PROFD_MEMRAY_PYTHON can name a Python with it')
 
-
-NONE_OF_OURS = 'nothing'
 
 # Cases of host_program.c.
 HOST_CASES = {

@@ -94,13 +94,19 @@ static void await_file(const char* name) {
   while (access(path, F_OK) != 0) pause_ms(2);
 }
 
-// The library's state is polled: it has no event for the program. At most `ms`.
-static void await_library(int recording, int ms) {
+enum library_state { kConnected, kRecording, kNotRecording };
+
+static int is_library(enum library_state state) {
+  struct status status = {.size_bytes = sizeof status};
+  g_get_status(&status);
+  if (state == kConnected) return status.connected != 0;
+  return (status.recording != 0) == (state == kRecording);
+}
+
+// The library's state is polled: it has no event for the program. At most about `ms`.
+static void await_library(enum library_state state, int ms) {
   if (g_get_status == NULL) return;
-  for (int i = 0; i < ms; ++i) {
-    struct status status = {.size_bytes = sizeof status};
-    g_get_status(&status);
-    if (recording ? status.recording : status.connected) return;
+  for (int i = 0; i < ms && !is_library(state); ++i) {
     step();
     pause_ms(1);
   }
@@ -111,11 +117,17 @@ static int is_awaited(const char* state) {
   return await != NULL && strcmp(await, state) == 0;
 }
 
-static int is_to_be_recorded(void) { return is_awaited("recording"); }
+static int is_to_be_recorded(void) {
+  return is_awaited("recording") || is_awaited("second recording");
+}
 
 static void get_ready(void) {
-  if (is_awaited("connected")) await_library(0, 5000);
-  if (is_to_be_recorded()) await_library(1, 5000);
+  if (is_awaited("connected")) await_library(kConnected, 5000);
+  if (is_to_be_recorded()) await_library(kRecording, 5000);
+  if (is_awaited("second recording")) {
+    await_library(kNotRecording, 5000);
+    await_library(kRecording, 5000);
+  }
   create_file("ready");
   await_file("go");
 }

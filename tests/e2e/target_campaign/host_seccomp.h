@@ -100,7 +100,7 @@ static int seccomp_kill_in_a_capture(void) {
       errno != EFAULT) {
     die("the probe");
   }
-  if (is_to_be_recorded()) await_library(1, 500);
+  if (is_to_be_recorded()) await_library(kRecording, 500);
   enter_sandbox();
   return end_sandbox(30);
 }
@@ -139,7 +139,7 @@ static int seccomp_refused(void) {
 static int seccomp_with_a_listener(void) {
   enum { kNewListener = 1 << 3, kTsyncEsrch = 1 << 4 };
   work();
-  if (is_to_be_recorded()) await_library(1, 500);
+  if (is_to_be_recorded()) await_library(kRecording, 500);
   static const int kCalls[] = {SYS_acct};
   const long listener = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
                                 SECCOMP_FILTER_FLAG_TSYNC | kNewListener | kTsyncEsrch,
