@@ -54,6 +54,10 @@ constexpr uint64_t kAwaitOtherStopNs = kStopThreadsNs + 1'000'000'000;
 constinit std::atomic<State> g_state{State::kNew};
 constinit std::atomic<bool> g_loaded{false};
 constinit std::atomic<pthread_t> g_stopped_by{};  // While kStopped.
+// The one thread that may claim kRunning. Others wait for this place first: a thread that stops the
+// library's again and again gives it up while they are stopped, so that others get it even where all
+// share one CPU.
+constinit std::atomic<pthread_t> g_next_to_stop{};
 constinit bool g_have_fork_handlers = false;
 constinit uint32_t g_pid = 0;
 constinit uint32_t g_registered_parent_pid = 0;
@@ -89,6 +93,7 @@ void ResetInChild() {
   g_hot.detour.store(0, std::memory_order_relaxed);
   g_hot.guests.store(0, std::memory_order_relaxed);
   g_hot.alive.store(0, std::memory_order_relaxed);
+  g_next_to_stop.store({}, std::memory_order_relaxed);
   ForgetSessions();
   KeepStatusPagePrivate();
   ForgetStepMarks();
@@ -163,24 +168,47 @@ bool StartUp() {
   return started;
 }
 
+// The calling thread's place as the next one that stops the library's.
+class NextToStop {
+ public:
+  explicit NextToStop(pthread_t self) : self_(self) {}
+  ~NextToStop() {
+    if (is_held_) g_next_to_stop.store({}, std::memory_order_release);
+  }
+
+  bool Take() {
+    pthread_t none{};
+    if (!is_held_) is_held_ = g_next_to_stop.compare_exchange_strong(none, self_);
+    return is_held_;
+  }
+  // By this thread, which a signal has interrupted there.
+  bool IsHeldBelow() const { return !is_held_ && pthread_equal(g_next_to_stop.load(), self_) != 0; }
+
+ private:
+  const pthread_t self_;
+  bool is_held_ = false;
+};
+
 // From kRunning. Waits for another thread that has stopped the library's for a call of its own, or
 // is about to: it would start them again in the middle of ours. The wait makes no system call,
 // because that call may be the one that sets a filter. False: see StopThreads().
 bool BecomeStopped() {
   constexpr uint64_t kLooksPerClock = 1024;
+  NextToStop next(pthread_self());
   uint64_t deadline_ns = 0;
   for (uint64_t look = 0;; ++look) {
     State state = g_state.load(std::memory_order_acquire);
-    if (state == State::kNew || IsOff(state)) return false;
+    if (state == State::kNew || IsOff(state) || next.IsHeldBelow()) return false;
     // First of all: until this thread lets others stop the library's, none of them sets a filter
     // that may forbid getpid(), and IsStarted() is false for no other thread's stop.
-    if (state == State::kRunning && g_state.compare_exchange_strong(state, State::kClaimed)) {
+    if (next.Take() && state == State::kRunning &&
+        g_state.compare_exchange_strong(state, State::kClaimed)) {
       // The child of a vfork() has no threads, but its parent's memory. So has that of a bare
       // clone(), whose page was wiped.
       const bool is_ours = IsStarted() && g_pid == static_cast<uint32_t>(getpid());
       State claimed = State::kClaimed;
-      const State next = is_ours ? State::kStopped : State::kRunning;
-      if (!g_state.compare_exchange_strong(claimed, next) || !is_ours) return false;
+      const State then = is_ours ? State::kStopped : State::kRunning;
+      if (!g_state.compare_exchange_strong(claimed, then) || !is_ours) return false;
       g_stopped_by.store(pthread_self());
       return true;
     }

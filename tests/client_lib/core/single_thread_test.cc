@@ -146,6 +146,33 @@ TEST_F(SingleThreadTest, StoppedThreadsAreNotRestartedByUse) {
   child.ExpectSuccess();
 }
 
+// On one CPU another thread never runs between its restart and its next stop.
+TEST_F(SingleThreadTest, AThreadThatStopsAgainAndAgainLetsOthersStop) {
+  FakeDaemon daemon;
+  Child child(daemon.directory() + "/absent", [](Parent&) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    CHILD_EXPECT(sched_setaffinity(0, sizeof one, &one) == 0);
+    profd_init();
+    std::atomic<bool> is_over{false};
+    std::thread other([&] {
+      while (!is_over) {
+        if (profd_stop_threads() == PROFD_OK) profd_restart_threads();
+      }
+    });
+    for (int i = 0; i < 10; ++i) {
+      CHILD_EXPECT(profd_stop_threads() == PROFD_OK);
+      CHILD_EXPECT(ThreadDirectory("profd").empty());
+      profd_restart_threads();
+    }
+    is_over = true;
+    other.join();
+    CHILD_EXPECT(Status().disabled == 0);
+  });
+  child.ExpectSuccess();
+}
+
 TEST_F(SingleThreadTest, AProcessWhoseThreadsStayStoppedIsOff) {
   FakeDaemon daemon;
   Child child(daemon.directory(), [](Parent&) {
