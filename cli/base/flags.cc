@@ -120,12 +120,12 @@ class FlagParser {
     if (flag.choices.empty() || flag.repeated) return absl::OkStatus();
     const auto is = [value](std::string_view choice) {
       if (choice == value) return true;
-      // "stack:N": any number, whose range its reader checks.
-      constexpr std::string_view kNumber = ":N";
-      const size_t name_bytes = choice.size() - kNumber.size() + 1;
-      return choice.ends_with(kNumber) && value.size() > name_bytes &&
-             value.substr(0, name_bytes) == choice.substr(0, name_bytes) &&
-             value.find_first_not_of("0123456789", name_bytes) == value.npos;
+      // "stack:N": any number, "arguments:KEY": any text; their readers check them.
+      const size_t name_bytes = choice.find(':') + 1;
+      if (name_bytes == 0 || !value.starts_with(choice.substr(0, name_bytes))) return false;
+      const std::string_view detail = value.substr(name_bytes);
+      const bool is_number = detail.find_first_not_of("0123456789") == detail.npos;
+      return !detail.empty() && (is_number || choice.substr(name_bytes) != "N");
     };
     if (std::ranges::any_of(flag.choices, is)) return absl::OkStatus();
     if (std::ranges::any_of(flag.unoffered, is)) return absl::OkStatus();

@@ -110,10 +110,21 @@ void NoteMissingPlaces(Invocation& invocation, const table::Report& report,
                        const OpsRequest& wanted) {
   const std::string_view by = wanted.Option("group_by");
   const std::string_view column = by.substr(0, by.find(':'));
-  if (column != "module" && column != "source" && column != "stack") return;
+  const bool is_arguments = column == "arguments";
+  if (column != "module" && column != "source" && column != "stack" && !is_arguments) return;
+  if (report.tables.empty()) return;
   const table::Table& rows = report.tables.front();
   const size_t place = rows.Find(column);
   if (place != table::Table::npos && !table::IsUnset(rows.columns[place], rows.cells[place])) {
+    return;
+  }
+  if (is_arguments) {
+    const bool is_of_key = by.size() > column.size();
+    invocation.Note(
+        StrCat("No range in this capture has arguments",
+               is_of_key ? StrCat(" named ", ForDisplay(by.substr(column.size() + 1), 80)) : "",
+               ": `with profd.annotate(\"forward\", batch=32)` gives it some. Those of imported "
+               "traces are not looked at.\n"));
     return;
   }
   invocation.Note(StrCat("No ", column == "module" ? "modules" : "Python lines",
@@ -224,7 +235,8 @@ absl::StatusOr<report::OpOptions> GroupOptions(const Invocation& invocation,
   options.limit = limit.value_or(is_for_people ? kRowsForPeople : 0);
   const report::OpGroup group = OpGroupOf(wanted).value_or(report::OpGroup::kName);
   if (group == report::OpGroup::kModule || group == report::OpGroup::kSource ||
-      group == report::OpGroup::kStack || group == report::OpGroup::kThread) {
+      group == report::OpGroup::kStack || group == report::OpGroup::kArguments ||
+      group == report::OpGroup::kThread) {
     return UsageError(
         "a group is compared by name, input_shape, or step, or shown by rank; name one of its "
         "captures "
@@ -359,13 +371,15 @@ Command OpsCommand() {
                     "--csv)"},
            {.name = "group-by",
             .value_name = "WHAT",
-            .help = "One row for each name (default), or for each name and the shapes and types "
-                    "of its inputs, the module that it ran in, the line of Python that called it, "
-                    "the stack (stack:N has N lines, default 8), the step, thread, or rank: name, "
-                    "input_shape, module, source, stack, step, thread, or rank",
+            .help =
+                "One row for each name (default), or for each name and the shapes and types "
+                "of its inputs, the module that it ran in, the line of Python that called it, "
+                "the stack (stack:N has N lines, default 8), the arguments of annotate() around "
+                "it (arguments:KEY only those of that key), the step, thread, or rank: name, "
+                "input_shape, module, source, stack, arguments, step, thread, or rank",
             .completes = Completes::kChoice,
-            .choices = {"name", "input_shape", "module", "source", "stack", "stack:N", "step",
-                        "thread", "rank"}},
+            .choices = {"name", "input_shape", "module", "source", "stack", "stack:N", "arguments",
+                        "arguments:KEY", "step", "thread", "rank"}},
            {.name = "by-step",
             .help = "One row for each step, too, whatever else rows are grouped by"},
            {.name = "step", .value_name = "K", .help = "Only ranges that begin inside step K"},
@@ -381,6 +395,8 @@ Command OpsCommand() {
                     "Which sizes of an operator took it"},
                    {"profctl ops 01J9ZK --group-by source",
                     "Which lines of the program, also of compiled code (`trace --with stacks`)"},
+                   {"profctl ops 01J9ZK --group-by arguments:batch",
+                    "By the batch that annotate(\"forward\", batch=32) names"},
                    {"profctl ops run.profd --sort cpu_total --step 120",
                     "One step of a fetched capture"},
                    {"profctl ops run.profd --torch=2.6 --sort cuda_time_total",

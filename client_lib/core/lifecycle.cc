@@ -55,8 +55,8 @@ constinit std::atomic<State> g_state{State::kNew};
 constinit std::atomic<bool> g_loaded{false};
 constinit std::atomic<pthread_t> g_stopped_by{};  // While kStopped.
 // The one thread that may claim kRunning. Others wait for this place first: a thread that stops the
-// library's again and again gives it up while they are stopped, so that others get it even where all
-// share one CPU.
+// library's again and again gives it up while they are stopped, so that others get it even where
+// all share one CPU.
 constinit std::atomic<pthread_t> g_next_to_stop{};
 constinit bool g_have_fork_handlers = false;
 constinit uint32_t g_pid = 0;

@@ -12,7 +12,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/capture/event_kinds.h"
-#include "daemon/export/trace/range_arguments.h"
+#include "daemon/export/trace/shown_arguments.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/overlaps.h"
 #include "daemon/report/index/wide_streams.h"
@@ -64,7 +64,7 @@ constexpr std::array<std::string_view, 18> kColumnNames = {"kind",
 
 class CsvWriter {
  public:
-  CsvWriter(store::CaptureReader& reader, RangeArguments arguments,
+  CsvWriter(store::CaptureReader& reader, ShownArguments arguments,
             report::WideStreams wide_streams, OutputBuffer& out)
       : reader_(reader),
         arguments_(std::move(arguments)),
@@ -285,7 +285,7 @@ class CsvWriter {
   static constexpr size_t kMostArgumentBytes = size_t{18} << 10;
 
   store::CaptureReader& reader_;
-  const RangeArguments arguments_;
+  const ShownArguments arguments_;
   const report::WideStreams wide_streams_;
   uint32_t range_count_ = 0;
   OutputBuffer& out_;
@@ -299,9 +299,10 @@ class CsvWriter {
 }  // namespace
 
 absl::Status WriteEventCsv(store::CaptureReader& reader, OutputBuffer& out) {
-  ASSIGN_OR_RETURN(RangeArguments arguments, RangeArguments::Read(reader));
+  ASSIGN_OR_RETURN(report::RangeArguments arguments, report::RangeArguments::Read(reader));
   ASSIGN_OR_RETURN(report::WideStreams wide_streams, report::WideStreams::Read(reader));
-  return CsvWriter(reader, std::move(arguments), std::move(wide_streams), out).Write();
+  return CsvWriter(reader, ShownArguments(std::move(arguments)), std::move(wide_streams), out)
+      .Write();
 }
 
 }  // namespace profd::exporter

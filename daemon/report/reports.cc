@@ -47,8 +47,8 @@ constexpr ReportOption kFindingOptions[] = {kThresholdsOption};
 
 constexpr ReportOption kOpOptions[] = {
     {"group_by", "WHAT",
-     "One row for each name, or by input_shape, module, source, stack, stack:N (of N lines), step, "
-     "or thread, too"},
+     "One row for each name, or by input_shape, module, source, stack, stack:N (of N lines), "
+     "arguments, arguments:KEY (only of that key), step, or thread, too"},
     {"by_step", "0|1", "One row for each step, too"},
     {"step", "K", "Only ranges that begin inside step K"},
     {"sums_only", "0|1", "Only sums: no percentiles, FLOPs, or figures by step; faster"},
@@ -108,21 +108,30 @@ absl::StatusOr<OpProfileOptions> OpOptionsOf(const ReportRequest& request) {
   if (const std::string_view by = OptionOf(request, "group_by"); !by.empty()) {
     const size_t colon = by.find(':');
     const std::optional<OpGroup> group = OpGroupFromString(by.substr(0, colon));
-    if (!group.has_value() || (colon != by.npos && *group != OpGroup::kStack)) {
+    const bool has_detail = colon != by.npos;
+    const bool takes_detail = group == OpGroup::kStack || group == OpGroup::kArguments;
+    if (!group.has_value() || (has_detail && !takes_detail)) {
       return absl::InvalidArgumentError(
-          StrCat("group_by must be name, input_shape, module, source, stack, stack:N, step, or "
-                 "thread, and is '",
+          StrCat("group_by must be name, input_shape, module, source, stack, stack:N, arguments, "
+                 "arguments:KEY, step, or thread, and is '",
                  ForDisplay(by, 80), "'"));
     }
     options.group = *group;
-    uint32_t frames = options.frames;
-    if (colon != by.npos && (!absl::SimpleAtoi(ToAbsl(by.substr(colon + 1)), &frames) ||
-                             frames == 0 || frames > PlaceIndex::kMaxFrames)) {
+    if (has_detail && *group == OpGroup::kArguments) {
+      options.detail.argument = by.substr(colon + 1);
+      if (options.detail.argument.empty()) {
+        return absl::InvalidArgumentError("group_by arguments:KEY: KEY is empty");
+      }
+    }
+    uint32_t frames = options.detail.frames;
+    if (has_detail && *group == OpGroup::kStack &&
+        (!absl::SimpleAtoi(ToAbsl(by.substr(colon + 1)), &frames) || frames == 0 ||
+         frames > PlaceIndex::kMaxFrames)) {
       return absl::InvalidArgumentError(StrCat("group_by stack:N: N must be in 1..",
                                                PlaceIndex::kMaxFrames, ", and is '",
                                                ForDisplay(by.substr(colon + 1), 40), "'"));
     }
-    options.frames = frames;
+    options.detail.frames = frames;
   }
   ASSIGN_OR_RETURN(options.by_step, FlagOf(request, "by_step"));
   ASSIGN_OR_RETURN(options.step, NumberOf(request, "step"));

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _OPERATORS = {"auto": 0, "off": 1, "names": 2, "shapes": 3}
 _GPU_MODES = {"auto": 0, "off": 1, "light": 2, "default": 3, "full": 4}
 _FORMATS = {"chrome": 1, "chrome.gz": 2, "perfetto": 3}
-_GROUPINGS = ("name", "step", "input_shape", "module", "thread")
+_GROUPINGS = ("name", "step", "input_shape", "module", "source", "stack", "arguments", "thread")
 _TERMINAL = {"COMPLETE", "PARTIAL", "FAILED", "CANCELLED"}
 _NOT_ARMED = {"PENDING", "ARMING"}
 # How long capture() waits for this process to be known to the daemon.
@@ -145,11 +145,13 @@ class Report:
             limit: int = 0) -> "DescribedTable":
         """The operator table, most self time first: of the GPU, where there is one.
 
-        by      "name", or a row for each name and "step", "input_shape", "module" or "thread".
+        by      "name", or a row for each name and "step", "input_shape", "module", "source",
+                "stack" ("stack:3": of three lines), "thread", or "arguments": those of the
+                annotate() around it ("arguments:batch": only that one).
         step    only what begins inside this step.
         limit   rows; 0: all.
         """
-        if by not in _GROUPINGS:
+        if by.partition(":")[0] not in _GROUPINGS:
             raise ValueError("by must be one of %s, not %r" % (", ".join(_GROUPINGS), by))
         only = {} if step is None else {"step": step}
         return self.table("ops", group_by=by, limit=limit, **only)

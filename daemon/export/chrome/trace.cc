@@ -28,7 +28,7 @@
 #include "daemon/export/trace/json_text.h"
 #include "daemon/export/trace/layout.h"
 #include "daemon/export/trace/operator_plan.h"
-#include "daemon/export/trace/range_arguments.h"
+#include "daemon/export/trace/shown_arguments.h"
 #include "daemon/export/trace/source_arguments.h"
 #include "daemon/export/trace/writers.h"
 #include "daemon/report/memory/timeline.h"
@@ -152,7 +152,7 @@ class StepNesting {
 class ChromeWriter {
  public:
   ChromeWriter(store::CaptureReader& reader, GpuPlan plan, OperatorPlan operators,
-               SourceArguments source, RangeArguments arguments, TraceLayout layout,
+               SourceArguments source, ShownArguments arguments, TraceLayout layout,
                OutputBuffer& out)
       : reader_(reader),
         out_(out),
@@ -642,7 +642,7 @@ class ChromeWriter {
   const GpuPlan plan_;
   const OperatorPlan operators_;
   SourceArguments source_;
-  RangeArguments arguments_;
+  ShownArguments arguments_;
   ChromeFlows flows_;
   ChromeLabels labels_;
   const OtherEvents other_events_;
@@ -683,13 +683,13 @@ absl::Status WriteChromeTrace(store::CaptureReader& reader, const TracePlace& pl
                    GpuPlan::Make(reader, layout, GpuPlan::Annotations::kWithoutSteps));
   ASSIGN_OR_RETURN(OperatorPlan operators, OperatorPlan::Make(reader));
   ASSIGN_OR_RETURN(SourceArguments source, SourceArguments::Read(reader));
-  ASSIGN_OR_RETURN(RangeArguments arguments, RangeArguments::Read(reader));
+  ASSIGN_OR_RETURN(report::RangeArguments arguments, report::RangeArguments::Read(reader));
   // The clocks of merged captures are put on one time from what their records say.
   if (!place.is_merged) {
     layout.place.start_unix_ns = source.StartUnixNs().value_or(place.start_unix_ns);
   }
   return ChromeWriter(reader, std::move(plan), std::move(operators), std::move(source),
-                      std::move(arguments), std::move(layout), out)
+                      ShownArguments(std::move(arguments)), std::move(layout), out)
       .Write();
 }
 

@@ -27,7 +27,7 @@
 #include "daemon/export/trace/layout.h"
 #include "daemon/export/trace/note_text.h"
 #include "daemon/export/trace/operator_plan.h"
-#include "daemon/export/trace/range_arguments.h"
+#include "daemon/export/trace/shown_arguments.h"
 #include "daemon/export/trace/slice_order.h"
 #include "daemon/export/trace/writers.h"
 #include "daemon/report/index/stack_table.h"
@@ -43,7 +43,7 @@ class PerfettoWriter {
  public:
   PerfettoWriter(store::CaptureReader& reader, const TraceLayout& layout, const GpuPlan& plan,
                  const CallNesting& nesting, const OperatorPlan& operators,
-                 report::StackTable stacks, const RangeArguments& arguments, OutputBuffer& out)
+                 report::StackTable stacks, const ShownArguments& arguments, OutputBuffer& out)
       : reader_(reader),
         out_(out),
         layout_(layout),
@@ -323,10 +323,7 @@ class PerfettoWriter {
   void WriteBegin(uint32_t thread, uint64_t sequence, const SliceEdge& edge) {
     const PlannedOperator* const op = operators_.empty() ? nullptr : operators_.Find(edge.range);
     const bool name_was_sent = NameWasSent(thread, edge.name);
-    const std::span<const RangeArguments::Argument> arguments =
-        arguments_.empty() ? std::span<const RangeArguments::Argument>()
-                           : arguments_.Of(edge.range);
-    if (edge.flags != 0 || op != nullptr || !name_was_sent || !arguments.empty()) {
+    if (edge.flags != 0 || op != nullptr || !name_was_sent || arguments_.HasAny(edge.range)) {
       WriteLongBegin(thread, sequence, edge, op, name_was_sent);
       return;
     }
@@ -367,7 +364,7 @@ class PerfettoWriter {
       const bool is_open = (edge.flags & kRangeOpen) != 0;
       AddAnnotation(is_open ? "never_ended" : "ended_with_thread", "true", event);
     }
-    for (const RangeArguments::Shown& shown : arguments_.ShownOf(edge.range)) {
+    for (const ShownArguments::Shown& shown : arguments_.ShownOf(edge.range)) {
       AddArgument(shown.key, *shown.argument, event);
     }
     ProtoMessage interned_data;
@@ -387,7 +384,7 @@ class PerfettoWriter {
     event.Message(event::kDebugAnnotations, message);
   }
 
-  void AddArgument(std::string_view key, const RangeArguments::Argument& argument,
+  void AddArgument(std::string_view key, const ShownArguments::Argument& argument,
                    ProtoMessage& event) const {
     ProtoMessage message;
     message.Bytes(annotation::kName, key);
@@ -551,7 +548,7 @@ class PerfettoWriter {
   PerfettoPackets packets_;
   PerfettoGpu gpu_;
   PerfettoOperators operators_;
-  const RangeArguments& arguments_;
+  const ShownArguments& arguments_;
   struct ThreadCalls {
     std::span<const GpuLinks::Call> calls;
     size_t next = 0;
@@ -575,7 +572,8 @@ absl::StatusOr<uint64_t> WritePerfettoTrace(store::CaptureReader& reader, const 
                                      {.clock_error_ns = ClockErrorOfCalls(reader.record())}));
   ASSIGN_OR_RETURN(const OperatorPlan operators, OperatorPlan::Make(reader));
   ASSIGN_OR_RETURN(report::StackTable stacks, report::StackTable::Build(reader));
-  ASSIGN_OR_RETURN(const RangeArguments arguments, RangeArguments::Read(reader));
+  ASSIGN_OR_RETURN(report::RangeArguments of_ranges, report::RangeArguments::Read(reader));
+  const ShownArguments arguments(std::move(of_ranges));
   RETURN_IF_ERROR(
       PerfettoWriter(reader, layout, plan, nesting, operators, std::move(stacks), arguments, out)
           .Write());

@@ -89,7 +89,7 @@ std::optional<size_t> PositionIn(const std::array<std::string_view, kSize>& list
 
 absl::StatusOr<SourceArguments> SourceArguments::Read(store::CaptureReader& reader) {
   SourceArguments source(reader.names());
-  // Of a recorded capture: range_arguments.h.
+  // Of a recorded capture: shown_arguments.h.
   if (reader.record().imported.source.empty()) return source;
   RETURN_IF_ERROR(
       reader.ForEach<ArgumentRow>([&](const ArgumentBatch& batch) { return source.Add(batch); }));

@@ -47,7 +47,7 @@ absl::StatusOr<OpKinds> OpKinds::Build(store::CaptureReader& reader, const Optio
     kinds.by_inputs_ = !kinds.first_inputs_.empty();
   }
   if (options.group == Group::kPlace) {
-    ASSIGN_OR_RETURN(kinds.places_, PlaceIndex::Build(reader, options.place, options.frames));
+    ASSIGN_OR_RETURN(kinds.places_, PlaceIndex::Build(reader, options.place, options.detail));
   }
   return kinds;
 }

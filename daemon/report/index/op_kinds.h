@@ -35,7 +35,7 @@ class OpKinds {
     bool by_inputs = false;
     Group group = Group::kNone;
     PlaceKind place = PlaceKind::kModule;  // With kPlace.
-    uint32_t frames = PlaceIndex::kDefaultFrames;
+    PlaceIndex::Options detail;
   };
 
   static absl::StatusOr<OpKinds> Build(store::CaptureReader& reader, const Options& options);

@@ -1,6 +1,7 @@
 #include "daemon/report/index/place_index.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -8,7 +9,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 #include "daemon/report/index/end_of.h"
+#include "daemon/report/index/range_arguments.h"
 #include "daemon/report/index/stack_table.h"
 #include "proto/wire/event.h"
 
@@ -51,17 +54,49 @@ struct OperatorKey {
   }
 };
 
+// Of one range, or of all that are around it.
+class Arguments {
+ public:
+  void Set(const std::string& key, const std::string& value) {
+    const auto at = std::ranges::find(values_, key, &std::pair<std::string, std::string>::first);
+    if (at == values_.end()) {
+      if (values_.size() < RangeArguments::kMostOfRange) values_.emplace_back(key, value);
+    } else {
+      at->second = value;
+    }
+  }
+  bool empty() const { return values_.empty(); }
+  const std::vector<std::pair<std::string, std::string>>& values() const { return values_; }
+  std::string ToText() const {
+    std::string text;
+    for (const auto& [key, value] : values_) {
+      StrAppend(&text, text.empty() ? "" : ", ", key, "=", value);
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> values_;
+};
+
 }  // namespace
 
 class PlaceIndex::Builder {
  public:
-  Builder(store::CaptureReader& reader, PlaceKind kind, uint32_t frames)
-      : reader_(reader), kind_(kind), frames_(std::clamp<uint32_t>(frames, 1, kMaxFrames)) {}
+  Builder(store::CaptureReader& reader, PlaceKind kind, const Options& options)
+      : reader_(reader),
+        kind_(kind),
+        frames_(std::clamp<uint32_t>(options.frames, 1, kMaxFrames)),
+        argument_(options.argument) {}
 
   absl::StatusOr<PlaceIndex> Build() {
     ranges_.resize(reader_.threads().size());
-    ASSIGN_OR_RETURN(stacks_, StackTable::Build(reader_));
-    RETURN_IF_ERROR(stacks_.empty() ? ReadFunctions() : ReadOperators());
+    if (kind_ == PlaceKind::kArguments) {
+      RETURN_IF_ERROR(ReadArguments());
+    } else {
+      ASSIGN_OR_RETURN(stacks_, StackTable::Build(reader_));
+      RETURN_IF_ERROR(stacks_.empty() ? ReadFunctions() : ReadOperators());
+    }
     const bool is_empty = std::ranges::all_of(ranges_, [](const auto& of) { return of.empty(); });
     if (is_empty) return std::move(index_);
     JoinThreads();
@@ -96,6 +131,8 @@ class PlaceIndex::Builder {
         return stacks_.SourceOf(stack);
       case PlaceKind::kStack:
         return stacks_.TextOf(stack, frames_);
+      case PlaceKind::kArguments:
+        break;
     }
     return "";
   }
@@ -184,6 +221,77 @@ class PlaceIndex::Builder {
         });
   }
 
+  // ---- from the arguments of ranges ----
+
+  static std::string ValueOf(const RangeArguments& all, const RangeArguments::Argument& argument) {
+    switch (argument.type) {
+      case ArgumentType::kInteger:
+        return StrCat(argument.value);
+      case ArgumentType::kQuotedInteger:
+        return StrCat("\"", argument.value, "\"");
+      case ArgumentType::kReal:
+        return StrCat(std::bit_cast<double>(argument.value));
+      case ArgumentType::kJson:
+        return ForDisplay(all.JsonOf(argument), kMostValueBytes);
+      case ArgumentType::kAbsent:
+        break;
+    }
+    return "null";
+  }
+
+  absl::Status ReadArguments() {
+    ASSIGN_OR_RETURN(const RangeArguments arguments, RangeArguments::Read(reader_));
+    if (arguments.empty()) return absl::OkStatus();
+    uint32_t range = 0;
+    return reader_.ForEach<RangeRow>(
+        kRangeStart | kRangeDuration, {}, [&](const RangeBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i, ++range) {
+            Arguments of_range;
+            for (const RangeArguments::Argument& argument : arguments.Of(range)) {
+              const std::string& key = arguments.KeyOf(argument);
+              if (!argument_.empty() && key != argument_) continue;
+              of_range.Set(ForDisplay(key, kMostValueBytes), ValueOf(arguments, argument));
+            }
+            if (of_range.empty()) continue;
+            ranges_[batch.thread].push_back({batch.start_ns[i],
+                                             EndOf(batch.start_ns[i], batch.duration_ns[i]),
+                                             PlaceOfArguments(std::move(of_range))});
+          }
+          return absl::OkStatus();
+        });
+  }
+
+  uint32_t PlaceOfArguments(Arguments arguments) {
+    std::string text = arguments.ToText();
+    const bool is_full =
+        index_.names_.size() > kMostArgumentPlaces || argument_bytes_ > kMostArgumentBytes;
+    if (is_full && !numbers_.contains(text)) {
+      other_arguments_ = PlaceOf(std::string(kOtherArguments));
+      return other_arguments_;
+    }
+    const size_t bytes = text.size();
+    const uint32_t place = PlaceOf(std::move(text));
+    if (place >= arguments_.size()) arguments_.resize(place + size_t{1});
+    if (arguments_[place].empty()) {
+      arguments_[place] = std::move(arguments);
+      argument_bytes_ += bytes;
+    }
+    return place;
+  }
+
+  // Of a range with arguments inside of one that is at `outer`.
+  uint32_t Merged(uint32_t outer, uint32_t inner) {
+    if (outer == 0 || inner == other_arguments_) return inner;
+    if (outer == other_arguments_) return outer;
+    const auto [at, inserted] = merged_.try_emplace({outer, inner}, 0);
+    if (inserted) {
+      Arguments both = arguments_[outer];
+      for (const auto& [key, value] : arguments_[inner].values()) both.Set(key, value);
+      at->second = PlaceOfArguments(std::move(both));
+    }
+    return at->second;
+  }
+
   // The engine of autograd runs backward operators inside of the function that called backward();
   // they are where their forward operators were.
   absl::Status PlaceBackward() {
@@ -221,6 +329,7 @@ class PlaceIndex::Builder {
             const auto at = backward.find({batch.thread, batch.start_ns[i], batch.depth[i]});
             if (at == backward.end()) continue;
             const uint32_t place = index_.At(at->second.thread, at->second.start_ns);
+            if (place == 0 && kind_ == PlaceKind::kArguments) continue;
             found.emplace_back(index_.row_of_[batch.thread],
                                PlacedRange{.start_ns = batch.start_ns[i],
                                            .end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]),
@@ -285,7 +394,9 @@ class PlaceIndex::Builder {
         if (is_inside) {
           place = shown.back();
         } else if (!range.is_whole) {
-          place = Inside(open, range.place);
+          place = kind_ == PlaceKind::kArguments && !shown.empty()
+                      ? Merged(shown.back(), range.place)
+                      : Inside(open, range.place);
         }
         changes.push_back({range.start_ns, place});
         open.push_back(range);
@@ -300,16 +411,21 @@ class PlaceIndex::Builder {
   store::CaptureReader& reader_;
   const PlaceKind kind_;
   const size_t frames_;
+  const std::string argument_;
   StackTable stacks_;
   PlaceIndex index_;
   absl::flat_hash_map<std::string, uint32_t> numbers_;
   std::vector<std::optional<uint32_t>> places_;   // By stack.
   std::vector<std::vector<PlacedRange>> ranges_;  // By thread.
+  size_t argument_bytes_ = 0;
+  uint32_t other_arguments_ = 0;      // 0: there is no such place.
+  std::vector<Arguments> arguments_;  // By place.
+  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t> merged_;  // Outer, inner -> place.
 };
 
 absl::StatusOr<PlaceIndex> PlaceIndex::Build(store::CaptureReader& reader, PlaceKind kind,
-                                             uint32_t frames) {
-  return Builder(reader, kind, frames).Build();
+                                             const Options& options) {
+  return Builder(reader, kind, options).Build();
 }
 
 uint32_t PlaceIndex::At(uint32_t thread, int64_t time_ns) {

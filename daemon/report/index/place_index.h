@@ -1,16 +1,19 @@
-// PlaceIndex finds where in the program's Python something ran: the torch.nn.Module, the line, or
-// the stack that is around an instant of a thread.
+// PlaceIndex finds where in the program something ran: the torch.nn.Module, the line of Python, the
+// stack, or the arguments of ranges that are around an instant of a thread.
 //
 // Where that is known from:
+//   the arguments of ranges   recorded captures (range_arguments.h)
 //   the stacks of operators   captures with stacks or modules (StackRow, OperatorRow::stack)
 //   Python functions as ranges, "nn.Module: Linear_0" and "train.py(12): forward"
 //                             traces of torch.profiler with with_stack. They may have a row of
 //                             their own (daemon/import); rows of the same OS thread count as one.
-// In both, a backward operator is where its forward operator was, if that is in the capture.
+// In all, a backward operator is where its forward operator was, if that is in the capture; with
+// arguments, only if its forward operator was inside of some.
 //
 // Threads: one at a time, because it remembers its last position.
-// Memory:  24 bytes per operator with a stack, or per Python function, up to twice that as vectors
-//          grow, and the text of each place once; while it is built, 60 more per operator.
+// Memory:  24 bytes per operator with a stack, per Python function, or per range with arguments, up
+//          to twice that as vectors grow, and the text of each place once; while it is built, 60
+//          more per operator, and RangeArguments.
 // Errors:  the reader's.
 #ifndef PROFD_DAEMON_REPORT_INDEX_PLACE_INDEX_H_
 #define PROFD_DAEMON_REPORT_INDEX_PLACE_INDEX_H_
@@ -37,17 +40,32 @@ enum class PlaceKind {
   kSource,  // The innermost line that is not in torch or in Python's own library:
             // "train.py(112): log_metrics"
   kStack,   // That line and those of its callers, the innermost first, " < " between them.
+  // The key-value arguments of the ranges around it, the outermost first; of one key, the innermost
+  // value: `id="r-17", tokens=512`. Values as JSON, of which at most kMostValueBytes are shown.
+  kArguments,
 };
 
 class PlaceIndex {
  public:
   static constexpr uint32_t kDefaultFrames = 8;
   static constexpr uint32_t kMaxFrames = 64;
+  static constexpr size_t kMostValueBytes = 200;
+  // Different arguments beyond these are one place, kOtherArguments.
+  static constexpr size_t kMostArgumentPlaces = 100'000;
+  static constexpr size_t kMostArgumentBytes = size_t{64} << 20;
+  static constexpr std::string_view kOtherArguments = "(other arguments)";
+
+  struct Options {
+    uint32_t frames = kDefaultFrames;  // Of a stack, in [1, kMaxFrames].
+    std::string argument;              // Only the arguments of that key; empty: all.
+  };
 
   PlaceIndex() = default;
-  // `frames`: of a stack, in [1, kMaxFrames].
   static absl::StatusOr<PlaceIndex> Build(store::CaptureReader& reader, PlaceKind kind,
-                                          uint32_t frames = kDefaultFrames);
+                                          const Options& options);
+  static absl::StatusOr<PlaceIndex> Build(store::CaptureReader& reader, PlaceKind kind) {
+    return Build(reader, kind, Options());
+  }
 
   // No place is known.
   bool empty() const { return names_.size() == 1; }

@@ -85,6 +85,10 @@ const table::Description<OpProfileRow>& OpColumns() {
           "torch or in Python's own library"),
       KeyColumn(&OpProfileRow::stack, "stack", "Stack",
                 "The lines of Python that the row's calls came from, the innermost first"),
+      KeyColumn(
+          &OpProfileRow::arguments, "arguments", "Arguments",
+          "The key-value arguments of the ranges around the row's calls (annotate(\"request\", "
+          "id=17)), on their thread: the outermost first, of one key the innermost"),
       KeyColumn(&OpProfileRow::thread, "thread", "Thread",
                 "The thread that the row's calls began on: its number and name"),
       {&OpProfileRow::step,

@@ -24,12 +24,13 @@
 namespace profd::report {
 namespace {
 
-constexpr std::array<std::pair<OpGroup, std::string_view>, 7> kGroupNames = {{
+constexpr std::array<std::pair<OpGroup, std::string_view>, 8> kGroupNames = {{
     {OpGroup::kName, "name"},
     {OpGroup::kInputs, "input_shape"},
     {OpGroup::kModule, "module"},
     {OpGroup::kSource, "source"},
     {OpGroup::kStack, "stack"},
+    {OpGroup::kArguments, "arguments"},
     {OpGroup::kStep, "step"},
     {OpGroup::kThread, "thread"},
 }};
@@ -379,6 +380,8 @@ class OpProfiler {
       row.source = place();
     } else if (options_.group == OpGroup::kStack) {
       row.stack = place();
+    } else if (options_.group == OpGroup::kArguments) {
+      row.arguments = place();
     } else if (options_.group == OpGroup::kThread) {
       const store::ReaderThread& thread = reader_.threads()[kinds_.GroupOf(kind)];
       row.thread = thread.name.empty() ? StrCat(thread.os_thread)
@@ -405,7 +408,7 @@ class OpProfiler {
 
 OpKinds::Options KindsOf(const OpProfileOptions& options) {
   OpKinds::Options kinds = {.by_inputs = options.group == OpGroup::kInputs,
-                            .frames = options.frames};
+                            .detail = options.detail};
   switch (options.group) {
     case OpGroup::kModule:
       kinds.group = OpKinds::Group::kPlace;
@@ -418,6 +421,10 @@ OpKinds::Options KindsOf(const OpProfileOptions& options) {
     case OpGroup::kStack:
       kinds.group = OpKinds::Group::kPlace;
       kinds.place = PlaceKind::kStack;
+      break;
+    case OpGroup::kArguments:
+      kinds.group = OpKinds::Group::kPlace;
+      kinds.place = PlaceKind::kArguments;
       break;
     case OpGroup::kThread:
       kinds.group = OpKinds::Group::kThread;
@@ -451,7 +458,7 @@ void SortBySelfTime(OpProfile& profile) {
     // Negative: more time comes first.
     return std::tuple(profile.has_device ? -row.self_device_ns : 0, -row.self_cpu_ns,
                       std::tie(row.name, row.step, row.dims, row.types, row.module, row.source,
-                               row.stack, row.thread, row.rank));
+                               row.stack, row.arguments, row.thread, row.rank));
   };
   std::ranges::sort(profile.rows, std::less<>(), key);
 }

@@ -29,10 +29,11 @@ namespace profd::report {
 enum class OpGroup {
   kName,
   kInputs,  // Sizes and types of inputs.
-  // Where in the program's Python it ran (place_index.h).
+  // Where in the program it ran (place_index.h).
   kModule,
   kSource,
   kStack,
+  kArguments,
   kStep,
   kThread,
 };
@@ -46,9 +47,9 @@ inline constexpr std::string_view kSlowerInFirstStep =
 
 struct OpProfileOptions {
   OpGroup group = OpGroup::kName;
-  uint32_t frames = PlaceIndex::kDefaultFrames;  // With OpGroup::kStack.
-  bool by_step = false;                          // One row per step, too.
-  std::optional<int64_t> step;                   // Only ranges that begin inside this step.
+  PlaceIndex::Options detail;   // With OpGroup::kStack and kArguments.
+  bool by_step = false;         // One row per step, too.
+  std::optional<int64_t> step;  // Only ranges that begin inside this step.
   // Only figures that are sums over calls: the others (percentiles, FLOPs, steps) are not known.
   // Of large captures that takes an eighth of the time (tests/bench/README.md). Imports have all
   // figures nevertheless.
@@ -57,9 +58,10 @@ struct OpProfileOptions {
 
 // A negative figure is not known.
 struct OpProfileRow : OpRow {
-  std::string module;  // With OpGroup::kModule; empty: in none.
-  std::string source;  // With OpGroup::kSource: "train.py(12): step"; empty: not known.
-  std::string stack;   // With OpGroup::kStack
+  std::string module;     // With OpGroup::kModule; empty: in none.
+  std::string source;     // With OpGroup::kSource: "train.py(12): step"; empty: not known.
+  std::string stack;      // With OpGroup::kStack
+  std::string arguments;  // With OpGroup::kArguments: `id="r-17", tokens=512`; empty: in none.
   // Unless rows are by line or stack: the line that most of the row's calls came from, without
   // its folder: "train.py(12): step +2 more"; empty: not known.
   std::string top_source;

@@ -154,6 +154,12 @@ TEST_F(OpsTest, GroupsAndKeysAreAllTaken) {
   EXPECT_EQ(RunJson({"ops", file_, "--group-by", "step", "--sort", "name"})["rows"][0]["step"], 7);
   EXPECT_EQ(RowOf(RunJson({"ops", file_, "--group-by", "rank"}), "aten::mm").count("rank"), 1);
   EXPECT_THAT(Run({"ops", file_, "--group-by", "module"}).err, HasSubstr("with_stack=True"));
+  EXPECT_THAT(Run({"ops", file_, "--group-by", "arguments:batch"}).err,
+              HasSubstr("has arguments named batch"));
+  EXPECT_THAT(Run({"ops", file_, "--group-by", "arguments"}).err, HasSubstr("has arguments:"));
+  for (const char* const by : {"arguments:", "module:x", "stack:x", "stack:", "stack:0", ":", ""}) {
+    EXPECT_EQ(Run({"ops", file_, "--group-by", by}).exit_code, 2) << by;
+  }
   EXPECT_EQ(RunJson({"ops", file_, "--sort", "cuda_time_total", "--limit", "1"})["rows"].size(), 1);
   EXPECT_EQ(Run({"ops", file_, "--group-by", "size"}).exit_code, 2);
   EXPECT_EQ(Run({"ops", file_, "--sort", "size"}).exit_code, 2);
@@ -356,6 +362,7 @@ TEST_F(OpsTest, RanksAreComparedByTheirDaemonsOrShownEach) {
   EXPECT_THAT(each.err, HasSubstr("Ranks are not compared by p95"));
   EXPECT_EQ(Run({"ops", group, "--sort", "p95", "--group-by", "input_shape"}).exit_code, 2);
   EXPECT_EQ(Run({"ops", group, "--group-by", "thread"}).exit_code, 2);
+  EXPECT_EQ(Run({"ops", group, "--group-by", "arguments:batch"}).exit_code, 2);
   EXPECT_EQ(Run({"ops", group, "--torch"}).exit_code, 2);
   EXPECT_THAT(Run({"ops", group, "--csv"}).out,
               HasSubstr("name,step,dims,types,min,median,max,slowest,slowest_rank,member_count,"

@@ -135,6 +135,9 @@ class ClientTest(ProgramTest):
                          [(row["name"], row["calls"], row["p95_ns"]) for row in shown["rows"]])
         self.assertEqual(set(report.ops(by="step")["step"]), set(report.steps()["index"]))
         self.assertEqual(len(report.ops(limit=1)), 1)
+        self.assertEqual(len(report.ops(by="arguments:batch", limit=1)), 1)
+        with self.assertRaises(ValueError):
+            report.ops(by="argument")
         first = int(report.steps()["index"][0])
         self.assertEqual(set(report.ops(by="step", step=first)["step"]), {first})
         self.assertTrue(report.kernels().empty)

@@ -1,9 +1,13 @@
 // Where in the program's Python operators ran, of captures with stacks and of imported traces.
 #include "daemon/report/index/place_index.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "daemon/report/index/stack_table.h"
 #include "proto/wire/event.h"
@@ -19,7 +23,19 @@ constexpr auto kPython = static_cast<uint8_t>(wire::RangeCategory::kPython);
 class PlaceIndexTest : public testing::Test {
  protected:
   std::string PlaceAt(PlaceKind kind, int64_t time_ns, uint32_t frames = 8, uint32_t thread = 0) {
-    auto index = PlaceIndex::Build(reader_, kind, frames);
+    auto index = PlaceIndex::Build(reader_, kind, {.frames = frames});
+    EXPECT_THAT(index, IsOk());
+    return index->NameOf(index->At(thread, time_ns));
+  }
+  // `row`: of the thread's ranges, in the order of their ends.
+  void Give(uint32_t thread, uint32_t row, std::string_view key, ArgumentType type, int64_t value) {
+    reader_.Argument({kArgumentOfRange, thread, row, reader_.Name(key), type, value});
+  }
+  void GiveText(uint32_t thread, uint32_t row, std::string_view key, std::string_view json) {
+    Give(thread, row, key, ArgumentType::kJson, reader_.Name(json));
+  }
+  std::string ArgumentsAt(int64_t time_ns, std::string key = "", uint32_t thread = 0) {
+    auto index = PlaceIndex::Build(reader_, PlaceKind::kArguments, {.argument = std::move(key)});
     EXPECT_THAT(index, IsOk());
     return index->NameOf(index->At(thread, time_ns));
   }
@@ -174,6 +190,76 @@ TEST_F(PlaceIndexTest, WhatTheEngineRunsInsideOfABackwardOperatorIsWhereThatIs) 
   EXPECT_EQ(PlaceAt(PlaceKind::kSource, 115), "net.py(9): forward");
   EXPECT_EQ(PlaceAt(PlaceKind::kSource, 125), "net.py(9): forward");
   EXPECT_EQ(PlaceAt(PlaceKind::kSource, 145), "ops.py(5): Mine.backward");
+}
+
+TEST_F(PlaceIndexTest, TheArgumentsAreThoseOfAllRangesAroundAnInstant) {
+  reader_.BatchRows(1);
+  reader_.Range(main_, "decode", 20, 40).Range(main_, "decode", 50, 70);
+  reader_.Range(main_, "request", 10, 80).Range(main_, "alone", 90, 95);
+  GiveText(main_, 2, "id", "\"r-17\"");
+  Give(main_, 2, "token", ArgumentType::kInteger, 0);
+  Give(main_, 0, "token", ArgumentType::kInteger, 1);
+  Give(main_, 1, "token", ArgumentType::kInteger, 2);
+  Give(main_, 1, "share", ArgumentType::kReal, std::bit_cast<int64_t>(0.25));
+  EXPECT_EQ(ArgumentsAt(15), "id=\"r-17\", token=0");
+  EXPECT_EQ(ArgumentsAt(30), "id=\"r-17\", token=1") << "of one key, the innermost";
+  EXPECT_EQ(ArgumentsAt(60), "id=\"r-17\", token=2, share=0.25");
+  EXPECT_EQ(ArgumentsAt(75), "id=\"r-17\", token=0");
+  EXPECT_EQ(ArgumentsAt(92), "");
+  EXPECT_EQ(ArgumentsAt(60, "token"), "token=2");
+  EXPECT_EQ(ArgumentsAt(75, "share"), "");
+  EXPECT_EQ(ArgumentsAt(60, "none"), "");
+}
+
+TEST_F(PlaceIndexTest, ABackwardOperatorHasTheArgumentsOfItsForwardOperator) {
+  const uint32_t autograd = reader_.AddThread(2, "autograd");
+  reader_.Operator(main_, "aten::mm", 10, 20, {.sequence = 7, .torch_thread = 1});
+  reader_.Range(main_, "forward", 5, 30);
+  reader_.Operator(main_, "aten::mul", 40, 50, {.sequence = 8, .torch_thread = 1});
+  const FakeOperator of = {
+      .scope = kBackward, .sequence = 7, .forward_thread = 1, .torch_thread = 2};
+  FakeOperator of_none = of;
+  of_none.sequence = 8;
+  reader_.Operator(autograd, "MmBackward0", 100, 140, of);
+  reader_.Operator(autograd, "aten::mm", 110, 120);
+  reader_.Operator(main_, "MulBackward0", 210, 220, of_none);
+  reader_.Range(main_, "backward", 200, 240);
+  Give(main_, 1, "batch", ArgumentType::kInteger, 32);
+  Give(main_, 4, "micro", ArgumentType::kInteger, 2);
+  EXPECT_EQ(ArgumentsAt(115, "", autograd), "batch=32");
+  EXPECT_EQ(ArgumentsAt(150, "", autograd), "");
+  EXPECT_EQ(ArgumentsAt(215), "micro=2") << "its forward operator was inside of none";
+}
+
+TEST_F(PlaceIndexTest, ArgumentsOfAHostileFileAreBoundedAndPrintable) {
+  for (int64_t i = 0; i < 100; ++i) reader_.Range(main_, "r", 10 * i, 10 * i + 5);
+  GiveText(main_, 0, "line\nbreak\x1b[31m", std::string(100'000, 'x'));
+  Give(main_, 1, "odd", static_cast<ArgumentType>(200), 5);
+  for (int64_t i = 0; i < 100; ++i) {
+    Give(main_, 2, "key" + std::to_string(i), ArgumentType::kInteger, i);
+  }
+  EXPECT_THAT(ArgumentsAt(0), testing::AllOf(testing::SizeIs(testing::Lt(1000)),
+                                             testing::Not(testing::HasSubstr("\n")),
+                                             testing::Not(testing::HasSubstr("\x1b"))));
+  EXPECT_EQ(ArgumentsAt(10), "odd=null");
+  EXPECT_THAT(ArgumentsAt(20),
+              testing::AllOf(testing::StartsWith("key0=0, "), testing::EndsWith("key31=31")));
+}
+
+// Of each request, millions in a long window, one row would be of no use and of much memory.
+TEST_F(PlaceIndexTest, MoreDifferentArgumentsThanAreKeptAreOnePlace) {
+  constexpr int64_t kCount = PlaceIndex::kMostArgumentPlaces + 100;
+  for (int64_t i = 0; i < kCount; ++i) reader_.Range(main_, "r", 10 * i, 10 * i + 5);
+  for (int64_t i = 0; i < kCount; ++i) {
+    Give(main_, static_cast<uint32_t>(i), "id", ArgumentType::kInteger, i);
+  }
+  auto index = PlaceIndex::Build(reader_, PlaceKind::kArguments);
+  ASSERT_THAT(index, IsOk());
+  const auto at = [&](int64_t i) { return index->NameOf(index->At(main_, 10 * i)); };
+  EXPECT_EQ(at(0), "id=0");
+  EXPECT_EQ(at(PlaceIndex::kMostArgumentPlaces - 1), "id=99999");
+  EXPECT_EQ(at(PlaceIndex::kMostArgumentPlaces), PlaceIndex::kOtherArguments);
+  EXPECT_EQ(at(kCount - 1), PlaceIndex::kOtherArguments);
 }
 
 TEST_F(PlaceIndexTest, AStackThatIsItsOwnCallerEnds) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/str_cat.h"
 #include "daemon/report/ops/profile.h"
 #include "daemon/report/reports.h"
 #include "tests/fakes/fake_capture_reader.h"
@@ -300,6 +301,39 @@ TEST_F(OpProfileTest, TheReportIsSortedByAnyColumn) {
   EXPECT_THAT(names({{"sort", "calls"}}), ElementsAre("often", "long"));
   EXPECT_THAT(names({{"sort", "average"}}), ElementsAre("long", "often"));
   EXPECT_THAT(names({{"sort", "name"}, {"limit", "1"}}), ElementsAre("long"));
+}
+
+TEST_F(OpProfileTest, RowsByArgumentsAreOfTheRangesAroundThem) {
+  reader_.Range(main_, "aten::mm", 10, 20).Range(main_, "forward", 5, 30);
+  reader_.Range(main_, "aten::mm", 110, 150).Range(main_, "forward", 105, 160);
+  reader_.Range(main_, "aten::mm", 200, 201);
+  const auto give = [&](uint32_t row, int64_t batch, int64_t id) {
+    for (const auto& [key, value] : {std::pair("batch", batch), std::pair("id", id)}) {
+      reader_.Argument(
+          {kArgumentOfRange, main_, row, reader_.Name(key), ArgumentType::kInteger, value});
+    }
+  };
+  give(1, 32, 1);
+  give(3, 64, 2);
+  const auto rows = [&](const std::string& by) {
+    const auto report = MakeReport(reader_, {.report = "ops", .options = {{"group_by", by}}});
+    EXPECT_THAT(report, IsOk());
+    const absl::StatusOr<OpProfile> profile = OpProfileOf(*report);
+    EXPECT_THAT(profile, IsOk());
+    std::vector<std::string> of_mm;
+    for (const OpProfileRow& row : profile->rows) {
+      if (row.name == "aten::mm") of_mm.push_back(StrCat(row.arguments, ": ", row.cpu_total_ns));
+    }
+    return of_mm;
+  };
+  EXPECT_THAT(rows("arguments:batch"), ElementsAre("batch=64: 40", "batch=32: 10", ": 1"));
+  EXPECT_THAT(rows("arguments"), ElementsAre("batch=64, id=2: 40", "batch=32, id=1: 10", ": 1"));
+  EXPECT_THAT(rows("name"), ElementsAre(": 51"));
+  for (const char* const by : {"arguments:", "name:batch", "argument:batch"}) {
+    EXPECT_THAT(MakeReport(reader_, {.report = "ops", .options = {{"group_by", by}}}),
+                StatusIs(absl::StatusCode::kInvalidArgument))
+        << by;
+  }
 }
 
 TEST_F(OpProfileTest, OptionsThatTheReportDoesNotHaveAreRefused) {

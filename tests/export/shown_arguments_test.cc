@@ -1,5 +1,5 @@
 // What exports show of the arguments that a recorded program gave its ranges.
-#include "daemon/export/trace/range_arguments.h"
+#include "daemon/export/trace/shown_arguments.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-class RangeArgumentsExportTest : public testing::Test {
+class ShownArgumentsTest : public testing::Test {
  protected:
   void Give(uint32_t thread, uint32_t row, std::string_view key, ArgumentType type, int64_t value) {
     reader_.Argument({kArgumentOfRange, thread, row, reader_.Name(key), type, value});
@@ -56,7 +56,7 @@ class RangeArgumentsExportTest : public testing::Test {
   const uint32_t worker_ = reader_.AddThread(4243, "worker");
 };
 
-TEST_F(RangeArgumentsExportTest, ChromeShowsThemAtTheirRanges) {
+TEST_F(ShownArgumentsTest, ChromeShowsThemAtTheirRanges) {
   MakeRequests();
   const JsonValue root = TraceOf(reader_);
   const JsonValue& request = Named(root, "request")["args"];
@@ -69,7 +69,7 @@ TEST_F(RangeArgumentsExportTest, ChromeShowsThemAtTheirRanges) {
   EXPECT_EQ(Named(root, "other").Find("args"), nullptr);
 }
 
-TEST_F(RangeArgumentsExportTest, PerfettoShowsThemAtTheirRanges) {
+TEST_F(ShownArgumentsTest, PerfettoShowsThemAtTheirRanges) {
   MakeRequests();
   const PerfettoTrace trace = PerfettoTraceOf(reader_);
   const auto& request = SliceNamed(trace, "request").annotations;
@@ -82,7 +82,7 @@ TEST_F(RangeArgumentsExportTest, PerfettoShowsThemAtTheirRanges) {
   EXPECT_THAT(SliceNamed(trace, "other").annotations, IsEmpty());
 }
 
-TEST_F(RangeArgumentsExportTest, CsvShowsThemAsAnObject) {
+TEST_F(ShownArgumentsTest, CsvShowsThemAsAnObject) {
   MakeRequests();
   StringSink sink;
   OutputBuffer out(sink);
@@ -94,7 +94,7 @@ TEST_F(RangeArgumentsExportTest, CsvShowsThemAsAnObject) {
 }
 
 // A capture with arguments is still one of profd's own: with its own numbers and arrows.
-TEST_F(RangeArgumentsExportTest, TheRestOfARecordedCaptureIsAsWithoutThem) {
+TEST_F(ShownArgumentsTest, TheRestOfARecordedCaptureIsAsWithoutThem) {
   reader_.Operator(main_, "aten::add", 0, 10).Range(main_, "request", 20, 30);
   const JsonValue without = TraceOf(reader_);
   Give(main_, 1, "id", ArgumentType::kInteger, 7);
@@ -106,7 +106,7 @@ TEST_F(RangeArgumentsExportTest, TheRestOfARecordedCaptureIsAsWithoutThem) {
   EXPECT_THAT(KeysOf(Named(with, "request")["args"]), testing::UnorderedElementsAreArray(keys));
 }
 
-TEST_F(RangeArgumentsExportTest, KeysOfTheExportsOwnAreMarkedAndNoKeyIsThereTwice) {
+TEST_F(ShownArgumentsTest, KeysOfTheExportsOwnAreMarkedAndNoKeyIsThereTwice) {
   reader_.Operator(main_, "aten::add", 0, 10);
   reader_.Range(main_, "request", 20, 30, {.flags = kRangeOpen});
   for (const std::string_view key : {"External id", "Ev Idx", "finished", "id", "id"}) {
@@ -119,7 +119,7 @@ TEST_F(RangeArgumentsExportTest, KeysOfTheExportsOwnAreMarkedAndNoKeyIsThereTwic
                                     "Ev Idx (argument)", "finished (argument)", "id"));
 }
 
-TEST_F(RangeArgumentsExportTest, PerfettoHasTheSameKeys) {
+TEST_F(ShownArgumentsTest, PerfettoHasTheSameKeys) {
   reader_.Range(main_, "request", 20, 30, {.flags = kRangeOpen});
   for (const std::string_view key : {"finished", "stream", "id", "id"}) {
     Give(main_, 0, key, ArgumentType::kInteger, 7);
@@ -132,7 +132,7 @@ TEST_F(RangeArgumentsExportTest, PerfettoHasTheSameKeys) {
 }
 
 // Readers of the trace would take the range for GPU work.
-TEST_F(RangeArgumentsExportTest, NoArgumentMakesARangeLookLikeSomethingElse) {
+TEST_F(ShownArgumentsTest, NoArgumentMakesARangeLookLikeSomethingElse) {
   reader_.Range(main_, "copy", 20, 30);
   for (const std::string_view key :
        {"stream", "correlation", "device", "cbid", "Sequence number", "Fwd thread id", "Python id",
@@ -146,7 +146,7 @@ TEST_F(RangeArgumentsExportTest, NoArgumentMakesARangeLookLikeSomethingElse) {
 }
 
 // TraceOf() takes no JSON that is not strict.
-TEST_F(RangeArgumentsExportTest, HostileArgumentsDoNoHarm) {
+TEST_F(ShownArgumentsTest, HostileArgumentsDoNoHarm) {
   reader_.Range(main_, "a", 0, 10);
   GiveText(main_, 0, "k\"},{\"\xff\n", "}]{");
   GiveText(main_, 0, "long", "\"" + std::string(5000, 'x') + "\"");
@@ -161,7 +161,8 @@ TEST_F(RangeArgumentsExportTest, HostileArgumentsDoNoHarm) {
   reader_.Argument({kArgumentOfGpu, 0, 0, reader_.Name("gpu"), ArgumentType::kInteger, 1});
   reader_.Argument({kArgumentOfThread, 0, 0, reader_.Name("tid"), ArgumentType::kInteger, 1});
   const JsonValue root = TraceOf(reader_);
-  EXPECT_THAT(KeysOf(Named(root, "a")["args"]).size(), testing::Le(RangeArguments::kMostOfRange));
+  EXPECT_THAT(KeysOf(Named(root, "a")["args"]).size(),
+              testing::Le(report::RangeArguments::kMostOfRange));
   EXPECT_EQ(PerfettoTraceOf(reader_).slices.size(), 1u);
 }
 
