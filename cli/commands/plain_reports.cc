@@ -211,7 +211,8 @@ void PrintReport(Invocation& invocation, const CaptureView& view, const table::R
   }
   if (invocation.flags().Has("csv")) {
     invocation.Note(RenderReportHeader(view, invocation.error_style()));
-    invocation.Print(table::ToCsv(report.tables.front()));
+    // A daemon's answer may have none.
+    if (!report.tables.empty()) invocation.Print(table::ToCsv(report.tables.front()));
     return;
   }
   invocation.Print(RenderReportHeader(view, invocation.style()));

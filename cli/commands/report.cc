@@ -14,6 +14,7 @@
 #include "cli/render/capture.h"
 #include "cli/render/findings.h"
 #include "cli/render/group_reports.h"
+#include "cli/render/report_tables.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/table/table.h"
@@ -154,6 +155,21 @@ void PrintFindings(Invocation& invocation, const CaptureSource& source,
   invocation.Print(RenderFindings(findings, shown, invocation.style()));
 }
 
+// The modules that took the most time; empty: the capture has none.
+absl::StatusOr<std::string> RenderHottestModules(CaptureSource& source, const Style& style) {
+  constexpr int64_t kMostModules = 8;
+  const bool has_gpu = !source.view().record.gpu.devices.empty();
+  ASSIGN_OR_RETURN(const table::Report modules,
+                   DemandingReport(source, {.report = "modules",
+                                            .options = {{"sort", has_gpu ? "self_device" : "self"},
+                                                        {"limit", StrCat(kMostModules)}}}));
+  // One row is what is outside of modules; a daemon's answer may have no table.
+  if (modules.tables.empty() || modules.tables.front().row_count < 2) return std::string();
+  const table::Table& rows = modules.tables.front();
+  return StrCat("\nModules with the most self time on the ", has_gpu ? "GPU" : "host",
+                " (`profctl modules` has all, as a tree)\n", RenderTable(rows, style));
+}
+
 absl::Status ReportOnMember(Invocation& invocation, CaptureSource& source,
                             const ReportOptions& options, const MemberOfGroup& of) {
   ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
@@ -169,6 +185,14 @@ absl::Status ReportOnOne(Invocation& invocation, CaptureSource& source,
   if (!options.html.has_value()) {
     ASSIGN_OR_RETURN(const report::FindingsReport findings, FindingsOf(source, options));
     PrintFindings(invocation, source, findings, options.view, nullptr);
+    if (!options.view.all || invocation.json()) return absl::OkStatus();
+    const auto modules = RenderHottestModules(source, invocation.style());
+    if (modules.ok()) {
+      invocation.Print(*modules);
+    } else {
+      invocation.Note(
+          StrCat("Modules are not shown: ", FromAbsl(modules.status().message()), "\n"));
+    }
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
@@ -255,7 +279,8 @@ Command ReportCommand() {
                          "--json)"},
                 {.name = "all",
                  .help = "Show all findings, and the checks that passed or were skipped (always so "
-                         "with --json and --html)"},
+                         "with --json and --html); of a capture with modules, also those that took "
+                         "the most time"},
                 ForceGroupFlag()},
       .examples = {{"profctl report 01J9ZK", "What to change first"},
                    {"profctl report 01J9ZK --html report.html", "As a page for a browser"},

@@ -6,6 +6,7 @@
 
 #include "cli/commands/watching.h"
 #include "daemon/base/unique_fd.h"
+#include "daemon/report/findings/findings.h"
 #include "daemon/report/gpu/copy_table.h"
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/gpu/kernel_table.h"
@@ -413,6 +414,19 @@ TEST_F(CommandsTest, GpuReportsShowWhatTheDaemonAnswers) {
   EXPECT_THAT(Run({"idle", "01J"}).out, HasSubstr("Host wait"));
 }
 
+TEST_F(CommandsTest, AnAnswerWithoutTablesDoesNoHarm) {
+  profd_.captures[TestId(1)] = ACapture(TestId(1));
+  for (const char* const report :
+       {"ops", "modules", "kernels", "copies", "syncs", "idle", "compile"}) {
+    EXPECT_EQ(Run({report, "01J"}).exit_code, 0) << report;
+    EXPECT_EQ(Run({report, "01J", "--csv"}).exit_code, 0) << report;
+    EXPECT_EQ(Run({report, "01J", "--json"}).exit_code, 0) << report;
+  }
+  for (const char* const by : {"module", "source", "stack", "arguments"}) {
+    EXPECT_EQ(Run({"ops", "01J", "--group-by", by}).exit_code, 0) << by;
+  }
+}
+
 TEST_F(CommandsTest, ReportsOnTorchComeFromTheDaemon) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
   report::ModuleTree modules = {.has_modules = true, .step_count = 2, .steps_ns = 1000};
@@ -426,6 +440,10 @@ TEST_F(CommandsTest, ReportsOnTorchComeFromTheDaemon) {
   EXPECT_THAT(Run({"modules", "01J"}).out, HasSubstr("\n  blocks.0.mlp "));
   EXPECT_THAT(Run({"modules", "01J", "--sort", "calls"}).out, HasSubstr("\nblocks.0.mlp "));
   EXPECT_THAT(Run({"modules", "01J", "--csv"}).out, HasSubstr("\nblocks.0.mlp,"));
+  profd_.Set(report::ToReport(report::FindingsReport{.verdict = "It computes."}));
+  EXPECT_THAT(Run({"report", "01J", "--all"}).out,
+              AllOf(HasSubstr("most self time on the host"), HasSubstr("\nblocks.0.mlp ")));
+  EXPECT_THAT(Run({"report", "01J"}).out, Not(HasSubstr("most self time")));
 
   report::CompileReport compiled = {.has_compiled = true, .folded_event_count = 1700};
   compiled.regions = {{.id = "0/1", .code = "train.py:19 in forward", .after_graph_break = true}};
