@@ -243,13 +243,13 @@ class CaptureSetBuilder {
  public:
   explicit CaptureSetBuilder(CaptureSet::Impl& set) : set_(set) {}
 
-  absl::Status FromFiles(const std::vector<std::string>& paths) {
+  absl::Status FromFiles(const std::vector<std::string>& paths, const Style& progress) {
     if (paths.size() > kMostFiles) {
       return UsageError(StrCat("at most ", kMostFiles, " files at once"));
     }
     std::set<std::string> ids;
     for (const std::string& path : paths) {
-      ASSIGN_OR_RETURN(std::unique_ptr<CaptureSource> source, OpenCaptureFile(path));
+      ASSIGN_OR_RETURN(std::unique_ptr<CaptureSource> source, OpenCaptureFile(path, &progress));
       if (!ids.insert(source->view().record.id).second) {
         return UsageError(
             StrCat("'", ForDisplay(path, 200), "' is a capture that was given before"));
@@ -508,7 +508,7 @@ absl::StatusOr<CaptureSet> CaptureSet::Open(Invocation& invocation) {
   CaptureSetBuilder builder(*impl);
   if (std::all_of(arguments.begin(), arguments.end(),
                   [](const std::string& argument) { return NamesFile(argument); })) {
-    RETURN_IF_ERROR(builder.FromFiles(arguments));
+    RETURN_IF_ERROR(builder.FromFiles(arguments, invocation.error_style()));
   } else if (arguments.size() > 1) {
     return UsageError("give one ID, of a capture or a group, or FILES.profd");
   } else {

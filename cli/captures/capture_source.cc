@@ -21,6 +21,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
 #include "daemon/base/ulid.h"
+#include "daemon/base/units.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::cli {
@@ -35,15 +36,34 @@ absl::StatusOr<std::unique_ptr<store::CaptureReader>> OpenReader(const std::stri
                           : reader.status());
 }
 
+// Says on a terminal what takes its time. `progress`: nullptr: nowhere.
+class ReportProgress {
+ public:
+  ReportProgress(const Style* progress, const CaptureView& view, std::string_view report) {
+    if (progress == nullptr) return;
+    line_.emplace(*progress, StrCat(report, " of ",
+                                    FormatCountOf(view.record.event_count, "event", "events")));
+  }
+
+ private:
+  std::optional<WorkingLine> line_;
+};
+
 class FileSource final : public CaptureSource {
  public:
-  FileSource(CaptureView view, std::string path, std::unique_ptr<store::CaptureReader> reader)
-      : path_(std::move(path)), reader_(std::move(reader)), view_(std::move(view)) {}
+  FileSource(CaptureView view, std::string path, std::unique_ptr<store::CaptureReader> reader,
+             const Style* progress)
+      : path_(std::move(path)),
+        reader_(std::move(reader)),
+        view_(std::move(view)),
+        progress_(progress) {}
 
   const CaptureView& view() const override { return view_; }
   const std::string& shown_name() const override { return path_; }
+  const Style* progress() const override { return progress_; }
 
   absl::StatusOr<table::Report> Report(const report::ReportRequest& request) override {
+    const ReportProgress line(progress_, view_, request.report);
     return report::MakeReport(*reader_, request);
   }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
@@ -58,6 +78,7 @@ class FileSource final : public CaptureSource {
   const std::string path_;
   const std::unique_ptr<store::CaptureReader> reader_;
   const CaptureView view_;
+  const Style* const progress_;
   std::atomic<bool> aborted_ = false;
 };
 
@@ -70,8 +91,10 @@ class DaemonSource final : public CaptureSource {
 
   const CaptureView& view() const override { return view_; }
   const std::string& shown_name() const override { return view_.record.id; }
+  const Style* progress() const override { return progress_; }
 
   absl::StatusOr<table::Report> Report(const report::ReportRequest& request) override {
+    const ReportProgress line(progress_, view_, request.report);
     return daemon_.GetReport(view_.record.id, request);
   }
   absl::Status Export(exporter::TraceFormat format, exporter::ByteSink& sink) override {
@@ -143,6 +166,7 @@ absl::StatusOr<table::Report> DemandingReport(CaptureSource& source,
     if (!absl::IsResourceExhausted(report.status())) return report;
   }
   ASSIGN_OR_RETURN(store::CaptureReader* const reader, source.Reader());
+  const ReportProgress line(source.progress(), source.view(), request.report);
   return report::MakeReport(*reader, request);
 }
 
@@ -183,10 +207,11 @@ absl::StatusOr<std::string> ParseCaptureId(std::string_view text) {
   return id;
 }
 
-absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path) {
+absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path,
+                                                               const Style* progress) {
   ASSIGN_OR_RETURN(std::unique_ptr<store::CaptureReader> reader, OpenReader(path));
   CaptureView view = ViewOf(reader->record(), {reader->steps().begin(), reader->steps().end()});
-  return std::make_unique<FileSource>(std::move(view), path, std::move(reader));
+  return std::make_unique<FileSource>(std::move(view), path, std::move(reader), progress);
 }
 
 std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view,
@@ -196,7 +221,7 @@ std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView
 
 absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& invocation,
                                                                  const std::string& text) {
-  if (NamesFile(text)) return OpenCaptureFile(text);
+  if (NamesFile(text)) return OpenCaptureFile(text, &invocation.error_style());
   ASSIGN_OR_RETURN(const std::string id, ParseCaptureId(text));
   ASSIGN_OR_RETURN(std::optional<Fleet> fleet, FleetOf(invocation));
   if (fleet.has_value()) {

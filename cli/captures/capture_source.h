@@ -30,6 +30,8 @@ class CaptureSource {
   virtual const CaptureView& view() const = 0;
   // What a user would type to name it: its id, or its file.
   virtual const std::string& shown_name() const = 0;
+  // Stderr's, for what takes its time; nullptr: nothing is shown.
+  virtual const Style* progress() const = 0;
 
   virtual absl::StatusOr<table::Report> Report(const report::ReportRequest& request) = 0;
   // Writes the trace, or what else the format is, and calls sink.Finish().
@@ -61,9 +63,11 @@ absl::StatusOr<std::string> ParseCaptureId(std::string_view text);
 // says. NOT_FOUND for the id of a group lists its captures (WhyNoCapture in find_group.h).
 absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureSource(Invocation& invocation,
                                                                  const std::string& text);
-absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path);
-// A capture of `daemon`, which must outlive the source. `view` is as it was got. How far Reader()
-// is with copying is shown on a terminal of this style (stderr's); nullptr: nowhere.
+absl::StatusOr<std::unique_ptr<CaptureSource>> OpenCaptureFile(const std::string& path,
+                                                               const Style* progress = nullptr);
+// A capture of `daemon`, which must outlive the source. `view` is as it was got. `progress`: how
+// far Reader() is with copying, and how long a report takes, is shown on a terminal of this style
+// (stderr's); nullptr: nowhere.
 std::unique_ptr<CaptureSource> NewDaemonSource(DaemonClient& daemon, CaptureView view,
                                                const Style* progress = nullptr);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <utility>
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -25,6 +26,37 @@ void ProgressLine::Clear() {
   shown_.clear();
   std::fputs("\r\033[K", stderr);
   std::fflush(stderr);
+}
+
+WorkingLine::WorkingLine(const Style& error_style, std::string what, absl::Duration a_while) {
+  if (!error_style.is_terminal) return;
+  thread_ = std::thread([this, &error_style, what = std::move(what), a_while] {
+    ShowUntilOver(error_style, what, a_while);
+  });
+}
+
+WorkingLine::~WorkingLine() {
+  {
+    const absl::MutexLock lock(&mu_);
+    is_over_ = true;
+    changed_.Signal();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void WorkingLine::ShowUntilOver(const Style& error_style, const std::string& what,
+                                absl::Duration a_while) {
+  constexpr absl::Duration kUpdate = absl::Seconds(1);
+  ProgressLine line(error_style);
+  const auto is_over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return is_over_; };
+  absl::Duration elapsed = a_while;
+  absl::Duration until_next = a_while;
+  const absl::MutexLock lock(&mu_);
+  while (!changed_.AwaitWithTimeout(&mu_, until_next, is_over)) {
+    line.Show(StrCat(what, ": ", absl::ToInt64Seconds(elapsed), "s"));
+    elapsed += kUpdate;
+    until_next = kUpdate;
+  }
 }
 
 void CaptureProgress::OnChange(size_t index, const CaptureView& view, absl::Time now) {

@@ -1,6 +1,6 @@
 // What is going on, on one line of a terminal that is written over. Elsewhere: nothing.
 //
-// Threads: one.
+// Threads: one; a WorkingLine shows its line from a thread of its own.
 #ifndef PROFD_CLI_CAPTURES_PROGRESS_H_
 #define PROFD_CLI_CAPTURES_PROGRESS_H_
 
@@ -8,11 +8,15 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cli/base/style.h"
 #include "cli/client/capture_view.h"
+#include "daemon/base/cond_var.h"
 
 namespace profd::cli {
 
@@ -30,6 +34,27 @@ class ProgressLine {
  private:
   const Style& style_;
   std::string shown_;
+};
+
+// For work that does not say how far it is: "memory of 248,000,000 events: 12s", each second once
+// it has taken a while. `error_style` outlives it.
+class WorkingLine {
+ public:
+  static constexpr absl::Duration kAWhile = absl::Seconds(2);
+
+  WorkingLine(const Style& error_style, std::string what, absl::Duration a_while = kAWhile);
+  // Erases the line.
+  ~WorkingLine();
+  WorkingLine(const WorkingLine&) = delete;
+  WorkingLine& operator=(const WorkingLine&) = delete;
+
+ private:
+  void ShowUntilOver(const Style& error_style, const std::string& what, absl::Duration a_while);
+
+  absl::Mutex mu_;
+  CondVar changed_;
+  bool is_over_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;  // None where nothing would be shown.
 };
 
 // Follows the life of the captures of one request and says where they are.

@@ -1,6 +1,16 @@
 #include "cli/captures/progress.h"
 
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "daemon/base/unique_fd.h"
 
 namespace profd::cli {
 namespace {
@@ -11,6 +21,52 @@ CaptureView In(CaptureState state, int64_t current_step = 10) {
   view.record.spec.steps = 5;
   view.record.current_step = current_step;
   return view;
+}
+
+// What is written to stderr goes to a file meanwhile.
+class StderrFile {
+ public:
+  StderrFile() {
+    std::fflush(stderr);
+    dup2(file_.get(), STDERR_FILENO);
+  }
+  ~StderrFile() {
+    std::fflush(stderr);
+    dup2(saved_.get(), STDERR_FILENO);
+  }
+  std::string Text() const {
+    std::string text(4096, '\0');
+    text.resize(
+        static_cast<size_t>(std::max<ssize_t>(0, pread(file_.get(), text.data(), 4096, 0))));
+    return text;
+  }
+
+ private:
+  const UniqueFd file_{memfd_create("stderr", MFD_CLOEXEC)};
+  const UniqueFd saved_{fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)};
+};
+
+TEST(WorkingLineTest, SaysHowLongWorkTakesAndIsGoneAfterwards) {
+  const Style terminal = {.is_terminal = true, .width = 80};
+  StderrFile written;
+  {
+    WorkingLine line(terminal, "memory of 5 events", absl::ZeroDuration());
+    while (written.Text().empty()) absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_THAT(written.Text(), ::testing::StartsWith("\r\033[Kmemory of 5 events: 0s\r\033[K"));
+}
+
+TEST(WorkingLineTest, ShortWorkAndWhatIsNoTerminalHaveNoLine) {
+  StderrFile written;
+  {
+    const Style terminal = {.is_terminal = true, .width = 80};
+    WorkingLine line(terminal, "memory of 5 events");
+  }
+  {
+    const Style no_terminal;
+    WorkingLine line(no_terminal, "memory of 5 events", absl::ZeroDuration());
+  }
+  EXPECT_EQ(written.Text(), "");
 }
 
 const absl::Time kNow = absl::FromUnixSeconds(1'790'000'000);
