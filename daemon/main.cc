@@ -385,7 +385,9 @@ absl::Status Daemon::Run() {
                    .live_captures = [this] { return manager_->Live(); },
                    .ingest = [this] { return IngestNumbersNow(); },
                    .access = [this] { return AccessNumbersNow(); },
-                   .quotas = ledger_});
+                   .quotas = ledger_,
+                   .sockets = {metrics::SocketPlace(config_.socket_dir / rpc::kControlSocketName),
+                               metrics::SocketPlace(AgentSocket::PathIn(config_.socket_dir))}});
   service_manager_.Notify("READY=1");
   WaitForEnd();
   service_manager_.Notify("STOPPING=1");

@@ -90,15 +90,21 @@ std::vector<Watchdog::ThreadState> Exporter::Threads() const {
   return options_.watchdog->Threads();
 }
 
-HttpServer::Answer Exporter::Health() const {
-  std::string stuck;
+HttpServer::Answer Exporter::Health() {
+  std::string wrong;
   for (const Watchdog::ThreadState& thread : Threads()) {
     if (!thread.is_stuck) continue;
-    StrAppend(&stuck, "thread ", thread.name, " has made no progress for ",
+    StrAppend(&wrong, "thread ", thread.name, " has made no progress for ",
               absl::ToInt64Seconds(thread.unfed), " s\n");
   }
-  if (stuck.empty()) return {.body = "ok\n"};
-  return {.code = kServiceUnavailable, .body = std::move(stuck)};
+  {
+    absl::MutexLock lock(&mu_);
+    if (phase_ == Phase::kOpen) {
+      for (const SocketPlace& place : parts_->sources.sockets) wrong += place.WhyGone();
+    }
+  }
+  if (wrong.empty()) return {.body = "ok\n"};
+  return {.code = kServiceUnavailable, .body = std::move(wrong)};
 }
 
 HttpServer::Answer Exporter::Ready() {

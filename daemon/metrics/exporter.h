@@ -2,8 +2,8 @@
 //
 //   /metrics   Prometheus text; 503 before Open() and after Close(). While a thread is stuck
 //              (base/watchdog.h), only what needs no other thread
-//   /healthz   200 while all threads make progress, 503 with the names of those that are stuck:
-//              for what restarts profd
+//   /healthz   200 while all threads make progress and the sockets are where they were, 503 with
+//              what is stuck or gone: for what restarts profd
 //   /readyz    200 between Open() and Close(), 503 with the reason otherwise
 //
 //   main ──tells──► Counters ─────────┐
@@ -32,6 +32,7 @@
 #include "daemon/http/http_server.h"
 #include "daemon/metrics/counters.h"
 #include "daemon/metrics/node_metrics.h"
+#include "daemon/metrics/socket_place.h"
 #include "daemon/metrics/window_metrics.h"
 #include "daemon/store/capture_store.h"
 
@@ -55,6 +56,7 @@ class Exporter {
     std::function<IngestNumbers()> ingest;
     std::function<AccessNumbers()> access;
     const quota::Ledger& quotas;
+    std::vector<SocketPlace> sockets = {};
   };
 
   // Serves /healthz from when it returns. INVALID_ARGUMENT: not an address. FAILED_PRECONDITION: it
@@ -84,7 +86,7 @@ class Exporter {
   };
 
   Exporter(Options options, Clock& clock);
-  HttpServer::Answer Health() const;
+  HttpServer::Answer Health();
   HttpServer::Answer Ready();
   HttpServer::Answer Scrape();
   std::vector<Watchdog::ThreadState> Threads() const;

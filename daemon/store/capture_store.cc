@@ -130,12 +130,25 @@ absl::Status NoEvents(const CaptureRecord& record) {
       "NO_EVENTS");
 }
 
+// There is no catalog yet, or no more.
+void WarnOfLostCatalog(const std::filesystem::path& data_dir) {
+  std::error_code none;
+  const std::filesystem::directory_iterator files(CaptureFolder(data_dir), none);
+  if (none || files == std::filesystem::directory_iterator()) return;
+  LogWarning(
+      StrCat(kCatalogName, " is not in ", data_dir.string(),
+             ", but captures are: they are added to a new one. What only the old one knew is "
+             "lost: pins, schedules, the audit log, and whether captures were forbidden"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CaptureStore>> CaptureStore::Open(Options options, Clock& clock) {
   if (!options.measure_disk) options.measure_disk = MeasureDisk;
   ASSIGN_OR_RETURN(UniqueFd lock, ClaimDataDir(options.data_dir));
   const std::filesystem::path path = options.data_dir / kCatalogName;
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown)) WarnOfLostCatalog(options.data_dir);
   absl::StatusOr<std::unique_ptr<Catalog>> catalog = Catalog::Open(path);
   // Migrating and opening in WAL mode write pages. On a full disk the reserve is what lets the
   // daemon start, so that captures can be deleted.
@@ -167,7 +180,7 @@ absl::Status CaptureStore::Recover() {
   if (!options_.recover_in_background) {
     return recovery_->RecoverFiles([] { return absl::OkStatus(); });
   }
-  LogInfo(StrCat("recovering ", count, " captures that an earlier profd left unfinished"));
+  LogInfo(StrCat("recovering ", count, " captures that are unfinished or not in the catalog"));
   recoverer_ = std::jthread([this](const std::stop_token& stop) {
     pthread_setname_np(pthread_self(), "profd-recover");
     const absl::Status status = recovery_->RecoverFiles([&stop]() -> absl::Status {

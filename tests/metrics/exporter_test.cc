@@ -3,12 +3,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <condition_variable>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
 #include "daemon/base/str_cat.h"
+#include "daemon/base/unique_fd.h"
 #include "tests/fakes/fake_target_port.h"
 #include "tests/fakes/http_client.h"
 #include "tests/fakes/status_matchers.h"
@@ -92,6 +96,33 @@ TEST_F(ExporterTest, AStuckThreadIsNamedByHealthAndMetrics) {
   watched.Waits();
   EXPECT_THAT(Page("/healthz"), StartsWith("HTTP/1.1 200 "));
   exporter_.reset();
+}
+
+TEST_F(ExporterTest, ASocketThatWasRemovedOrReplacedIsNamedByHealth) {
+  const std::filesystem::path path = folder_ / "control.sock";
+  const auto bind_there = [&path] {
+    const UniqueFd socket_fd(socket(AF_UNIX, SOCK_STREAM, 0));
+    sockaddr_un address = {.sun_family = AF_UNIX};
+    path.string().copy(address.sun_path, sizeof(address.sun_path) - 1);
+    ASSERT_EQ(bind(socket_fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  };
+  bind_there();
+  exporter_->Open({.targets = targets_,
+                   .store = *store_,
+                   .live_captures = [] { return std::vector<CaptureRecord>(); },
+                   .ingest = [] { return IngestNumbers(); },
+                   .access = [this] { return access_; },
+                   .quotas = ledger_,
+                   .sockets = {SocketPlace(path), SocketPlace(folder_ / "absent.sock")}});
+  EXPECT_THAT(Page("/healthz"), EndsWith("ok\n"));
+  // The inode of a file that is there cannot be given to another.
+  std::filesystem::rename(path, folder_ / "moved.sock");
+  EXPECT_THAT(Page("/healthz"), AllOf(StartsWith("HTTP/1.1 503 "),
+                                      HasSubstr("control.sock was removed: nobody can connect")));
+  bind_there();
+  EXPECT_THAT(Page("/healthz"), HasSubstr("control.sock is another one now"));
+  std::filesystem::rename(folder_ / "moved.sock", path);
+  EXPECT_THAT(Page("/healthz"), EndsWith("ok\n"));
 }
 
 TEST_F(ExporterTest, AScrapeHasEverySourceInPrometheusText) {

@@ -22,6 +22,7 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 class StoreRecoveryTest : public StoreFixture {
@@ -129,6 +130,21 @@ TEST_F(StoreRecoveryTest, FilesWithoutARowGetOne) {
   EXPECT_EQ(found.state, CaptureState::kPartial);
   EXPECT_EQ(found.target.pid, 4711);
   EXPECT_THAT(store_->OpenReader(begun.id), IsOk());
+}
+
+TEST_F(StoreRecoveryTest, ALostCatalogIsSaid) {
+  testing::internal::CaptureStderr();
+  Reopen();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), Not(HasSubstr("catalog.db is not in")));
+  StoreCapture(1);
+  store_.reset();
+  for (const char* const suffix : {"", "-wal", "-shm"}) {
+    std::filesystem::remove(folder_ / "data" / StrCat("catalog.db", suffix));
+  }
+  testing::internal::CaptureStderr();
+  Reopen();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("catalog.db is not in"));
+  EXPECT_EQ(Get(IdOf(1)).state, CaptureState::kComplete);
 }
 
 TEST_F(StoreRecoveryTest, FilesOfDeletedCapturesGo) {
