@@ -252,8 +252,13 @@ class TraceOnNode {
   bool IsGroup() const { return views_.size() > 1; }
 
   absl::Status Start() {
-    ASSIGN_OR_RETURN(std::vector<TargetInfo> targets,
-                     daemon_.ResolveTargets(request_.pids, request_.all || !request_.job.empty()));
+    absl::StatusOr<std::vector<TargetInfo>> resolved =
+        daemon_.ResolveTargets(request_.pids, request_.all || !request_.job.empty());
+    // As where other processes are there.
+    const bool has_none = !request_.job.empty() && ReasonOf(resolved.status()) == "NO_TARGETS";
+    if (!has_none) RETURN_IF_ERROR(resolved.status());
+    std::vector<TargetInfo> targets;
+    if (!has_none) targets = *std::move(resolved);
     if (!request_.job.empty()) {
       std::erase_if(targets, [&](const TargetInfo& t) { return JobOf(t) != request_.job; });
       for (const TargetInfo& other : TakeOutOtherUsers(targets)) {
@@ -269,9 +274,11 @@ class TraceOnNode {
           absl::NotFoundError(
               request_.job.empty()
                   ? "no process can be captured; start one as `profctl run -- CMD...`"
-                  : StrCat("no process of job ", ForDisplay(request_.job, 80),
-                           " can be captured here; `profctl ps` lists all, and --nodes asks other "
-                           "nodes")),
+                  : StrCat(
+                        "no process of job ", ForDisplay(request_.job, 80),
+                        " can be captured here: it has none, or is being started again; `profctl "
+                        "ps` lists all, and --nodes asks other nodes. It must have been started "
+                        "as `profctl run -- CMD...`")),
           "NO_TARGETS");
     }
     if (targets.size() == 1) {
@@ -456,6 +463,7 @@ class TraceOnNode {
 
   void NoteNextCommands() {
     if (IsGroup() && !views_.front().record.group_id.empty()) {
+      if (std::ranges::none_of(views_, &CaptureView::HasEvents)) return;
       invocation_.Note(NextForGroup(invocation_.NextProfctl(), views_.front().record.group_id));
       return;
     }

@@ -137,6 +137,20 @@ std::string SlowStageVerdict(const CaptureSet& set, const report::GroupSteps& st
                 FormatNs(first.peer_wait_ns), ": it is the slow stage", others, ".\n");
 }
 
+// No rank has a high score, or one has, by a difference that is too small to matter.
+std::string NoStraggler(const CaptureSet& set, const report::GroupSteps& steps) {
+  const auto highest = std::ranges::max_element(steps.ranking, {}, &report::RankScore::score);
+  if (highest == steps.ranking.end() || highest->score <= report::kStragglerScore) {
+    return absl::StrFormat("No straggler (score above %.1f).", report::kStragglerScore);
+  }
+  return StrCat("No straggler: ", NameOfMember(set, highest->member),
+                absl::StrFormat(" has a score of %.1f (above %.1f), but ", highest->score,
+                                report::kStragglerScore),
+                "what it does more of is small or in few steps: ",
+                FormatNs(std::max<int64_t>(highest->more_own_ns, 0)), " of ",
+                FormatNs(highest->duration_ns), " per step.");
+}
+
 // The bubble of a pipeline without a slow stage. Empty: it is not one.
 std::string BubbleNote(const report::GroupSteps& steps) {
   if (!steps.is_pipeline) return "";
@@ -249,8 +263,7 @@ std::string RenderStragglerVerdict(const CaptureSet& set, const report::GroupSte
     }
     case report::StragglerVerdict::kNone:
       if (steps.reason == report::StragglerReason::kNone) {
-        return StrCat(absl::StrFormat("No straggler (score above %.1f).", report::kStragglerScore),
-                      BubbleNote(steps), "\n");
+        return StrCat(NoStraggler(set, steps), BubbleNote(steps), "\n");
       }
       return StrCat("No straggler: ", TextOf(steps.reason), ".", FewStepsNote(set, steps),
                     BubbleNote(steps), CpuWaitsNote(set, steps), "\n");

@@ -118,12 +118,12 @@ std::optional<int64_t> CpuTicksOfStopped(int64_t pid, int64_t start_ticks) {
   const ssize_t size = fd.get() < 0 ? -1 : read(fd.get(), buffer.data(), buffer.size());
   if (size <= 0) return std::nullopt;
   std::string_view text(buffer.data(), static_cast<size_t>(size));
-  // "4711 (name) T 1 ...": the name may have any characters. Field 3 is the state, 14 and 15 are
-  // the CPU time of the program and of the kernel for it, 22 is the start.
+  // "4711 (name) T 1 ...": the name may have any characters. Field 3 is the state (t: stopped by a
+  // debugger), 14 and 15 are the CPU time of the program and of the kernel for it, 22 is the start.
   const size_t name_end = text.rfind(") ");
   if (name_end == std::string_view::npos) return std::nullopt;
   text.remove_prefix(name_end + 2);
-  if (!text.starts_with("T ")) return std::nullopt;
+  if (!text.starts_with("T ") && !text.starts_with("t ")) return std::nullopt;
   int64_t cpu_ticks = 0;
   for (int field = 3; field < 22; ++field) {
     if (field == 14 || field == 15) cpu_ticks += ToInt64(text);

@@ -153,7 +153,7 @@ class ChromeWriter {
  public:
   ChromeWriter(store::CaptureReader& reader, GpuPlan plan, OperatorPlan operators,
                SourceArguments source, ShownArguments arguments, TraceLayout layout,
-               OutputBuffer& out)
+               std::string_view step_prefix, OutputBuffer& out)
       : reader_(reader),
         out_(out),
         layout_(std::move(layout)),
@@ -161,6 +161,7 @@ class ChromeWriter {
         operators_(std::move(operators)),
         source_(std::move(source)),
         arguments_(std::move(arguments)),
+        step_prefix_(step_prefix),
         flows_(source_, layout_.place.is_merged, out),
         labels_(source_, layout_.place, out),
         other_events_(layout_.place.is_merged ? OtherEvents() : OtherEvents(reader.record())),
@@ -305,7 +306,8 @@ class ChromeWriter {
       const StepRecord& step = steps[i];
       char* at = out_.Reserve(kMostEventBytes);
       at = PutText(at, R"(,
-{"ph":"X","cat":"user_annotation","name":"ProfilerStep#)");
+{"ph":"X","cat":"user_annotation","name":")");
+      at = PutText(at, step_prefix_);
       at = PutInteger(at, step.index);
       at = PutText(at, R"(","pid":)");
       at = PutInteger(at, layout_.pid);
@@ -643,6 +645,7 @@ class ChromeWriter {
   const OperatorPlan operators_;
   SourceArguments source_;
   ShownArguments arguments_;
+  const std::string_view step_prefix_;
   ChromeFlows flows_;
   ChromeLabels labels_;
   const OtherEvents other_events_;
@@ -684,12 +687,13 @@ absl::Status WriteChromeTrace(store::CaptureReader& reader, const TracePlace& pl
   ASSIGN_OR_RETURN(OperatorPlan operators, OperatorPlan::Make(reader));
   ASSIGN_OR_RETURN(SourceArguments source, SourceArguments::Read(reader));
   ASSIGN_OR_RETURN(report::RangeArguments arguments, report::RangeArguments::Read(reader));
+  ASSIGN_OR_RETURN(const std::string_view step_prefix, StepPrefix(reader));
   // The clocks of merged captures are put on one time from what their records say.
   if (!place.is_merged) {
     layout.place.start_unix_ns = source.StartUnixNs().value_or(place.start_unix_ns);
   }
   return ChromeWriter(reader, std::move(plan), std::move(operators), std::move(source),
-                      ShownArguments(std::move(arguments)), std::move(layout), out)
+                      ShownArguments(std::move(arguments)), std::move(layout), step_prefix, out)
       .Write();
 }
 

@@ -43,7 +43,8 @@ class PerfettoWriter {
  public:
   PerfettoWriter(store::CaptureReader& reader, const TraceLayout& layout, const GpuPlan& plan,
                  const CallNesting& nesting, const OperatorPlan& operators,
-                 report::StackTable stacks, const ShownArguments& arguments, OutputBuffer& out)
+                 report::StackTable stacks, const ShownArguments& arguments,
+                 std::string_view step_prefix, OutputBuffer& out)
       : reader_(reader),
         out_(out),
         layout_(layout),
@@ -52,7 +53,8 @@ class PerfettoWriter {
         packets_(reader.record(), layout.place, out),
         gpu_(reader, plan, packets_, GpuSequence(layout)),
         operators_(reader, operators, std::move(stacks), packets_),
-        arguments_(arguments) {
+        arguments_(arguments),
+        step_prefix_(step_prefix) {
     sent_names_.resize(layout_.threads.size());
     for (size_t thread = 0; thread < layout_.threads.size(); ++thread) {
       calls_.push_back({plan.links().CallsOf(static_cast<uint32_t>(thread))});
@@ -224,7 +226,7 @@ class PerfettoWriter {
       begin.Varint(event::kType, kSliceBegin)
           .Varint(event::kTrackUuid, uuid)
           .Varint(event::kCategoryIids, kUserCategory)
-          .Bytes(event::kName, StrCat("ProfilerStep#", step.index));
+          .Bytes(event::kName, StrCat(step_prefix_, step.index));
       WriteProcessEvent(step.start_ns, begin);
       ProtoMessage end;
       end.Varint(event::kType, kSliceEnd).Varint(event::kTrackUuid, uuid);
@@ -549,6 +551,7 @@ class PerfettoWriter {
   PerfettoGpu gpu_;
   PerfettoOperators operators_;
   const ShownArguments& arguments_;
+  const std::string_view step_prefix_;
   struct ThreadCalls {
     std::span<const GpuLinks::Call> calls;
     size_t next = 0;
@@ -574,9 +577,10 @@ absl::StatusOr<uint64_t> WritePerfettoTrace(store::CaptureReader& reader, const 
   ASSIGN_OR_RETURN(report::StackTable stacks, report::StackTable::Build(reader));
   ASSIGN_OR_RETURN(report::RangeArguments of_ranges, report::RangeArguments::Read(reader));
   const ShownArguments arguments(std::move(of_ranges));
-  RETURN_IF_ERROR(
-      PerfettoWriter(reader, layout, plan, nesting, operators, std::move(stacks), arguments, out)
-          .Write());
+  ASSIGN_OR_RETURN(const std::string_view step_prefix, StepPrefix(reader));
+  RETURN_IF_ERROR(PerfettoWriter(reader, layout, plan, nesting, operators, std::move(stacks),
+                                 arguments, step_prefix, out)
+                      .Write());
   return PerfettoWriter::GpuSequence(layout) + 1;
 }
 

@@ -71,6 +71,7 @@ int64_t FindStepThread(store::CaptureReader& reader) {
 }
 
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
+constexpr std::string_view kOtherStepPrefix = "step ";
 
 // TensorBoard's plugin takes what begins so for a step, and refuses the file where no number
 // follows.
@@ -164,6 +165,21 @@ TraceLayout MakeLayout(store::CaptureReader& reader, const TracePlace& place) {
   layout.step_thread = FindStepThread(reader);
   layout.steps = {layout.tids.Take(-1), "steps"};
   return layout;
+}
+
+absl::StatusOr<std::string_view> StepPrefix(store::CaptureReader& reader) {
+  // In an imported trace such ranges are the steps.
+  if (!reader.record().imported.source.empty()) return kStepPrefix;
+  const auto is_step = [](const std::string& name) {
+    return name.starts_with(kStepPrefix) && !LooksLikeAStepWithoutNumber(name);
+  };
+  if (std::ranges::none_of(reader.names(), is_step)) return kStepPrefix;
+  bool has_steps = false;
+  RETURN_IF_ERROR(reader.ForEach<RangeRow>(kRangeName, {}, [&](const RangeBatch& batch) {
+    for (size_t i = 0; i < batch.size; ++i) has_steps |= is_step(reader.names()[batch.name[i]]);
+    return absl::OkStatus();
+  }));
+  return has_steps ? kOtherStepPrefix : kStepPrefix;
 }
 
 absl::StatusOr<int64_t> EarliestTime(store::CaptureReader& reader) {

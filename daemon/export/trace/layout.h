@@ -91,6 +91,12 @@ struct TraceLayout {
 TracePlace PlaceAlone(const CaptureRecord& record);
 TraceLayout MakeLayout(store::CaptureReader& reader, const TracePlace& place);
 
+// What the names of profd's steps begin with, before their number: "ProfilerStep#", which HTA and
+// TensorBoard take for steps. If the recorded program's own torch.profiler has marked steps by that
+// name, they are in the capture as ranges, and profd's get another one: readers would find each
+// step twice.
+absl::StatusOr<std::string_view> StepPrefix(store::CaptureReader& reader);
+
 // The earliest start of a range, a CUDA call, GPU work, a wait, or overhead, relative to the
 // capture's; 0 if none is below 0.
 absl::StatusOr<int64_t> EarliestTime(store::CaptureReader& reader);

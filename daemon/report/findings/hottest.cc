@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/report/findings/gather.h"
+#include "daemon/report/index/op_kinds.h"
 #include "daemon/report/index/place_index.h"
 #include "daemon/report/ops/profile.h"
 
@@ -94,6 +95,7 @@ absl::Status DescribeHottestOnHost(store::CaptureReader& reader, HostFacts& host
   const int64_t covered_ns = reader.record().covered_ns;
   ASSIGN_OR_RETURN(const OpProfile profile, SummarizeOpProfile(reader, {.sums_only = true}));
   for (const OpProfileRow& row : profile.rows) {
+    if (row.name == kStepRow) continue;  // Of the program's own profiler, around all else.
     const double of_time =
         covered_ns <= 0 ? 0
                         : static_cast<double>(row.self_cpu_ns) / static_cast<double>(covered_ns);

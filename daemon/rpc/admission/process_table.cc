@@ -31,7 +31,7 @@ class ProcFs final : public ProcessTable {
     const UniqueFd fd(open(StrCat("/proc/", pid, "/status").c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd.valid()) return std::nullopt;
     std::array<char, 4096> text;
-    // PPid and Uid are among the first lines, well within the first 4 KiB.
+    // State, PPid and Uid are among the first lines, well within the first 4 KiB.
     const ssize_t length = read(fd.get(), text.data(), text.size());
     if (length <= 0) return std::nullopt;  // It ended meanwhile.
     return ParseProcessStatus({text.data(), static_cast<size_t>(length)});
@@ -44,7 +44,8 @@ std::optional<ProcessFacts> ParseProcessStatus(std::string_view status) {
   const std::optional<int64_t> parent = NumberAfter(status, "PPid:");
   const std::optional<int64_t> uid = NumberAfter(status, "Uid:");
   if (!parent.has_value() || !uid.has_value()) return std::nullopt;
-  return ProcessFacts{.parent_pid = *parent, .uid = *uid};
+  const bool has_ended = status.find("\nState:\tZ") != status.npos;
+  return ProcessFacts{.parent_pid = *parent, .uid = *uid, .has_ended = has_ended};
 }
 
 const ProcessTable& ProcessTable::Real() {

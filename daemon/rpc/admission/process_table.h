@@ -14,6 +14,7 @@ namespace profd::rpc {
 struct ProcessFacts {
   int64_t parent_pid = 0;  // 0: it has none we could see.
   int64_t uid = -1;        // Real uid.
+  bool has_ended = false;  // A zombie: its parent has not asked for its status yet.
 };
 
 class ProcessTable {

@@ -44,6 +44,12 @@ absl::Status NoSuchProcess(int64_t pid) {
   return WithReason(absl::NotFoundError(StrCat("no process has pid ", pid)), "NO_SUCH_PROCESS");
 }
 
+absl::Status HasEnded(int64_t pid) {
+  return WithReason(
+      absl::NotFoundError(StrCat("pid ", pid, " has ended; its parent has not taken notice yet")),
+      "NO_SUCH_PROCESS");
+}
+
 std::string NamePids(const std::vector<TargetInfo>& targets) {
   std::string text;
   for (size_t i = 0; i < std::min(targets.size(), kMaxNamed); ++i) {
@@ -115,7 +121,7 @@ class Resolver {
     // A caller who may not see the process learns only that it belongs to another user.
     if (!caller_.May(Verb::kList, {.uid = process->uid}) || !Below(pid, others_).empty())
       return OtherOwner(pid);
-    return NotInstrumented(pid);
+    return process->has_ended ? HasEnded(pid) : NotInstrumented(pid);
   }
 
   // A launcher that has loaded what its ranks use (torchrun, multiprocessing's parent) is a target,

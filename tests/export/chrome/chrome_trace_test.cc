@@ -188,6 +188,29 @@ TEST_F(ChromeTraceTest, StepsStandOnTheMainThreadIfNobodyKnowsBetter) {
   EXPECT_EQ(Named(TraceOf(reader_), "ProfilerStep#10")["tid"].integer(), 4242);
 }
 
+// Of a program with a torch.profiler of its own: readers would find each step twice.
+TEST(OwnProfilerTest, StepsThatTheProgramMarkedAreTheOnlyProfilerSteps) {
+  FakeCaptureReader reader;
+  const uint32_t main = reader.AddThread(4242, "main");
+  reader.Step(10, 0, 100).Step(11, 100, 100);
+  reader.Range(main, "ProfilerStep#7", 20, 90);
+  const JsonValue root = TraceOf(reader);
+  Named(root, "ProfilerStep#7");
+  Named(root, "step 10");
+  Named(root, "step 11");
+  for (const JsonValue* event : Events(root, "X")) {
+    EXPECT_NE((*event)["name"].text, "ProfilerStep#10");
+  }
+}
+
+TEST(OwnProfilerTest, ANameThatIsNoStepLeavesThoseOfProfd) {
+  FakeCaptureReader reader;
+  const uint32_t main = reader.AddThread(4242, "main");
+  reader.Name("ProfilerStep#7");  // Of no range of the window.
+  reader.Step(10, 0, 100).Range(main, "ProfilerStep#x", 20, 90);
+  Named(TraceOf(reader), "ProfilerStep#10");
+}
+
 class AstrideTest : public testing::TestWithParam<std::pair<int64_t, int64_t>> {};
 TEST_P(AstrideTest, StepsMoveToARowOfTheirOwn) {
   FakeCaptureReader reader;

@@ -212,6 +212,11 @@ TEST(ProcessStatusTest, ParentAndRealUidAreRead) {
   ASSERT_TRUE(facts.has_value());
   EXPECT_EQ(facts->parent_pid, 7);
   EXPECT_EQ(facts->uid, 1000);
+  EXPECT_FALSE(facts->has_ended);
+  const auto zombie = ParseProcessStatus(
+      "Name:\tState:\tR\nState:\tZ (zombie)\nPid:\t12\nPPid:\t7\nUid:\t1000\t0\t0\t0\n");
+  ASSERT_TRUE(zombie.has_value());
+  EXPECT_TRUE(zombie->has_ended);
   EXPECT_FALSE(ParseProcessStatus("Name:\tx\n").has_value());
   EXPECT_FALSE(ParseProcessStatus("").has_value());
 }
