@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <queue>
 #include <span>
 #include <utility>
 
@@ -336,6 +337,28 @@ std::string FactSources::OpOf(const GpuAttribution::Call* call) const {
   return std::string(Name(attribution.paths()[call->path].name));
 }
 
+namespace {
+
+struct MarkedRange {
+  int64_t start_ns;
+  int64_t end_ns;
+};
+
+// How many of them there are at one time, at most. Sorts them.
+int64_t MostAtOnce(std::vector<MarkedRange>& intervals) {
+  std::ranges::sort(intervals, {}, &MarkedRange::start_ns);
+  std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> ends;
+  size_t most = 0;
+  for (const MarkedRange& interval : intervals) {
+    while (!ends.empty() && ends.top() <= interval.start_ns) ends.pop();
+    ends.push(interval.end_ns);
+    most = std::max(most, ends.size());
+  }
+  return static_cast<int64_t>(most);
+}
+
+}  // namespace
+
 absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
   const std::span<const std::string> names = sources.reader.names();
   std::vector<bool> is_wait;
@@ -358,6 +381,8 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
   const int64_t step_thread = sources.reader.step_thread();
   EvidenceSums gloo;
   OptimizerSteps updates;
+  const std::string& marker = sources.reader.record().spec.step_marker;
+  std::vector<MarkedRange> marked;
   RETURN_IF_ERROR(sources.reader.ForEach<RangeRow>(
       kRangeStart | kRangeDuration | kRangeName, {}, [&](const RangeBatch& batch) {
         const bool steps_here = step_thread < 0 || step_thread == int64_t{batch.thread};
@@ -367,6 +392,9 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
           const int64_t position = sources.scope.PositionAt(start_ns);
           if (position < 0) continue;
           ++sources.calls_of_name[sources.first_ids[name]];
+          if (!marker.empty() && names[name] == marker) {
+            marked.push_back({start_ns, EndOf(start_ns, batch.duration_ns[i])});
+          }
           if (is_data_parallel[name]) program.data_parallel = true;
           if (is_operator[name]) program.has_operators = true;
           program.node_count += is_node[name];
@@ -389,6 +417,7 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
         return absl::OkStatus();
       }));
   program.optimizers = updates.Take();
+  program.marked_at_once = MostAtOnce(marked);
   auto& waits = sources.loader_waits;
   std::sort(waits.begin(), waits.end(),
             [](const HostTime& a, const HostTime& b) { return a.start_ns < b.start_ns; });

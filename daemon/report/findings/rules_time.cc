@@ -372,6 +372,7 @@ RuleResult SyncApi(const Facts& facts, const FindingThresholds& thresholds) {
 RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) {
   const std::optional<StepCharges> charges = ChargesOf(facts.scope, thresholds);
   if (!charges.has_value()) return Needs("five steps or more");
+  if (facts.program.marked_at_once > 1) return Needs("step markers that do not overlap");
   RuleResult result;
   Finding& finding = result.finding;
   const WaitingSteps& waiting = facts.waiting;

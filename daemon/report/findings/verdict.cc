@@ -228,6 +228,14 @@ std::string OtherLoops(const Facts& facts) {
                 " of steps by other threads or tasks are left out");
 }
 
+// What a step is where the ranges that mark them overlap, or nothing.
+std::string OverlappingMarks(const Facts& facts) {
+  if (facts.program.marked_at_once < 2) return "";
+  return StrCat("; up to ", facts.program.marked_at_once,
+                " ranges of --step-marker are open at once, so that a step is the time from the "
+                "begin of one to that of the next");
+}
+
 std::string WhereTheTimeGoes(const Facts& facts) {
   std::string text;
   if (facts.scope.has_steps) {
@@ -238,7 +246,7 @@ std::string WhereTheTimeGoes(const Facts& facts) {
                   LeftOut(facts.scope.queue_filling_count, "that only filled the launch queue"),
                   LeftOut(facts.scope.earlier_work_count,
                           "in which the GPU did what was launched before the capture"),
-                  EarlierWork(facts), OtherLoops(facts), ")");
+                  EarlierWork(facts), OtherLoops(facts), OverlappingMarks(facts), ")");
   } else {
     text = StrCat("The capture has no steps; its ", facts.has_gpu() ? "GPU work" : "window",
                   " spans ", TimeText(facts.scope.total_ns), Rounds(facts));

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <filesystem>
 #include <thread>
+#include <vector>
 
 #include "tests/client_lib/child.h"
 #include "tests/fakes/fake_daemon.h"
@@ -156,6 +157,13 @@ TEST_F(SingleThreadTest, AThreadThatStopsAgainAndAgainLetsOthersStop) {
     CHILD_EXPECT(sched_setaffinity(0, sizeof one, &one) == 0);
     profd_init();
     std::atomic<bool> is_over{false};
+    std::vector<std::thread> busy;
+    for (int i = 0; i < 3; ++i) {
+      busy.emplace_back([&] {
+        while (!is_over) {
+        }
+      });
+    }
     std::thread other([&] {
       while (!is_over) {
         if (profd_stop_threads() == PROFD_OK) profd_restart_threads();
@@ -168,6 +176,7 @@ TEST_F(SingleThreadTest, AThreadThatStopsAgainAndAgainLetsOthersStop) {
     }
     is_over = true;
     other.join();
+    for (std::thread& thread : busy) thread.join();
     CHILD_EXPECT(Status().disabled == 0);
   });
   child.ExpectSuccess();
