@@ -41,8 +41,9 @@ class ReportProgress {
  public:
   ReportProgress(const Style* progress, const CaptureView& view, std::string_view report) {
     if (progress == nullptr) return;
-    line_.emplace(*progress, StrCat(report, " of ",
-                                    FormatCountOf(view.record.event_count, "event", "events")));
+    line_.emplace(*progress,
+                  StrCat("computing ", report, " (",
+                         FormatCountOf(view.record.event_count, "event", "events"), ")"));
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "daemon/base/str_cat.h"
@@ -30,9 +31,13 @@ void ProgressLine::Clear() {
 
 WorkingLine::WorkingLine(const Style& error_style, std::string what, absl::Duration a_while) {
   if (!error_style.is_terminal) return;
-  thread_ = std::thread([this, &error_style, what = std::move(what), a_while] {
-    ShowUntilOver(error_style, what, a_while);
-  });
+  try {
+    thread_ = std::thread([this, &error_style, what = std::move(what), a_while] {
+      ShowUntilOver(error_style, what, a_while);
+    });
+  } catch (const std::system_error&) {
+    // The user may have no more threads; the work needs none.
+  }
 }
 
 WorkingLine::~WorkingLine() {

@@ -36,8 +36,8 @@ class ProgressLine {
   std::string shown_;
 };
 
-// For work that does not say how far it is: "memory of 248,000,000 events: 12s", each second once
-// it has taken a while. `error_style` outlives it.
+// For work that does not say how far it is: "computing memory (248,000,000 events): 12s", each
+// second once it has taken a while. `error_style` outlives it.
 class WorkingLine {
  public:
   static constexpr absl::Duration kAWhile = absl::Seconds(2);

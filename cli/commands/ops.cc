@@ -120,11 +120,11 @@ void NoteMissingPlaces(Invocation& invocation, const table::Report& report,
   }
   if (is_arguments) {
     const bool is_of_key = by.size() > column.size();
-    invocation.Note(
-        StrCat("No range in this capture has arguments",
-               is_of_key ? StrCat(" named ", ForDisplay(by.substr(column.size() + 1), 80)) : "",
-               ": `with profd.annotate(\"forward\", batch=32)` gives it some. Those of imported "
-               "traces are not looked at.\n"));
+    invocation.Note(StrCat(
+        "None of these rows ran inside of a range with arguments",
+        is_of_key ? StrCat(" named ", ForDisplay(by.substr(column.size() + 1), 80)) : "",
+        ". Add them with `profd.annotate(\"forward\", batch=32)`. Neither those of imported traces "
+        "count, nor those of asyncio blocks that overlap.\n"));
     return;
   }
   invocation.Note(StrCat("No ", column == "module" ? "modules" : "Python lines",

@@ -166,8 +166,9 @@ absl::StatusOr<std::string> RenderHottestModules(CaptureSource& source, const St
   // One row is what is outside of modules; a daemon's answer may have no table.
   if (modules.tables.empty() || modules.tables.front().row_count < 2) return std::string();
   const table::Table& rows = modules.tables.front();
-  return StrCat("\nModules with the most self time on the ", has_gpu ? "GPU" : "host",
-                " (`profctl modules` has all, as a tree)\n", RenderTable(rows, style));
+  return StrCat("\nModules, and what is outside of them, by self time on the ",
+                has_gpu ? "GPU" : "host", " (`profctl modules` has all, as a tree)\n",
+                RenderTable(rows, StyleFor(source.view(), style)));
 }
 
 absl::Status ReportOnMember(Invocation& invocation, CaptureSource& source,

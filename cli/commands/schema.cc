@@ -74,7 +74,7 @@ Command SchemaCommand() {
       .description =
           "Prints the JSON Schema (draft 2020-12) of what a command prints with --json: every "
           "field with its type, unit, meaning, and formula. NAME is the command, with its "
-          "action (`schedule_list`, `context_show`) and, of the ID of a group, after `group_` "
+          "action (`schedule_list`, `context_show`). For a group's ID, it begins with `group_` "
           "(`group_ops`: `ops GROUP`). Others are `ops_torch` (`ops --torch`), "
           "`group_ops_by_rank`, `trace_nodes` (`trace --nodes` and `--job`), `nodes` (`node "
           "--nodes`), `quotas` (`node --quotas`), and `history_stragglers`. Without NAME it "

@@ -254,7 +254,7 @@ class TraceOnNode {
   absl::Status Start() {
     absl::StatusOr<std::vector<TargetInfo>> resolved =
         daemon_.ResolveTargets(request_.pids, request_.all || !request_.job.empty());
-    // As where other processes are there.
+    // Said below, as where there are targets of other jobs.
     const bool has_none = !request_.job.empty() && ReasonOf(resolved.status()) == "NO_TARGETS";
     if (!has_none) RETURN_IF_ERROR(resolved.status());
     std::vector<TargetInfo> targets;
@@ -274,11 +274,10 @@ class TraceOnNode {
           absl::NotFoundError(
               request_.job.empty()
                   ? "no process can be captured; start one as `profctl run -- CMD...`"
-                  : StrCat(
-                        "no process of job ", ForDisplay(request_.job, 80),
-                        " can be captured here: it has none, or is being started again; `profctl "
-                        "ps` lists all, and --nodes asks other nodes. It must have been started "
-                        "as `profctl run -- CMD...`")),
+                  : StrCat("no process of job ", ForDisplay(request_.job, 80),
+                           " can be captured here: it has none, or is just being restarted. Its "
+                           "processes must be started as `profctl run -- CMD...`; `profctl ps` "
+                           "lists all, and --nodes asks other nodes")),
           "NO_TARGETS");
     }
     if (targets.size() == 1) {

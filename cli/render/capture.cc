@@ -444,8 +444,9 @@ std::string RenderQuality(const CaptureView& view, const Style& style) {
     StrAppend(&text, "  PARTIAL, ended by ", ForDisplay(view.ended_by, 40));
     const bool was_stopped =
         view.ended_by == "deadline" && record.target.state == TargetState::kStopped;
-    const std::string_view advice =
-        was_stopped ? "the process is stopped (SIGSTOP, Ctrl-Z)" : AdviceForEnd(view.ended_by);
+    const std::string_view advice = was_stopped
+                                        ? "the process is stopped (SIGSTOP, Ctrl-Z, a debugger)"
+                                        : AdviceForEnd(view.ended_by);
     if (!advice.empty()) StrAppend(&text, ": ", advice);
     StrAppend(&text, "\n");
   }

@@ -137,18 +137,19 @@ std::string SlowStageVerdict(const CaptureSet& set, const report::GroupSteps& st
                 FormatNs(first.peer_wait_ns), ": it is the slow stage", others, ".\n");
 }
 
-// No rank has a high score, or one has, by a difference that is too small to matter.
+// No rank has a high score, or one has, but its difference is too small to matter.
 std::string NoStraggler(const CaptureSet& set, const report::GroupSteps& steps) {
   const auto highest = std::ranges::max_element(steps.ranking, {}, &report::RankScore::score);
   if (highest == steps.ranking.end() || highest->score <= report::kStragglerScore) {
     return absl::StrFormat("No straggler (score above %.1f).", report::kStragglerScore);
   }
-  return StrCat("No straggler: ", NameOfMember(set, highest->member),
-                absl::StrFormat(" has a score of %.1f (above %.1f), but ", highest->score,
-                                report::kStragglerScore),
-                "what it does more of is small or in few steps: ",
-                FormatNs(std::max<int64_t>(highest->more_own_ns, 0)), " of ",
-                FormatNs(highest->duration_ns), " per step.");
+  return StrCat(
+      "No straggler: ", NameOfMember(set, highest->member),
+      absl::StrFormat(" scores %.1f (above %.1f), but its additional own work is small or "
+                      "in few steps (",
+                      highest->score, report::kStragglerScore),
+      FormatNs(std::max<int64_t>(highest->more_own_ns, 0)), " of ", FormatNs(highest->duration_ns),
+      " per step).");
 }
 
 // The bubble of a pipeline without a slow stage. Empty: it is not one.

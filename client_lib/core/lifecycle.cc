@@ -177,12 +177,11 @@ class NextToStop {
   }
 
   bool Take() {
-    pthread_t none{};
-    if (!is_held_) is_held_ = g_next_to_stop.compare_exchange_strong(none, self_);
-    return is_held_;
+    pthread_t holder{};
+    if (!is_held_) is_held_ = g_next_to_stop.compare_exchange_strong(holder, self_);
+    // A handler of a signal that interrupted this thread in its place goes first.
+    return is_held_ || pthread_equal(holder, self_) != 0;
   }
-  // By this thread, which a signal has interrupted there.
-  bool IsHeldBelow() const { return !is_held_ && pthread_equal(g_next_to_stop.load(), self_) != 0; }
 
  private:
   const pthread_t self_;
@@ -198,7 +197,7 @@ bool BecomeStopped() {
   uint64_t deadline_ns = 0;
   for (uint64_t look = 0;; ++look) {
     State state = g_state.load(std::memory_order_acquire);
-    if (state == State::kNew || IsOff(state) || next.IsHeldBelow()) return false;
+    if (state == State::kNew || IsOff(state)) return false;
     // First of all: until this thread lets others stop the library's, none of them sets a filter
     // that may forbid getpid(), and IsStarted() is false for no other thread's stop.
     if (next.Take() && state == State::kRunning &&

@@ -185,9 +185,11 @@ void ExplainFailure(EndedBy cause, CaptureRecord& record) {
     case EndedBy::kDeadline:
       if (record.target.state == TargetState::kStopped) {
         return set("DEADLINE",
-                   StrCat(target, " is stopped (SIGSTOP, Ctrl-Z), so nothing was recorded within ",
+                   StrCat(target,
+                          " is stopped (SIGSTOP, Ctrl-Z, a debugger), so nothing was recorded "
+                          "within ",
                           absl::FormatDuration(record.spec.timeout), "; let it go on (`kill -CONT ",
-                          record.target.pid, "`) and trace it again"));
+                          record.target.pid, "`, or in the debugger) and trace it again"));
       }
       if (CountsOwnSteps(record.spec) && record.current_step < 0) {
         return set("DEADLINE",

@@ -126,18 +126,11 @@ QualityCheck Coverage(const Subject& subject) {
   } else if (check.value > 0 && IsTerminal(record.state)) {
     check.grade = 'C';
   }
-  // PyTorch's account of a capture comes last of all, also that there is no PyTorch.
-  const bool was_stopped = record.target.state == TargetState::kStopped;
-  const bool lacks_end = record.state == CaptureState::kComplete &&
-                         (was_stopped || record.torch.outcome == TorchOutcome::kUnknown);
-  if (lacks_end) {
+  if (record.state == CaptureState::kComplete && record.target.state == TargetState::kStopped) {
     check.grade = std::max(check.grade, 'C');
-    StrAppend(
-        &check.sentence,
-        record.target.state == TargetState::kStopped
-            ? "; but the process was stopped (SIGSTOP, Ctrl-Z, a debugger) at the end: it may "
-              "have stood still for a part of the window, and did not hand over all"
-            : "; but the process ended, or did not answer, before it had handed over all");
+    StrAppend(&check.sentence,
+              "; but the process was stopped at the end (SIGSTOP, Ctrl-Z, a debugger): it may have "
+              "been stopped for a part of the window, and some of its data is missing");
   }
   return check;
 }

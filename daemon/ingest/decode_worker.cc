@@ -204,7 +204,7 @@ DrainResult DecodeWorker::Conclude(const End& end) {
         "the process ended, or did not answer, before it gave all that it had of its GPU";
   }
   if (end.target_is_stopped && result.gpu.outcome == GpuOutcome::kUnknown) {
-    result.gpu.problem = "the process is stopped (SIGSTOP, Ctrl-Z) and does not answer";
+    result.gpu.problem = "the process is stopped (SIGSTOP, Ctrl-Z, a debugger) and does not answer";
   }
   const ClockPair now = clock_.Sample();
   LimitCounts(now.mono_ns - epoch_.mono_ns, result);

@@ -108,22 +108,21 @@ bool HasEnded(int pidfd) {
   return poll(&readable, 1, 0) > 0;
 }
 
-bool IsStopped(int64_t pid, int64_t start_ticks) {
-  return CpuTicksOfStopped(pid, start_ticks).has_value();
-}
+namespace {
 
-std::optional<int64_t> CpuTicksOfStopped(int64_t pid, int64_t start_ticks) {
+// The CPU time of a process that is in one of those states of /proc/PID/stat.
+std::optional<int64_t> CpuTicksOf(int64_t pid, int64_t start_ticks, std::string_view states) {
   const UniqueFd fd(open(StrCat("/proc/", pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 1024> buffer;
   const ssize_t size = fd.get() < 0 ? -1 : read(fd.get(), buffer.data(), buffer.size());
   if (size <= 0) return std::nullopt;
   std::string_view text(buffer.data(), static_cast<size_t>(size));
-  // "4711 (name) T 1 ...": the name may have any characters. Field 3 is the state (t: stopped by a
-  // debugger), 14 and 15 are the CPU time of the program and of the kernel for it, 22 is the start.
+  // "4711 (name) T 1 ...": the name may have any characters. Field 3 is the state, 14 and 15 are
+  // the CPU time of the program and of the kernel for it, 22 is the start.
   const size_t name_end = text.rfind(") ");
   if (name_end == std::string_view::npos) return std::nullopt;
   text.remove_prefix(name_end + 2);
-  if (!text.starts_with("T ") && !text.starts_with("t ")) return std::nullopt;
+  if (text.empty() || states.find(text.front()) == states.npos) return std::nullopt;
   int64_t cpu_ticks = 0;
   for (int field = 3; field < 22; ++field) {
     if (field == 14 || field == 15) cpu_ticks += ToInt64(text);
@@ -133,6 +132,17 @@ std::optional<int64_t> CpuTicksOfStopped(int64_t pid, int64_t start_ticks) {
   }
   if (ToInt64(text) != start_ticks) return std::nullopt;
   return cpu_ticks;
+}
+
+}  // namespace
+
+// Not by a debugger: below strace, a process is that for a moment again and again.
+bool IsStopped(int64_t pid, int64_t start_ticks) {
+  return CpuTicksOf(pid, start_ticks, "T").has_value();
+}
+
+std::optional<int64_t> CpuTicksOfStopped(int64_t pid, int64_t start_ticks) {
+  return CpuTicksOf(pid, start_ticks, "Tt");
 }
 
 ProcessFacts ProcessFactsFrom(const ProcFacts& proc, const std::filesystem::path& self) {

@@ -34,8 +34,8 @@ bool HasEnded(int pidfd);
 // True if a signal has stopped the process of that pid, which began at `start_ticks`. False: it
 // runs or waits, or cannot be seen. A thread that strace(1) holds for a moment is not stopped.
 bool IsStopped(int64_t pid, int64_t start_ticks);
-// The CPU time that it has used, in clock ticks; nullopt: it is not stopped. Two looks with one
-// time saw one stop, or several between which it hardly ran.
+// The CPU time that it has used, in clock ticks; nullopt: it is not stopped, neither by a signal
+// nor by a debugger. Two looks with one time saw one stop, or several between which it hardly ran.
 std::optional<int64_t> CpuTicksOfStopped(int64_t pid, int64_t start_ticks);
 
 // What /proc says of a process. `command` and `cgroup` are cleaned for display.

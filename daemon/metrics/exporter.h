@@ -3,7 +3,7 @@
 //   /metrics   Prometheus text; 503 before Open() and after Close(). While a thread is stuck
 //              (base/watchdog.h), only what needs no other thread
 //   /healthz   200 while all threads make progress and the sockets are where they were, 503 with
-//              what is stuck or gone: for what restarts profd
+//              the names of those that are stuck or gone: for what restarts profd
 //   /readyz    200 between Open() and Close(), 503 with the reason otherwise
 //
 //   main ──tells──► Counters ─────────┐

@@ -1,5 +1,6 @@
 #include "daemon/metrics/socket_place.h"
 
+#include <cerrno>
 #include <utility>
 
 #include "daemon/base/str_cat.h"
@@ -15,10 +16,13 @@ std::optional<SocketPlace::File> SocketPlace::At(const std::filesystem::path& pa
 }
 
 std::string SocketPlace::WhyGone() const {
+  if (!file_.has_value()) return "";
+  errno = 0;
   const std::optional<File> now = At(path_);
-  if (!file_.has_value() || now == file_) return "";
-  return StrCat("socket ", path_.string(), now.has_value() ? " is another one now" : " was removed",
-                ": nobody can connect to this profd there\n");
+  const bool is_unknown = !now.has_value() && errno != 0 && errno != ENOENT && errno != ENOTDIR;
+  if (now == file_ || is_unknown) return "";
+  return StrCat("socket ", path_.string(), now.has_value() ? " was replaced" : " was removed",
+                ": new callers cannot reach this profd\n");
 }
 
 }  // namespace profd::metrics

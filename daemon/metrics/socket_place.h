@@ -1,5 +1,5 @@
-// SocketPlace remembers which socket is at a path. Who removes or replaces the file of a socket
-// that profd listens on cuts it off from new callers, and profd itself hears nothing of it.
+// SocketPlace remembers which socket is at a path. If the file of a socket that profd listens on is
+// removed or replaced, no new caller reaches profd, which hears nothing of it.
 //
 // Threads: any. Errors: none.
 #ifndef PROFD_DAEMON_METRICS_SOCKET_PLACE_H_

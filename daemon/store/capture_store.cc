@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<CaptureStore>> CaptureStore::Open(Options options
   ASSIGN_OR_RETURN(UniqueFd lock, ClaimDataDir(options.data_dir));
   const std::filesystem::path path = options.data_dir / kCatalogName;
   std::error_code unknown;
-  if (!std::filesystem::exists(path, unknown)) WarnOfLostCatalog(options.data_dir);
+  if (!std::filesystem::exists(path, unknown) && !unknown) WarnOfLostCatalog(options.data_dir);
   absl::StatusOr<std::unique_ptr<Catalog>> catalog = Catalog::Open(path);
   // Migrating and opening in WAL mode write pages. On a full disk the reserve is what lets the
   // daemon start, so that captures can be deleted.

@@ -170,7 +170,7 @@ TEST_F(CaptureManagerTest, ADeadlineOfAStoppedTargetSaysSo) {
   targets_.Drained(created.id, result);
   const CaptureRecord done = GetOrDie(created.id);
   EXPECT_EQ(done.error_reason, "DEADLINE");
-  EXPECT_THAT(done.error_message, HasSubstr("is stopped (SIGSTOP, Ctrl-Z)"));
+  EXPECT_THAT(done.error_message, HasSubstr("is stopped (SIGSTOP, Ctrl-Z, a debugger)"));
 }
 
 TEST_F(CaptureManagerTest, AStartStepThatIsNotReachedIsNamed) {

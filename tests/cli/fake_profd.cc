@@ -482,6 +482,11 @@ void FakeProfd::AwaitTargetPages(int count) {
   services_->mu_.Await(absl::Condition(&enough));
 }
 
+int FakeProfd::target_pages() {
+  const absl::MutexLock lock(&services_->mu_);
+  return services_->target_pages;
+}
+
 void FakeProfd::AwaitCancel() {
   const absl::MutexLock lock(&services_->mu_);
   services_->mu_.Await(absl::Condition(&services_->cancelled));

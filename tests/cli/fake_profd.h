@@ -89,6 +89,7 @@ class FakeProfd {
 
   void AwaitWatchers(int count);     // WatchCapture calls that have sent RECORDING.
   void AwaitTargetPages(int count);  // ListTargets calls, a target each.
+  int target_pages();
   void AwaitCancel();
   std::vector<int64_t> download_offsets();
   std::vector<v1::CreateCaptureRequest> creates();

@@ -117,10 +117,11 @@ TEST_F(ExporterTest, ASocketThatWasRemovedOrReplacedIsNamedByHealth) {
   EXPECT_THAT(Page("/healthz"), EndsWith("ok\n"));
   // The inode of a file that is there cannot be given to another.
   std::filesystem::rename(path, folder_ / "moved.sock");
-  EXPECT_THAT(Page("/healthz"), AllOf(StartsWith("HTTP/1.1 503 "),
-                                      HasSubstr("control.sock was removed: nobody can connect")));
+  EXPECT_THAT(Page("/healthz"),
+              AllOf(StartsWith("HTTP/1.1 503 "),
+                    HasSubstr("control.sock was removed: new callers cannot reach")));
   bind_there();
-  EXPECT_THAT(Page("/healthz"), HasSubstr("control.sock is another one now"));
+  EXPECT_THAT(Page("/healthz"), HasSubstr("control.sock was replaced"));
   std::filesystem::rename(folder_ / "moved.sock", path);
   EXPECT_THAT(Page("/healthz"), EndsWith("ok\n"));
 }

@@ -283,7 +283,9 @@ std::string_view ChromeGpu::WorkPrefix(const GpuRow& work) {
 }
 
 std::string ChromeGpu::AnnotationPrefix(const GpuAnnotation& annotation) const {
-  return Prefix("gpu_user_annotation", AnnotationName(annotation, plan_.links(), reader_.names()));
+  // None is a step: GpuPlan::Annotations::kWithoutSteps.
+  return Prefix("gpu_user_annotation",
+                AnnotationName(annotation, plan_.links(), reader_.names(), /*step_prefix=*/""));
 }
 
 void ChromeGpu::WriteAnnotations() {

@@ -109,8 +109,12 @@ bool PrecedesOnTrack(const Slice& a, const Slice& b) {
 }  // namespace
 
 PerfettoGpu::PerfettoGpu(store::CaptureReader& reader, const GpuPlan& plan,
-                         PerfettoPackets& packets, uint64_t sequence)
-    : reader_(reader), plan_(plan), packets_(packets), sequence_(sequence) {
+                         PerfettoPackets& packets, uint64_t sequence, std::string_view step_prefix)
+    : reader_(reader),
+      plan_(plan),
+      packets_(packets),
+      step_prefix_(step_prefix),
+      sequence_(sequence) {
   const size_t tracks = plan.tracks().tracks().size();
   for (uint32_t track = 0; track < tracks; ++track) track_uuids_.push_back(TrackUuid(track));
   open_.resize(tracks);
@@ -342,7 +346,8 @@ absl::Status PerfettoGpu::ReadWindow(const GpuPlan::Window& window) {
 void PerfettoGpu::BeginAnnotation(const GpuAnnotation& annotation) {
   std::string of_step;
   std::string& name = annotation.is_step ? of_step : annotation_names_[annotation.name];
-  if (name.empty()) name = TraceName(AnnotationName(annotation, plan_.links(), reader_.names()));
+  if (name.empty())
+    name = TraceName(AnnotationName(annotation, plan_.links(), reader_.names(), step_prefix_));
   Begin({annotation.start_ns, annotation.end_ns, annotation.track, 0},
         IidOf(kCategories, "gpu_user_annotation"), name, [](ProtoMessage&) {});
 }

@@ -36,9 +36,9 @@ class PerfettoGpu {
   // No call has more arrows than that: a graph's nodes beyond it are not pointed at.
   static constexpr uint32_t kMostFlowsPerCall = 1024;
 
-  // Borrows all. `sequence`: one that is not used elsewhere.
+  // Borrows all. `sequence`: one that is not used elsewhere. `step_prefix`: as StepPrefix() has it.
   PerfettoGpu(store::CaptureReader& reader, const GpuPlan& plan, PerfettoPackets& packets,
-              uint64_t sequence);
+              uint64_t sequence, std::string_view step_prefix);
 
   void WriteTracks();
   absl::Status WriteEvents();
@@ -88,6 +88,7 @@ class PerfettoGpu {
   store::CaptureReader& reader_;
   const GpuPlan& plan_;
   PerfettoPackets& packets_;
+  const std::string_view step_prefix_;
   const uint64_t sequence_;
   CudaEvents cuda_events_;
   std::vector<uint64_t> track_uuids_;

@@ -51,7 +51,7 @@ class PerfettoWriter {
         plan_(plan),
         nesting_(nesting),
         packets_(reader.record(), layout.place, out),
-        gpu_(reader, plan, packets_, GpuSequence(layout)),
+        gpu_(reader, plan, packets_, GpuSequence(layout), step_prefix),
         operators_(reader, operators, std::move(stacks), packets_),
         arguments_(arguments),
         step_prefix_(step_prefix) {

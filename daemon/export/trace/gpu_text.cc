@@ -25,9 +25,9 @@ std::string WorkName(const GpuRow& row, std::span<const std::string> names,
 }
 
 std::string AnnotationName(const GpuAnnotation& annotation, const GpuLinks& links,
-                           std::span<const std::string> names) {
+                           std::span<const std::string> names, std::string_view step_prefix) {
   if (!annotation.is_step) return names[annotation.name];
-  return StrCat("ProfilerStep#", links.steps()[annotation.name].index);
+  return StrCat(step_prefix, links.steps()[annotation.name].index);
 }
 
 const GpuDevice* FindDevice(const CaptureRecord& record, uint16_t number) {

@@ -21,9 +21,9 @@ namespace profd::exporter {
 std::string WorkName(const GpuRow& row, std::span<const std::string> names,
                      report::Demangler& demangler);
 
-// Of a range or step. Not yet fit for viewers, as above.
+// Of a range or step. `step_prefix`: as StepPrefix() has it. Not yet fit for viewers, as above.
 std::string AnnotationName(const GpuAnnotation& annotation, const GpuLinks& links,
-                           std::span<const std::string> names);
+                           std::span<const std::string> names, std::string_view step_prefix);
 
 inline uint64_t SharedBytes(const GpuRow& kernel) {
   return uint64_t{kernel.static_shared_bytes} + kernel.dynamic_shared_bytes;

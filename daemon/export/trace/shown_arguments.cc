@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
@@ -93,13 +91,6 @@ constexpr auto kOwnKeys = std::to_array<std::string_view>({
     "Device Type",
 });
 
-std::string RealText(int64_t bits) {
-  const auto value = std::bit_cast<double>(bits);
-  if (!std::isfinite(value)) return "null";
-  char text[kMostNumberBytes];
-  return std::string(text, PutInteger(text, value));
-}
-
 }  // namespace
 
 std::vector<ShownArguments::Shown> ShownArguments::ShownOf(uint32_t range) const {
@@ -120,7 +111,7 @@ std::string ShownArguments::JsonOf(const Argument& argument) const {
     case ArgumentType::kQuotedInteger:
       return StrCat("\"", argument.value, "\"");
     case ArgumentType::kReal:
-      return RealText(argument.value);
+      return report::RangeArguments::RealText(argument);
     case ArgumentType::kJson: {
       const std::string& json = arguments_.JsonOf(argument);
       if (json.size() <= kMostValueBytes && IsPlainJson(json)) return json;

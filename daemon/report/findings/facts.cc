@@ -6,6 +6,7 @@
 #include <optional>
 #include <queue>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -25,6 +26,7 @@
 #include "daemon/report/index/host_slices.h"
 #include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/interval_set.h"
+#include "daemon/report/index/overlaps.h"
 #include "daemon/report/index/recorded_time.h"
 #include "daemon/report/index/step_table.h"
 #include "daemon/report/index/waiting_calls.h"
@@ -340,12 +342,25 @@ std::string FactSources::OpOf(const GpuAttribution::Call* call) const {
 namespace {
 
 struct MarkedRange {
+  uint32_t thread;
   int64_t start_ns;
   int64_t end_ns;
 };
 
-// How many of them there are at one time, at most. Sorts them.
-int64_t MostAtOnce(std::vector<MarkedRange>& intervals) {
+// How many of them there are at one time, at most. One inside another of its row, as in a
+// recursion, is part of that.
+int64_t MostAtOnce(std::vector<MarkedRange> intervals) {
+  std::ranges::sort(intervals, {}, [](const MarkedRange& range) {
+    return std::tuple(range.thread, range.start_ns, -range.end_ns);
+  });
+  uint32_t thread = 0;
+  int64_t until_ns = std::numeric_limits<int64_t>::min();
+  std::erase_if(intervals, [&](const MarkedRange& range) {
+    const bool is_inside = range.thread == thread && range.start_ns < until_ns;
+    if (!is_inside) until_ns = range.end_ns;
+    thread = range.thread;
+    return is_inside;
+  });
   std::ranges::sort(intervals, {}, &MarkedRange::start_ns);
   std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> ends;
   size_t most = 0;
@@ -383,17 +398,23 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
   OptimizerSteps updates;
   const std::string& marker = sources.reader.record().spec.step_marker;
   std::vector<MarkedRange> marked;
+  const std::vector<uint32_t> groups = OverlapGroups(sources.reader.threads());
   RETURN_IF_ERROR(sources.reader.ForEach<RangeRow>(
       kRangeStart | kRangeDuration | kRangeName, {}, [&](const RangeBatch& batch) {
         const bool steps_here = step_thread < 0 || step_thread == int64_t{batch.thread};
+        // Of the thread whose ranges are steps, and of its lanes.
+        const uint32_t group = groups[batch.thread];
+        const bool marks_here =
+            !marker.empty() && (steps_here || (group != kNoOverlaps &&
+                                               group == groups[static_cast<size_t>(step_thread)]));
         for (size_t i = 0; i < batch.size; ++i) {
           const uint32_t name = batch.name[i];
           const int64_t start_ns = batch.start_ns[i];
           const int64_t position = sources.scope.PositionAt(start_ns);
           if (position < 0) continue;
           ++sources.calls_of_name[sources.first_ids[name]];
-          if (!marker.empty() && names[name] == marker) {
-            marked.push_back({start_ns, EndOf(start_ns, batch.duration_ns[i])});
+          if (marks_here && names[name] == marker) {
+            marked.push_back({batch.thread, start_ns, EndOf(start_ns, batch.duration_ns[i])});
           }
           if (is_data_parallel[name]) program.data_parallel = true;
           if (is_operator[name]) program.has_operators = true;
@@ -417,7 +438,7 @@ absl::Status ReadRanges(FactSources& sources, ProgramFacts& program) {
         return absl::OkStatus();
       }));
   program.optimizers = updates.Take();
-  program.marked_at_once = MostAtOnce(marked);
+  program.marked_at_once = MostAtOnce(std::move(marked));
   auto& waits = sources.loader_waits;
   std::sort(waits.begin(), waits.end(),
             [](const HostTime& a, const HostTime& b) { return a.start_ns < b.start_ns; });

@@ -269,7 +269,7 @@ struct ProgramFacts {
   int64_t gloo_ns = 0;  // ... and their time in the steps that count.
   std::vector<Evidence> gloo_ops;
   // Of the ranges that --step-marker names, at most so many were open at once. From 2 on, as with
-  // requests of a server, a step is the time from the begin of one to that of the next.
+  // requests of a server, a step is the time from the start of one to the start of the next.
   int64_t marked_at_once = 0;
 };
 

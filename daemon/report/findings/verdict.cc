@@ -233,7 +233,7 @@ std::string OverlappingMarks(const Facts& facts) {
   if (facts.program.marked_at_once < 2) return "";
   return StrCat("; up to ", facts.program.marked_at_once,
                 " ranges of --step-marker are open at once, so that a step is the time from the "
-                "begin of one to that of the next");
+                "start of one to the start of the next");
 }
 
 std::string WhereTheTimeGoes(const Facts& facts) {

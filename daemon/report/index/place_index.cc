@@ -57,6 +57,10 @@ struct OperatorKey {
 // Of one range, or of all that are around it.
 class Arguments {
  public:
+  bool Has(const std::string& key) const {
+    return std::ranges::find(values_, key, &std::pair<std::string, std::string>::first) !=
+           values_.end();
+  }
   void Set(const std::string& key, const std::string& value) {
     const auto at = std::ranges::find(values_, key, &std::pair<std::string, std::string>::first);
     if (at == values_.end()) {
@@ -230,7 +234,7 @@ class PlaceIndex::Builder {
       case ArgumentType::kQuotedInteger:
         return StrCat("\"", argument.value, "\"");
       case ArgumentType::kReal:
-        return StrCat(std::bit_cast<double>(argument.value));
+        return RangeArguments::RealText(argument);
       case ArgumentType::kJson:
         return ForDisplay(all.JsonOf(argument), kMostValueBytes);
       case ArgumentType::kAbsent:
@@ -250,7 +254,10 @@ class PlaceIndex::Builder {
             for (const RangeArguments::Argument& argument : arguments.Of(range)) {
               const std::string& key = arguments.KeyOf(argument);
               if (!argument_.empty() && key != argument_) continue;
-              of_range.Set(ForDisplay(key, kMostValueBytes), ValueOf(arguments, argument));
+              std::string shown_key = ForDisplay(key, kMostValueBytes);
+              // Of a key given twice the first one counts, as in exports.
+              if (of_range.Has(shown_key)) continue;
+              of_range.Set(shown_key, ValueOf(arguments, argument));
             }
             if (of_range.empty()) continue;
             ranges_[batch.thread].push_back({batch.start_ns[i],

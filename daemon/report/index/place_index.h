@@ -13,7 +13,8 @@
 // Threads: one at a time, because it remembers its last position.
 // Memory:  24 bytes per operator with a stack, per Python function, or per range with arguments, up
 //          to twice that as vectors grow, and the text of each place once; while it is built, 60
-//          more per operator, and RangeArguments.
+//          more per operator; with arguments, RangeArguments, and three times their texts, of
+//          kMostArgumentBytes at most.
 // Errors:  the reader's.
 #ifndef PROFD_DAEMON_REPORT_INDEX_PLACE_INDEX_H_
 #define PROFD_DAEMON_REPORT_INDEX_PLACE_INDEX_H_
@@ -41,7 +42,8 @@ enum class PlaceKind {
             // "train.py(112): log_metrics"
   kStack,   // That line and those of its callers, the innermost first, " < " between them.
   // The key-value arguments of the ranges around it, the outermost first; of one key, the innermost
-  // value: `id="r-17", tokens=512`. Values as JSON, of which at most kMostValueBytes are shown.
+  // value: `id="r-17", tokens=512`. At most 32 keys. Values as JSON, the first kMostValueBytes of
+  // them, which is more than a recorded one has.
   kArguments,
 };
 
@@ -49,9 +51,9 @@ class PlaceIndex {
  public:
   static constexpr uint32_t kDefaultFrames = 8;
   static constexpr uint32_t kMaxFrames = 64;
-  static constexpr size_t kMostValueBytes = 200;
+  static constexpr size_t kMostValueBytes = 1024;
   // Different arguments beyond these are one place, kOtherArguments.
-  static constexpr size_t kMostArgumentPlaces = 100'000;
+  static constexpr size_t kMostArgumentPlaces = 10'000;
   static constexpr size_t kMostArgumentBytes = size_t{64} << 20;
   static constexpr std::string_view kOtherArguments = "(other arguments)";
 

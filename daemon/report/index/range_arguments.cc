@@ -1,6 +1,10 @@
 #include "daemon/report/index/range_arguments.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
 #include <map>
 
 #include "absl/status/status.h"
@@ -71,6 +75,13 @@ absl::StatusOr<RangeArguments> RangeArguments::Read(store::CaptureReader& reader
   std::erase_if(all, [](const Argument& argument) { return !argument.has_range; });
   std::ranges::stable_sort(all, {}, &Argument::range);
   return result;
+}
+
+std::string RangeArguments::RealText(const Argument& argument) {
+  const auto value = std::bit_cast<double>(argument.value);
+  if (!std::isfinite(value)) return "null";
+  std::array<char, 32> text;
+  return std::string(text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr);
 }
 
 std::span<const RangeArguments::Argument> RangeArguments::Of(uint32_t range) const {

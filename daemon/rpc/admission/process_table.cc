@@ -44,7 +44,9 @@ std::optional<ProcessFacts> ParseProcessStatus(std::string_view status) {
   const std::optional<int64_t> parent = NumberAfter(status, "PPid:");
   const std::optional<int64_t> uid = NumberAfter(status, "Uid:");
   if (!parent.has_value() || !uid.has_value()) return std::nullopt;
-  const bool has_ended = status.find("\nState:\tZ") != status.npos;
+  // After pthread_exit() in main(), the main thread is a zombie, and the process goes on.
+  const bool has_ended =
+      status.find("\nState:\tZ") != status.npos && NumberAfter(status, "Threads:") == 1;
   return ProcessFacts{.parent_pid = *parent, .uid = *uid, .has_ended = has_ended};
 }
 

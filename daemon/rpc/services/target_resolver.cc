@@ -45,9 +45,9 @@ absl::Status NoSuchProcess(int64_t pid) {
 }
 
 absl::Status HasEnded(int64_t pid) {
-  return WithReason(
-      absl::NotFoundError(StrCat("pid ", pid, " has ended; its parent has not taken notice yet")),
-      "NO_SUCH_PROCESS");
+  return WithReason(absl::NotFoundError(
+                        StrCat("pid ", pid, " has ended (a zombie: its parent has not reaped it)")),
+                    "NO_SUCH_PROCESS");
 }
 
 std::string NamePids(const std::vector<TargetInfo>& targets) {

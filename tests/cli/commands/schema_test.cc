@@ -540,15 +540,15 @@ class EverySchemaTest : public GroupSchemaTest {
   std::string OneLook(const std::vector<std::string>& words) {
     std::vector<std::string> top = {"top", "--every=100ms", "--json"};
     top.insert(top.end(), words.begin(), words.end());
+    const int pages = profd_.target_pages();
     ProfctlProcess process(top, environment());
-    profd_.AwaitTargetPages(target_pages_ += 4);  // At least two looks: the first one is printed.
+    profd_.AwaitTargetPages(pages + 4);  // At least two looks: the first one is printed.
     process.Signal(SIGINT);
     const RunResult result = process.Wait();
     return result.out.substr(0, result.out.find('\n'));
   }
 
   const std::string schedule_ = "01HZZZZZZZZZZZZZZZZZZZZZZA";
-  int target_pages_ = 0;
 };
 
 TEST_F(EverySchemaTest, HoldsAgainstWhatItsCommandPrints) {

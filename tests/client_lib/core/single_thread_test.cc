@@ -158,7 +158,7 @@ TEST_F(SingleThreadTest, AThreadThatStopsAgainAndAgainLetsOthersStop) {
     profd_init();
     std::atomic<bool> is_over{false};
     std::vector<std::thread> busy;
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 2; ++i) {
       busy.emplace_back([&] {
         while (!is_over) {
         }

@@ -8,7 +8,7 @@ A Program is one line of the campaign, a situation what its daemon does meanwhil
     hostile    sends garbage and writes nonsense into the memory that it handed over
     absent     was never started
 
-In the first three, the work begins after one complete capture, in the second one.
+In the first three, the work begins after one complete capture, usually in the next one.
 """
 
 import contextlib
@@ -206,7 +206,7 @@ class Campaign:
         (folder / 'go').touch()
         out = process.stdout.read()
         if program.capture_after and capturer is not None and meddle is None:
-            capture_error = self._capture_error(capturer, process.pid)
+            capture_error = capture_error or self._capture_error(capturer, process.pid)
         (folder / 'seen').touch()
         status = process.wait()
         reader.join()

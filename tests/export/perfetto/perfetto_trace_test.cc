@@ -131,6 +131,13 @@ TEST_F(PerfettoTraceTest, StepsHaveATrackOfTheirOwn) {
   EXPECT_EQ(step.depth, 0U);
 }
 
+TEST_F(PerfettoTraceTest, StepsThatTheProgramMarkedAreTheOnlyProfilerSteps) {
+  reader_.Step(10, 0, 100).Range(main_, "ProfilerStep#7", 20, 90);
+  const PerfettoTrace trace = PerfettoTraceOf(reader_);
+  SliceNamed(trace, "step 10");
+  SliceNamed(trace, "ProfilerStep#7");
+}
+
 TEST_F(PerfettoTraceTest, RandomTreesOfAllThreadsComeOutAsRecorded) {
   for (const size_t rows : {1, 7, 1000}) {
     FakeCaptureReader reader;

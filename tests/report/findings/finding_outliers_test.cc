@@ -66,6 +66,21 @@ TEST_F(FindingOutliersTest, GapsBetweenBeginsOfOverlappingMarkersAreNoSlowSteps)
   for (const Finding& finding : Report().findings) EXPECT_NE(finding.rule, "STEP_OUTLIER");
 }
 
+// Steps are the ranges of one thread, the outermost ones.
+TEST_F(FindingOutliersTest, MarkersOfOtherThreadsAndWithinMarkersDoNotOverlap) {
+  reader_.mutable_record().spec.step_marker = "step";
+  reader_.StepThread(main_);
+  const uint32_t worker = reader_.AddThread(200, "worker");
+  for (int64_t step = 0; step < 10; ++step) {
+    const int64_t start_ns = step * 10 * kMs;
+    reader_.Step(step, start_ns, 10 * kMs);
+    reader_.Range(main_, "step", start_ns + 2 * kMs, start_ns + 3 * kMs);
+    reader_.Range(main_, "step", start_ns, start_ns + 9 * kMs);
+    reader_.Range(worker, "step", start_ns, start_ns + 9 * kMs);
+  }
+  EXPECT_THAT(Report().verdict, Not(HasSubstr("--step-marker")));
+}
+
 TEST_F(FindingOutliersTest, AnOutlierSaysWhatItHasMoreOfThanItsNeighbors) {
   int64_t at = 0;
   for (int step = 0; step < 10; ++step) {

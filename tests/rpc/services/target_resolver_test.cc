@@ -214,9 +214,14 @@ TEST(ProcessStatusTest, ParentAndRealUidAreRead) {
   EXPECT_EQ(facts->uid, 1000);
   EXPECT_FALSE(facts->has_ended);
   const auto zombie = ParseProcessStatus(
-      "Name:\tState:\tR\nState:\tZ (zombie)\nPid:\t12\nPPid:\t7\nUid:\t1000\t0\t0\t0\n");
+      "Name:\tState:\tR\nState:\tZ (zombie)\nPid:\t12\nPPid:\t7\nUid:\t1000\t0\t0\t0\n"
+      "Threads:\t1\n");
   ASSERT_TRUE(zombie.has_value());
   EXPECT_TRUE(zombie->has_ended);
+  const auto without_main_thread = ParseProcessStatus(
+      "Name:\tx\nState:\tZ (zombie)\nPPid:\t7\nUid:\t1000\t0\t0\t0\nThreads:\t2\n");
+  ASSERT_TRUE(without_main_thread.has_value());
+  EXPECT_FALSE(without_main_thread->has_ended);
   EXPECT_FALSE(ParseProcessStatus("Name:\tx\n").has_value());
   EXPECT_FALSE(ParseProcessStatus("").has_value());
 }
