@@ -172,8 +172,9 @@ TEST_F(OpsTest, CsvQuotesWhatIsInNames) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(
       result.out,
-      StartsWith("name,rank,module,source,stack,thread,step,dims,types,busy_device_ns,share,"));
-  EXPECT_THAT(result.out, HasSubstr("\"aten::mm\\u001b[2J\xEF\xBF\xBD,\"\"\n\",,,,,,,,,0,0,"));
+      StartsWith(
+          "name,rank,module,source,stack,arguments,thread,step,dims,types,busy_device_ns,share,"));
+  EXPECT_THAT(result.out, HasSubstr("\"aten::mm\\u001b[2J\xEF\xBF\xBD,\"\"\n\",,,,,,,,,,0,0,"));
   EXPECT_EQ(Run({"ops", file_, "--csv", "--json"}).exit_code, 2);
   const RunResult torch = Run({"ops", file_, "--csv", "--torch", "--sort", "name", "--limit", "1"});
   EXPECT_EQ(torch.exit_code, 0) << torch.err;
