@@ -48,21 +48,22 @@ TEST_F(FindingOutliersTest, AStepThatIsFarSlowerThanTheOthersIsFound) {
   EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 2e6, 1e4);
 }
 
-// Requests of a server: eight begin together, then none for 20 ms.
+// Requests of a server, tasks of one thread: eight begin together, then none for 20 ms.
 TEST_F(FindingOutliersTest, GapsBetweenBeginsOfOverlappingMarkersAreNoSlowSteps) {
   reader_.mutable_record().spec.step_marker = "request";
+  reader_.StepThread(main_);
   int64_t step = 0;
   for (int64_t round = 0; round < 4; ++round) {
     for (int64_t i = 0; i < 8; ++i) {
       const int64_t start_ns = round * 20 * kMs + i * 10 * kUs;
       reader_.Step(step++, start_ns, i == 7 ? 20 * kMs - 70 * kUs : 10 * kUs);
-      reader_.Range(reader_.AddThread(100 + step, "task"), "request", start_ns,
-                    start_ns + 18 * kMs);
+      const uint32_t lane = reader_.AddThread((1 << 30) | step, "overlapping ranges of 1");
+      reader_.Range(lane, "request", start_ns, start_ns + 18 * kMs);
     }
   }
   EXPECT_THAT(Report().verdict,
               HasSubstr("up to 8 ranges of --step-marker are open at once, so that a step is the "
-                        "time from the begin of one to that of the next"));
+                        "time from the start of one to the start of the next"));
   for (const Finding& finding : Report().findings) EXPECT_NE(finding.rule, "STEP_OUTLIER");
 }
 
