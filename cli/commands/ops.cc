@@ -121,10 +121,10 @@ void NoteMissingPlaces(Invocation& invocation, const table::Report& report,
   if (is_arguments) {
     const bool is_of_key = by.size() > column.size();
     invocation.Note(StrCat(
-        "None of these rows ran inside of a range with arguments",
+        "None of these rows ran inside a range with arguments",
         is_of_key ? StrCat(" named ", ForDisplay(by.substr(column.size() + 1), 80)) : "",
-        ". Add them with `profd.annotate(\"forward\", batch=32)`. Neither those of imported traces "
-        "count, nor those of asyncio blocks that overlap.\n"));
+        ". Add them with `profd.annotate(\"forward\", batch=32)`. Those of imported traces, and of "
+        "asyncio blocks that overlap, do not count.\n"));
     return;
   }
   invocation.Note(StrCat("No ", column == "module" ? "modules" : "Python lines",

@@ -276,8 +276,8 @@ class TraceOnNode {
                   ? "no process can be captured; start one as `profctl run -- CMD...`"
                   : StrCat("no process of job ", ForDisplay(request_.job, 80),
                            " can be captured here: it has none, or is just being restarted. Its "
-                           "processes must be started as `profctl run -- CMD...`; `profctl ps` "
-                           "lists all, and --nodes asks other nodes")),
+                           "processes must be started as `profctl run -- CMD...`; --nodes "
+                           "asks other nodes")),
           "NO_TARGETS");
     }
     if (targets.size() == 1) {

@@ -104,7 +104,8 @@ const ObjectDescription<ContextView>& ContextObject() {
 const ObjectDescription<ContextListAnswer>& ContextListObject() {
   using Row = ContextListAnswer;
   static const ObjectDescription<Row> object(
-      {{&Row::path, {.key = "file", .doc = "File with the contexts; empty: there is no place"}},
+      {{&Row::path,
+        {.key = "file", .doc = "File with the contexts; empty: no home folder is known"}},
        {[](const Row& row) { return row.file.current; },
         {.key = "current", .doc = "Name of the current context; empty: none"}}},
       {ListOf<Row>("contexts", "Contexts in the order of the file", &ContextObject,

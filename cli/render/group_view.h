@@ -22,7 +22,7 @@ namespace profd::cli {
 struct GroupAnswer {
   std::span<const CaptureView> views;
   std::span<const std::string> paths;  // The files they were fetched to, or none.
-  std::span<const Failure> failures;   // What else was to be done with them, and failed.
+  std::span<const Failure> failures;   // Of writing the files, or of cancelling.
 };
 const ObjectDescription<GroupAnswer>& GroupAnswerObject();
 

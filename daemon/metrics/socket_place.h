@@ -19,7 +19,7 @@ class SocketPlace {
   // missed.
   explicit SocketPlace(std::filesystem::path path);
 
-  // A line for people: why nobody can connect to that socket any more. Empty: it is still there.
+  // Returns why new callers cannot reach that socket, as a line for people; "" while they can.
   std::string WhyGone() const;
 
  private:

@@ -105,22 +105,9 @@ std::vector<ShownArguments::Shown> ShownArguments::ShownOf(uint32_t range) const
 }
 
 std::string ShownArguments::JsonOf(const Argument& argument) const {
-  switch (argument.type) {
-    case ArgumentType::kInteger:
-      return StrCat(argument.value);
-    case ArgumentType::kQuotedInteger:
-      return StrCat("\"", argument.value, "\"");
-    case ArgumentType::kReal:
-      return report::RangeArguments::RealText(argument);
-    case ArgumentType::kJson: {
-      const std::string& json = arguments_.JsonOf(argument);
-      if (json.size() <= kMostValueBytes && IsPlainJson(json)) return json;
-      break;
-    }
-    case ArgumentType::kAbsent:
-      break;
-  }
-  return "null";
+  if (argument.type != ArgumentType::kJson) return report::RangeArguments::NumberText(argument);
+  const std::string& json = arguments_.JsonOf(argument);
+  return json.size() <= kMostValueBytes && IsPlainJson(json) ? json : "null";
 }
 
 std::string ShownArguments::MembersOf(uint32_t range, size_t max_bytes) const {

@@ -228,19 +228,8 @@ class PlaceIndex::Builder {
   // ---- from the arguments of ranges ----
 
   static std::string ValueOf(const RangeArguments& all, const RangeArguments::Argument& argument) {
-    switch (argument.type) {
-      case ArgumentType::kInteger:
-        return StrCat(argument.value);
-      case ArgumentType::kQuotedInteger:
-        return StrCat("\"", argument.value, "\"");
-      case ArgumentType::kReal:
-        return RangeArguments::RealText(argument);
-      case ArgumentType::kJson:
-        return ForDisplay(all.JsonOf(argument), kMostValueBytes);
-      case ArgumentType::kAbsent:
-        break;
-    }
-    return "null";
+    if (argument.type != ArgumentType::kJson) return RangeArguments::NumberText(argument);
+    return ForDisplay(all.JsonOf(argument), kMostValueBytes);
   }
 
   absl::Status ReadArguments() {

@@ -77,11 +77,24 @@ absl::StatusOr<RangeArguments> RangeArguments::Read(store::CaptureReader& reader
   return result;
 }
 
-std::string RangeArguments::RealText(const Argument& argument) {
-  const auto value = std::bit_cast<double>(argument.value);
-  if (!std::isfinite(value)) return "null";
-  std::array<char, 32> text;
-  return std::string(text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr);
+std::string RangeArguments::NumberText(const Argument& argument) {
+  switch (argument.type) {
+    case ArgumentType::kInteger:
+      return StrCat(argument.value);
+    case ArgumentType::kQuotedInteger:
+      return StrCat("\"", argument.value, "\"");
+    case ArgumentType::kReal: {
+      const auto value = std::bit_cast<double>(argument.value);
+      if (!std::isfinite(value)) return "null";
+      std::array<char, 32> text;
+      return std::string(text.data(),
+                         std::to_chars(text.data(), text.data() + text.size(), value).ptr);
+    }
+    case ArgumentType::kJson:
+    case ArgumentType::kAbsent:
+      break;
+  }
+  return "null";
 }
 
 std::span<const RangeArguments::Argument> RangeArguments::Of(uint32_t range) const {

@@ -44,9 +44,9 @@ class RangeArguments {
   std::span<const Argument> Of(uint32_t range) const;
   // The program's bytes.
   const std::string& KeyOf(const Argument& argument) const { return names_[argument.key]; }
-  // Of one of type kReal, as JSON: the shortest text that is the same number; "null" for what JSON
-  // has no number for.
-  static std::string RealText(const Argument& argument);
+  // Of one of any type but kJson, as JSON. Of a real number, the shortest text that is the same
+  // number; "null" for what JSON has no number for.
+  static std::string NumberText(const Argument& argument);
   // Of one of type kJson: the program's bytes, which need not be JSON.
   const std::string& JsonOf(const Argument& argument) const {
     return names_[static_cast<size_t>(argument.value)];

@@ -88,8 +88,8 @@ const table::Description<OpProfileRow>& OpColumns() {
       KeyColumn(
           &OpProfileRow::arguments, "arguments", "Arguments",
           "The key-value arguments of the ranges around the row's calls (annotate(\"request\", "
-          "id=17)), on their thread: the outermost first, of one key the innermost. Asyncio "
-          "blocks that overlap are around nothing"),
+          "id=17)), on their thread: the outermost first, of one key the innermost. Those "
+          "of asyncio blocks that overlap do not count"),
       KeyColumn(&OpProfileRow::thread, "thread", "Thread",
                 "The thread that the row's calls began on: its number and name"),
       {&OpProfileRow::step,
