@@ -208,7 +208,7 @@ absl::StatusOr<int> ShowOpsByRank(Invocation& invocation, const OpsRequest& want
   RETURN_IF_ERROR(report::ApplyView(wanted.report, report));
   if (invocation.json()) {
     JsonWriter json;
-    WriteOpsByRankJson(set, report, json);
+    WriteSetReportJson(set, report, json);
     invocation.Print(json.TakeLine());
   } else if (invocation.flags().Has("csv")) {
     invocation.Print(table::ToCsv(report.tables.front()));

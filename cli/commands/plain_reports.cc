@@ -1,10 +1,11 @@
-// The commands that show one report of one capture as it is: kernels, copies, syncs, idle, compile,
-// modules.
+// The commands that show one report as it is, of one capture or over ranks: kernels, copies, syncs,
+// idle, compile, modules.
 // Their options, columns, and sort keys are the report's (daemon/report/reports.h).
 //
 // How do I add one?  A PlainReport below, its function, and its row in command_table.cc.
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,11 +13,13 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "cli/base/row_limit.h"
-#include "cli/captures/capture_source.h"
+#include "cli/captures/capture_set.h"
 #include "cli/commands/command.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/plain_report.h"
+#include "cli/commands/show_over_ranks.h"
 #include "cli/render/capture.h"
 #include "cli/render/report_tables.h"
 #include "daemon/base/status_macros.h"
@@ -96,12 +99,20 @@ constexpr PlainReport kModulesReport = {
         "module` has the operators of each module.",
     .is_tree = true};
 
+int64_t LimitOf(const report::ReportRequest& request) {
+  const auto limit = request.options.find("limit");
+  int64_t rows = 0;
+  if (limit != request.options.end() && !absl::SimpleAtoi(limit->second, &rows)) return 0;
+  return rows;
+}
+
 // `table` has its rows in the order of the tree.
 void IndentNames(table::Table& table) {
   constexpr int64_t kMostDepth = 20;
   const size_t at = table.Find("depth");
-  if (at == table::Table::npos) return;
-  auto* const names = std::get_if<std::vector<std::string>>(&table.cells.front());
+  const size_t name = table.Find("name");
+  if (at == table::Table::npos || name == table::Table::npos) return;
+  auto* const names = std::get_if<std::vector<std::string>>(&table.cells[name]);
   const auto* const depths = std::get_if<std::vector<int64_t>>(&table.cells[at]);
   if (names == nullptr || depths == nullptr) return;
   for (size_t row = 0; row < names->size(); ++row) {
@@ -113,28 +124,34 @@ void IndentNames(table::Table& table) {
 absl::StatusOr<int> RunPlainReport(Invocation& invocation, const PlainReport& plain) {
   ASSIGN_OR_RETURN(const report::ReportRequest request,
                    ParseReportRequest(invocation, plain.name, plain.rows_for_people));
-  ASSIGN_OR_RETURN(const std::unique_ptr<CaptureSource> source,
-                   OpenCaptureSource(invocation, invocation.arguments().front()));
-  ASSIGN_OR_RETURN(table::Report report, source->Report(request));
-  const bool is_text = !invocation.json() && !invocation.flags().Has("csv");
+  ASSIGN_OR_RETURN(CaptureSet set, CaptureSet::Open(invocation));
   const bool is_in_order = !invocation.flags().Has("sort");
-  if (plain.is_tree && is_text && is_in_order && !report.tables.empty()) {
-    IndentNames(report.tables.front());
+  const auto indent = [&](table::Report& report) {
+    if (plain.is_tree && is_in_order && !report.tables.empty()) IndentNames(report.tables.front());
+  };
+  if (set.is_group() || invocation.flags().Has("group-by")) {
+    return ShowOverRanks(invocation, set, {.request = request, .limit = LimitOf(request)}, indent);
   }
-  PrintReport(invocation, source->view(), report);
+  ASSIGN_OR_RETURN(table::Report report, set.Only().Report(request));
+  if (!invocation.json() && !invocation.flags().Has("csv")) indent(report);
+  PrintReport(invocation, set.Only().view(), report);
   return 0;
 }
 
 template <const PlainReport& kPlain>
 Command CommandOf(const std::vector<Example>& examples) {
+  static const std::string description = StrCat(kPlain.description, kOverRanksHelp);
+  std::vector<Flag> flags = ReportFlags(kPlain.name, kPlain.rows_for_people);
+  AddComparedColumns(*std::ranges::find(flags, "sort", &Flag::name));
+  std::ranges::move(OverRanksFlags(), std::back_inserter(flags));
   return {.name = kPlain.name,
           .summary = kPlain.summary,
-          .arguments = "ID|FILE.profd",
-          .description = kPlain.description,
-          .flags = ReportFlags(kPlain.name, kPlain.rows_for_people),
+          .arguments = "ID|GROUP|FILES.profd",
+          .description = description,
+          .flags = std::move(flags),
           .examples = examples,
           .min_arguments = 1,
-          .max_arguments = 1,
+          .max_arguments = 4096,
           .completes = Completes::kCapture,
           .takes_nodes = true,
           .run = [](Invocation& invocation) { return RunPlainReport(invocation, kPlain); }};
@@ -222,7 +239,8 @@ void PrintReport(Invocation& invocation, const CaptureView& view, const table::R
 Command KernelsCommand() {
   return CommandOf<kKernelsReport>(
       {{"profctl kernels 01J9ZK", "What the GPU did"},
-       {"profctl kernels run.profd --step 120 --json", "One step, for a script"}});
+       {"profctl kernels run.profd --step 120 --json", "One step, for a script"},
+       {"profctl kernels 01J9ZM --sort p95", "A group: whose kernels are slow"}});
 }
 
 Command CopiesCommand() {

@@ -306,8 +306,9 @@ std::string RenderSetHeader(const CaptureSet& set, const Style& style) {
     worst = std::max(worst, member.view.quality);
     simulated |= member.view.record.gpu.simulated;
   }
-  std::string title = set.group_id().empty() ? StrCat(set.members().size(), " captures")
-                                             : StrCat("Group ", set.group_id());
+  std::string title = set.group_id().empty()
+                          ? FormatCountOf(std::ssize(set.members()), "capture", "captures")
+                          : StrCat("Group ", set.group_id());
   const std::vector<int64_t> absent = RanksWithoutMember(set);
   std::string text = StrCat(style.Paint(Colour::kBold, title), "  ", set.present_count(), " of ",
                             set.members().size() + absent.size(), " ranks");
@@ -422,16 +423,16 @@ std::string RenderGroupOpsBasis(const CaptureSet& set, const report::GroupOps& o
   return text;
 }
 
-void WriteOpsByRankJson(const CaptureSet& set, const table::Report& ops, JsonWriter& json) {
+void WriteSetReportJson(const CaptureSet& set, const table::Report& report, JsonWriter& json) {
   json.BeginObject();
   MembersObject().WriteFields(set, json);
-  table::WriteReport(ops, json);
+  table::WriteReport(report, json);
   json.EndObject();
 }
 
-void WriteOpsByRankSchema(JsonWriter& json) {
-  const ReportFields ops(report::ToReport(report::OpProfile()));
-  const std::array<const table::AnyObject*, 2> parts = {&MembersObject(), &ops};
+void WriteSetReportSchema(const table::Report& shape, JsonWriter& json) {
+  const ReportFields fields(shape);
+  const std::array<const table::AnyObject*, 2> parts = {&MembersObject(), &fields};
   WriteSchemaOfParts(parts, {}, json);
 }
 

@@ -33,9 +33,10 @@ int ExitCodeOf(const CaptureSet& set);
 // How far clocks may be off, in a sentence.
 std::string RenderClock(const report::ClockAlignment& alignment);
 
-// `ops GROUP --group-by rank`: the rows of all members, which name their rank.
-void WriteOpsByRankJson(const CaptureSet& set, const table::Report& ops, JsonWriter& json);
-void WriteOpsByRankSchema(JsonWriter& json);
+// A report over all members, or with the rows of each: who they are, then its totals and tables.
+void WriteSetReportJson(const CaptureSet& set, const table::Report& report, JsonWriter& json);
+// Writes type, properties, and required members of that into the open object.
+void WriteSetReportSchema(const table::Report& shape, JsonWriter& json);
 
 std::string RenderGroupOps(const CaptureSet& set, const report::GroupOps& ops,
                            const report::OpOptions& options, const Style& style);

@@ -13,12 +13,14 @@
 #include "cli/render/history.h"
 #include "cli/render/nodes.h"
 #include "cli/render/outcomes.h"
+#include "cli/render/over_ranks.h"
 #include "cli/render/quotas.h"
 #include "cli/render/rank_history.h"
 #include "cli/render/schedules.h"
 #include "cli/render/targets.h"
 #include "cli/render/top.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/ops/profile.h"
 
 namespace profd::cli {
 namespace {
@@ -26,6 +28,30 @@ namespace {
 template <auto kDescribe>
 void SchemaOf(JsonWriter& json) {
   kDescribe().WriteSchema(json);
+}
+
+// Operators of a group are compared by a description of their own (group_objects.h).
+void WriteOpsByRankSchema(JsonWriter& json) {
+  WriteSetReportSchema(report::ToReport(report::OpProfile()), json);
+}
+
+constexpr char kKernels[] = "kernels";
+constexpr char kCopies[] = "copies";
+constexpr char kSyncs[] = "syncs";
+constexpr char kIdle[] = "idle";
+constexpr char kCompile[] = "compile";
+constexpr char kModules[] = "modules";
+constexpr char kTime[] = "time";
+constexpr char kMemory[] = "memory";
+
+template <const char* kReport>
+void OverRanksSchemaOf(JsonWriter& json) {
+  WriteOverRanksSchema(kReport, json);
+}
+
+template <const char* kReport>
+void OfEachRankSchemaOf(JsonWriter& json) {
+  WriteOfEachRankSchema(kReport, json);
 }
 
 }  // namespace
@@ -72,6 +98,30 @@ std::span<const ListKind> ListKinds() {
       {"group_ops", "ops", "ops GROUP", &GroupOpTextColumns, &SchemaOf<&GroupOpsObject>},
       {"group_ops_by_rank", "ops", "ops GROUP --group-by rank", nullptr, &WriteOpsByRankSchema},
       {"group_steps", "steps", "steps GROUP", &GroupStepTextColumns, &SchemaOf<&GroupStepsObject>},
+      {"group_kernels", "kernels", "kernels GROUP", nullptr, &OverRanksSchemaOf<kKernels>},
+      {"group_kernels_by_rank", "kernels", "kernels GROUP --group-by rank", nullptr,
+       &OfEachRankSchemaOf<kKernels>},
+      {"group_copies", "copies", "copies GROUP", nullptr, &OverRanksSchemaOf<kCopies>},
+      {"group_copies_by_rank", "copies", "copies GROUP --group-by rank", nullptr,
+       &OfEachRankSchemaOf<kCopies>},
+      {"group_syncs", "syncs", "syncs GROUP", nullptr, &OverRanksSchemaOf<kSyncs>},
+      {"group_syncs_by_rank", "syncs", "syncs GROUP --group-by rank", nullptr,
+       &OfEachRankSchemaOf<kSyncs>},
+      {"group_idle", "idle", "idle GROUP", nullptr, &OverRanksSchemaOf<kIdle>},
+      {"group_idle_by_rank", "idle", "idle GROUP --group-by rank", nullptr,
+       &OfEachRankSchemaOf<kIdle>},
+      {"group_compile", "compile", "compile GROUP", nullptr, &OverRanksSchemaOf<kCompile>},
+      {"group_compile_by_rank", "compile", "compile GROUP --group-by rank", nullptr,
+       &OfEachRankSchemaOf<kCompile>},
+      {"group_modules", "modules", "modules GROUP", nullptr, &OverRanksSchemaOf<kModules>},
+      {"group_modules_by_rank", "modules", "modules GROUP --group-by rank", nullptr,
+       &OfEachRankSchemaOf<kModules>},
+      {"group_time", "time", "time GROUP", nullptr, &OverRanksSchemaOf<kTime>},
+      {"group_time_by_rank", "time", "time GROUP --group-by rank", nullptr,
+       &OfEachRankSchemaOf<kTime>},
+      {"group_memory", "memory", "memory GROUP", nullptr, &OverRanksSchemaOf<kMemory>},
+      {"group_memory_by_rank", "memory", "memory GROUP --group-by rank", nullptr,
+       &OfEachRankSchemaOf<kMemory>},
       {"context_list", "context", "context list", nullptr, &SchemaOf<&ContextListObject>},
       {"context_show", "context", "context show", nullptr, &SchemaOf<&ContextObject>},
       {"version", "version", "version", nullptr, &SchemaOf<&VersionObject>},

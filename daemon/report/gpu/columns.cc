@@ -31,12 +31,18 @@ table::Field<Row> TotalColumn() {
            .title = "Total",
            .doc = "Sum of durations",
            .formula = "sum of end - start",
-           .unit = Unit::kNs}};
+           .unit = Unit::kNs,
+           .over_ranks = OverRanks::kSum}};
 }
 
 template <typename Row>
 table::Field<Row> CountColumn(const char* doc) {
-  return {&Row::count, {.key = "count", .title = "Count", .doc = doc, .unit = Unit::kCount}};
+  return {&Row::count,
+          {.key = "count",
+           .title = "Count",
+           .doc = doc,
+           .unit = Unit::kCount,
+           .over_ranks = OverRanks::kSum}};
 }
 
 template <typename Row>
@@ -68,7 +74,8 @@ table::Field<Row> MaxColumn(int priority) {
            .title = "Max",
            .doc = "The longest duration",
            .unit = Unit::kNs,
-           .priority = priority}};
+           .priority = priority,
+           .over_ranks = OverRanks::kMax}};
 }
 
 template <typename Row>
@@ -241,7 +248,8 @@ const table::Description<KernelRow>& KernelColumns() {
         .title = "Min",
         .doc = "The shortest duration",
         .unit = Unit::kNs,
-        .priority = Column::kOnlyInData}},
+        .priority = Column::kOnlyInData,
+        .over_ranks = OverRanks::kMin}},
       PercentileColumn(&KernelRow::p50_ns, 50, 6),
       PercentileColumn(&KernelRow::p95_ns, 95, 4),
       PercentileColumn(&KernelRow::p99_ns, 99, 7),
@@ -339,13 +347,15 @@ const table::Description<KernelRow>& KernelColumns() {
         .title = "Orphans",
         .doc = "Launches whose CUDA call is not in the capture",
         .unit = Unit::kCount,
-        .priority = Column::kOnlyInData}},
+        .priority = Column::kOnlyInData,
+        .over_ranks = OverRanks::kSum}},
       {&KernelRow::graph_count,
        {.key = "graph_count",
         .title = "In graphs",
         .doc = "Launches as nodes of a CUDA graph",
         .unit = Unit::kCount,
-        .priority = Column::kOnlyInData}},
+        .priority = Column::kOnlyInData,
+        .over_ranks = OverRanks::kSum}},
   };
   return columns;
 }
@@ -422,21 +432,24 @@ const table::Description<CopyRow>& CopyColumns() {
         .doc = "Total bytes of the copies whose size is known; of decompression, the "
                "compressed bytes that it reads",
         .unit = Unit::kBytes,
-        .nullable = true}},
+        .nullable = true,
+        .over_ranks = OverRanks::kSum}},
       {&CopyRow::min_bytes,
        {.key = "min_bytes",
         .title = "Min bytes",
         .doc = "Size of the smallest copy",
         .unit = Unit::kBytes,
         .priority = Column::kOnlyInData,
-        .nullable = true}},
+        .nullable = true,
+        .over_ranks = OverRanks::kMin}},
       {&CopyRow::max_bytes,
        {.key = "max_bytes",
         .title = "Max bytes",
         .doc = "Size of the largest copy",
         .unit = Unit::kBytes,
         .priority = Column::kOnlyInData,
-        .nullable = true}},
+        .nullable = true,
+        .over_ranks = OverRanks::kMax}},
       {&CopyRow::bandwidth_gb_per_s,
        {.key = "bandwidth_gb_per_s",
         .title = "GB/s",
@@ -450,7 +463,8 @@ const table::Description<CopyRow>& CopyColumns() {
         .title = "Async",
         .doc = "Number of asynchronous copies",
         .unit = Unit::kCount,
-        .priority = 2}},
+        .priority = 2,
+        .over_ranks = OverRanks::kSum}},
       OpColumn<CopyRow>(1)};
   return columns;
 }

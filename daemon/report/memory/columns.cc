@@ -38,8 +38,14 @@ using Device = DeviceMemoryReport;
 
 constexpr std::string_view kName = "memory";
 
+// Ranks that have it in common share the row.
+Column Key(Column column) {
+  column.over_ranks = table::OverRanks::kKey;
+  return column;
+}
+
 // Of the tables whose rows are in devices.
-Column DeviceColumn() { return PlainColumn("device", "Device", "The device, such as cuda:0"); }
+Column DeviceColumn() { return Key(PlainColumn("device", "Device", "The device, such as cuda:0")); }
 
 constexpr auto kMemory = &Device::memory;
 
@@ -193,7 +199,7 @@ void ForEachShareList(Fn fn) {
 const table::Description<MemoryShare>& ShareColumns() {
   static const table::Description<MemoryShare> columns = {
       {&MemoryShare::name,
-       PlainColumn("name", "Name", "The category, operator, module, lifetime, or line")},
+       Key(PlainColumn("name", "Name", "The category, operator, module, lifetime, or line"))},
       {&MemoryShare::bytes, BytesColumn("bytes", "Bytes", "Bytes of its blocks")},
       {&MemoryShare::blocks, CountColumn("blocks", "Blocks", "Number of its blocks")}};
   return columns;
@@ -203,9 +209,9 @@ const table::Description<MemoryCategoryUse>& CategoryColumns() {
   using Row = MemoryCategoryUse;
   static const table::Description<Row> columns = {
       {&Row::name,
-       PlainColumn("name", "Category",
-                   "What memory was for: parameter, gradient, optimizer_state, buffer, input, "
-                   "activation, temporary, or unknown")},
+       Key(PlainColumn("name", "Category",
+                       "What memory was for: parameter, gradient, optimizer_state, buffer, input, "
+                       "activation, temporary, or unknown"))},
       {&Row::peak_bytes, BytesColumn("peak_bytes", "Peak", "The most at once")},
       {&Row::byte_seconds,
        PlainColumn("byte_seconds", "Byte seconds", "The integral of its bytes over the window")},
@@ -266,7 +272,7 @@ const table::Description<MemoryBlock>& BlockColumns() {
 const table::Description<MemoryStepRow>& StepColumns() {
   using Row = MemoryStepRow;
   static const table::Description<Row> columns = {
-      {&Row::step, PlainColumn("step", "Step", "Number of the step")},
+      {&Row::step, Key(PlainColumn("step", "Step", "Number of the step"))},
       {&Row::start_bytes, BytesColumn("start_bytes", "Start", "Allocated when the step began")},
       {&Row::end_bytes, BytesColumn("end_bytes", "End", "Allocated when the step ended")},
       {&Row::lowest_bytes, BytesColumn("lowest_bytes", "Lowest", "Least allocated in the step")},
@@ -446,9 +452,9 @@ table::Report ToReport(const MemoryReport& memory) {
   NestedTable shares(
       "shares",
       {DeviceColumn(),
-       PlainColumn("list", "List",
-                   "What the memory alive at the peak is broken down by; suspects_by_op and "
-                   "suspects_by_source: what grows")},
+       Key(PlainColumn("list", "List",
+                       "What the memory alive at the peak is broken down by; suspects_by_op and "
+                       "suspects_by_source: what grows"))},
       ShareColumns());
   NestedTable steps("steps", {DeviceColumn()}, StepColumns());
   NestedTable blocks("peak_blocks", {DeviceColumn()}, BlockColumns());

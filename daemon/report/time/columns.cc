@@ -20,6 +20,7 @@ namespace {
 using table::Column;
 using table::CountColumn;
 using table::NsColumn;
+using table::OverRanks;
 using table::Path;
 using table::PlainColumn;
 using table::RowsOf;
@@ -33,6 +34,13 @@ Column Share(std::string key, std::string title, std::string doc, std::string fo
           .doc = std::move(doc),
           .formula = std::move(formula),
           .unit = Unit::kShare};
+}
+
+// Ranks that have it in common share the row.
+Column Key(std::string key, std::string title, std::string doc) {
+  Column column = PlainColumn(std::move(key), std::move(title), std::move(doc));
+  column.over_ranks = OverRanks::kKey;
+  return column;
 }
 
 // The columns of TimeBreakdown, for the member `kBreakdown` of Row, followed by `more`.
@@ -162,7 +170,7 @@ const table::Description<TimeReport>& Totals() {
 
 const table::Description<TimeStep>& StepColumns() {
   static const table::Description<TimeStep> columns(WithBreakdown<TimeStep, &TimeStep::device>(
-      {{&TimeStep::index, {.key = "index", .title = "Step", .doc = "Number of the step"}},
+      {{&TimeStep::index, Key("index", "Step", "Number of the step")},
        {&TimeStep::duration_ns, NsColumn("duration_ns", "Duration", "From its mark to the next")}},
       {{&TimeStep::device_step_ns,
         {.key = "device_step_ns",
@@ -194,7 +202,7 @@ const table::Description<TimeStep>& StepColumns() {
 // How the host spent each step.
 const table::Description<TimeStep>& HostColumns() {
   static const table::Description<TimeStep> columns = {
-      {&TimeStep::index, {.key = "index", .title = "Step", .doc = "Number of the step"}},
+      {&TimeStep::index, Key("index", "Step", "Number of the step")},
       {&TimeStep::duration_ns, NsColumn("duration_ns", "Duration", "From its mark to the next")},
       {Path<&TimeStep::host, &HostSplit::operators_ns>(),
        NsColumn(
@@ -222,10 +230,8 @@ const table::Description<TimeStep>& HostColumns() {
 
 const table::Description<HostGapRow>& HostGapColumns() {
   static const table::Description<HostGapRow> columns = {
-      {&HostGapRow::after,
-       {.key = "after", .title = "After", .doc = "The operator that ended before the gaps"}},
-      {&HostGapRow::before,
-       {.key = "before", .title = "Before", .doc = "The operator that began after them"}},
+      {&HostGapRow::after, Key("after", "After", "The operator that ended before the gaps")},
+      {&HostGapRow::before, Key("before", "Before", "The operator that began after them")},
       {&HostGapRow::where,
        {.key = "where", .title = "In", .doc = "The range or function around most of the longest"}},
       {&HostGapRow::lines,
@@ -247,7 +253,7 @@ const table::Description<HostGapRow>& HostGapColumns() {
 
 const table::Description<TimeDevice>& DeviceColumns() {
   static const table::Description<TimeDevice> columns = {
-      {&TimeDevice::number, {.key = "device", .title = "GPU", .doc = "A GPU that did anything"}},
+      {&TimeDevice::number, Key("device", "GPU", "A GPU that did anything")},
       {&TimeDevice::busy_ns, NsColumn("busy_ns", "Busy", "Time in which this GPU did anything")}};
   return columns;
 }
@@ -255,7 +261,7 @@ const table::Description<TimeDevice>& DeviceColumns() {
 const table::Description<KernelTypeTime>& KernelTypeColumns() {
   static const table::Description<KernelTypeTime> columns = {
       {[](const KernelTypeTime& row) { return ToString(row); },
-       {.key = "type", .title = "Type", .doc = "Kinds of work that ran at once"}},
+       Key("type", "Type", "Kinds of work that ran at once")},
       {&KernelTypeTime::compute,
        {.key = "compute", .title = "Compute", .doc = "Whether kernels computed"}},
       {&KernelTypeTime::communication,
@@ -270,9 +276,7 @@ const table::Description<KernelTypeTime>& KernelTypeColumns() {
 const table::Description<LaunchingOpRow>& LaunchingOpColumns() {
   static const table::Description<LaunchingOpRow> columns = {
       {&LaunchingOpRow::name,
-       {.key = "name",
-        .title = "Launched in",
-        .doc = "The innermost range around the launches; empty: none"}},
+       Key("name", "Launched in", "The innermost range around the launches; empty: none")},
       {&LaunchingOpRow::launch_count,
        CountColumn("launch_count", "Launches", "Number of launches")},
       {&LaunchingOpRow::call_ns,
@@ -295,7 +299,7 @@ const table::Description<LaunchingOpRow>& LaunchingOpColumns() {
 
 const table::Description<QueueRow>& QueueColumns() {
   static const table::Description<QueueRow> columns = {
-      {&QueueRow::stream, {.key = "stream", .title = "Stream", .doc = "The stream's number"}},
+      {&QueueRow::stream, Key("stream", "Stream", "The stream's number")},
       {&QueueRow::change_count,
        CountColumn("change_count", "Changes", "Launches, and begins of launched work")},
       {&QueueRow::mean,
@@ -317,18 +321,18 @@ const table::Description<QueueRow>& QueueColumns() {
 
 const table::Description<CollectiveSumRow>& CollectiveSumColumns() {
   static const table::Description<CollectiveSumRow> columns = {
-      {&CollectiveSumRow::kind,
-       {.key = "kind", .title = "Collective", .doc = "Operation; other: unknown"}},
+      {&CollectiveSumRow::kind, Key("kind", "Collective", "Operation; other: unknown")},
       {&CollectiveSumRow::group_size,
-       PlainColumn("group_size", "Ranks", "Ranks of the group; 0: not known")},
+       Key("group_size", "Ranks", "Ranks of the group; 0: not known")},
       {&CollectiveSumRow::on_device,
-       {.key = "on_device", .title = "On GPU", .doc = "Whether a GPU did it, not the host"}},
+       Key("on_device", "On GPU", "Whether a GPU did it, not the host")},
       {&CollectiveSumRow::bytes,
        {.key = "bytes",
         .title = "Bytes",
         .doc = "Size of each input",
         .unit = Unit::kBytes,
-        .nullable = true}},
+        .nullable = true,
+        .over_ranks = OverRanks::kKey}},
       {&CollectiveSumRow::count, CountColumn("count", "Count", "Number of collectives")},
       {&CollectiveSumRow::total_ns,
        NsColumn("total_ns", "Total", "Durations of the collectives, summed")},
@@ -353,13 +357,10 @@ const table::Description<CollectiveSumRow>& CollectiveSumColumns() {
 
 const table::Description<SyncCallRow>& SyncCallColumns() {
   static const table::Description<SyncCallRow> columns = {
-      {&SyncCallRow::call, {.key = "call", .title = "Call", .doc = "The call that waited"}},
-      {&SyncCallRow::cause,
-       {.key = "cause", .title = "Cause", .doc = "explicit, item, copy, operator, or allocator"}},
-      {&SyncCallRow::op,
-       {.key = "op", .title = "Op", .doc = "The outermost operator around it; empty: none"}},
-      {&SyncCallRow::where,
-       {.key = "where", .title = "In", .doc = "The innermost range around that; empty: none"}},
+      {&SyncCallRow::call, Key("call", "Call", "The call that waited")},
+      {&SyncCallRow::cause, Key("cause", "Cause", "explicit, item, copy, operator, or allocator")},
+      {&SyncCallRow::op, Key("op", "Op", "The outermost operator around it; empty: none")},
+      {&SyncCallRow::where, Key("where", "In", "The innermost range around that; empty: none")},
       {&SyncCallRow::count, CountColumn("count", "Count", "Number of calls")},
       {&SyncCallRow::total_ns,
        NsColumn("total_ns", "Total", "Time of the host in these calls, summed")},

@@ -34,13 +34,18 @@ const table::Description<CompiledRegionRow>& RegionColumns() {
       {&CompiledRegionRow::code,
        {.key = "code", .title = "Code", .doc = "Its source code", .flexible = true}},
       {&CompiledRegionRow::calls,
-       {.key = "calls", .title = "Calls", .doc = "Number of calls", .unit = Unit::kCount}},
+       {.key = "calls",
+        .title = "Calls",
+        .doc = "Number of calls",
+        .unit = Unit::kCount,
+        .over_ranks = OverRanks::kSum}},
       {&CompiledRegionRow::total_ns,
        {.key = "total_ns",
         .title = "Total",
         .doc = "Sum of durations",
         .formula = "sum of end - start",
-        .unit = Unit::kNs}},
+        .unit = Unit::kNs,
+        .over_ranks = OverRanks::kSum}},
       {&CompiledRegionRow::after_graph_break,
        {.key = "after_graph_break",
         .title = "After break",
@@ -67,7 +72,8 @@ const table::Description<GraphBreakRow>& GraphBreakColumns() {
        {.key = "count",
         .title = "Compilations",
         .doc = "Compilations in the window that had this graph break",
-        .unit = Unit::kCount}}};
+        .unit = Unit::kCount,
+        .over_ranks = OverRanks::kSum}}};
   return columns;
 }
 
@@ -88,14 +94,16 @@ const table::Description<RecompileRow>& RecompileColumns() {
        {.key = "count",
         .title = "Times",
         .doc = "Number of compilations in the window",
-        .unit = Unit::kCount}},
+        .unit = Unit::kCount,
+        .over_ranks = OverRanks::kSum}},
       {&RecompileRow::compile_ns,
        {.key = "compile_ns",
         .title = "Compiling",
         .doc = "Time spent in compilations",
         .unit = Unit::kNs,
         .priority = 1,
-        .nullable = true}}};
+        .nullable = true,
+        .over_ranks = OverRanks::kSum}}};
   return columns;
 }
 

@@ -529,6 +529,12 @@ class EverySchemaTest : public GroupSchemaTest {
           "time", "collectives", "compile"}) {
       examples.push_back({command, {command, one}});
     }
+    for (const std::string command :
+         {"kernels", "copies", "syncs", "idle", "compile", "modules", "time", "memory"}) {
+      examples.push_back({StrCat("group_", command), {command, r0, r1, "--group"}});
+      examples.push_back({StrCat("group_", command, "_by_rank"),
+                          {command, r0, r1, "--group", "--group-by", "rank"}});
+    }
     for (const std::string command : {"cancel", "pin", "unpin", "delete"}) {
       examples.push_back({command, {command, TestId(2)}});
       examples.push_back({command, {command, TestId(2), TestId(99), "--nodes", node}, 1});
