@@ -337,6 +337,8 @@ std::string_view ToString(BoundBy bound) {
       return "api_calls";
     case BoundBy::kLateStart:
       return "late_start";
+    case BoundBy::kOtherGpus:
+      return "other_gpus";
     case BoundBy::kCpuOnly:
       return "cpu_only";
   }
@@ -348,7 +350,7 @@ bool FromString(std::string_view name, BoundBy& bound) {
   return table::FindByName(
       name,
       {kUnknown, kHost, kCompute, kCommunication, kInput, kCopies, kSynchronization, kAllocation,
-       kStartUp, kCompilation, kProfiler, kHostWork, kApiCalls, kLateStart, kCpuOnly},
+       kStartUp, kCompilation, kProfiler, kHostWork, kApiCalls, kLateStart, kOtherGpus, kCpuOnly},
       bound);
 }
 

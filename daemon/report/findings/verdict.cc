@@ -56,6 +56,9 @@ std::string_view WordsFor(BoundBy bound) {
     case BoundBy::kLateStart:
       return "held up on the GPU: launched work does not start, because the GPU is blocked or does "
              "work that is not in the capture";
+    case BoundBy::kOtherGpus:
+      return "bound by GPUs that take turns: this one is idle while another one of the program "
+             "works";
     case BoundBy::kUnknown:
     case BoundBy::kCpuOnly:
       break;
@@ -259,8 +262,11 @@ std::string WhereTheTimeGoes(const Facts& facts) {
   if (facts.quality.shares == ShareTrust::kWithheld) return text + ".";
   if (!facts.has_gpu()) return StrCat(text, WhereTheHostTimeGoes(facts), ".");
   const auto percent = [&](int64_t ns) { return PercentText(facts.ShareOfSteps(ns)); };
-  StrAppend(&text, ". GPU ", facts.time.device, " computes for ", percent(facts.sum.compute_ns),
-            " of it");
+  StrAppend(&text, ". GPU ", facts.time.device);
+  if (const size_t gpus = facts.time.devices.size(); gpus > 1) {
+    StrAppend(&text, " (of ", gpus, " that worked)");
+  }
+  StrAppend(&text, " computes for ", percent(facts.sum.compute_ns), " of it");
   if (facts.sum.communication_ns > 0) {
     StrAppend(&text, ", has exposed communication for ",
               percent(facts.sum.exposed_communication_ns));
@@ -434,7 +440,7 @@ BoundBy BoundOf(const Facts& facts) {
           ? facts.sum.idle_ns - facts.unrecorded.idle_ns * std::max<int64_t>(facts.scope.count, 1)
           : 0;
   const int64_t host_ns = idle.host_ns() + idle.kernel_wait_ns;
-  const std::array<std::pair<int64_t, BoundBy>, 13> losses = {
+  const std::array<std::pair<int64_t, BoundBy>, 14> losses = {
       {{facts.sum.exposed_communication_ns, BoundBy::kCommunication},
        {facts.sum.exposed_copy_ns, BoundBy::kCopies},
        {std::max<int64_t>(host_ns - added_ns, 0), BoundBy::kHost},
@@ -446,6 +452,7 @@ BoundBy BoundOf(const Facts& facts) {
        {idle.host_work_ns, BoundBy::kHostWork},
        {idle.long_call_ns, BoundBy::kApiCalls},
        {idle.late_start_ns, BoundBy::kLateStart},
+       {idle.other_gpus_ns, BoundBy::kOtherGpus},
        {idle.other_ns, BoundBy::kUnknown},
        {idle.profiler_ns, BoundBy::kProfiler}}};
   return std::max_element(losses.begin(), losses.end(),

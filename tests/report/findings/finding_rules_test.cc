@@ -566,6 +566,21 @@ TEST_F(FindingRulesTest, KernelsThatDoNotFillTheGpuAreFound) {
   EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 7.5e6, 1e5);
 }
 
+TEST_F(FindingRulesTest, KernelsThatFillTheGpuSideBySideAreNotFound) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    for (const uint32_t stream : {7U, 8U, 9U, 10U}) {
+      Launch({.start_ns = step * kStepNs,
+              .count = 100,
+              .gpu = {.stream = stream,
+                      .grid = {33, 1, 1},
+                      .block = {256, 1, 1},
+                      .registers_per_thread = 32}});
+    }
+  }
+  EXPECT_THAT(Fired(), Not(Contains("LOW_WAVES")));
+}
+
 // Ten blocks of 256 work-items.
 TEST_F(FindingRulesTest, AGridOfWorkItemsIsCountedInBlocks) {
   Steps(5);
