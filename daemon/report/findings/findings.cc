@@ -211,7 +211,7 @@ void OrderFindings(const Facts& facts, std::vector<Finding>& findings) {
     });
   }
   const auto fatal_end = std::stable_partition(findings.begin(), findings.end(), EndsTheRun);
-  const auto first = findings.begin() + (FirstChange(findings) - findings.cbegin());
+  const auto first = findings.begin() + (FirstChange(findings, BoundOf(facts)) - findings.cbegin());
   if (first != findings.end() && first > fatal_end) std::rotate(fatal_end, first, first + 1);
 }
 

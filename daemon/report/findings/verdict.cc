@@ -322,6 +322,14 @@ std::string FirstSentence(std::string_view text) {
   return std::string(end == std::string_view::npos ? text : text.substr(0, end + 1));
 }
 
+// Whether the rule is about what the verdict names, where another one could save more by its
+// figure: the saving of these is capped by the compute that is left to overlap with.
+bool IsAbout(BoundBy bound, std::string_view rule) {
+  if (bound == BoundBy::kCommunication) return rule == "COMM_EXPOSED" || rule == "COMM_BACKEND";
+  return bound == BoundBy::kCopies &&
+         (rule == "COPY_EXPOSED" || rule == "MEMCPY_PAGEABLE_ASYNC" || rule == "MEMCPY_SYNC");
+}
+
 bool IsWorthATry(const Finding& finding) { return finding.saving_ns_per_step > 0; }
 
 // What the list has before the first change, and what could save more but is not sure. Empty: there
@@ -361,7 +369,7 @@ std::string WhatTakesFarMore(const Facts& facts, const Finding& first) {
 }
 
 std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
-  const auto first = FirstChange(report.findings);
+  const auto first = FirstChange(report.findings, report.bound);
   std::string text;
   for (const Finding& finding : report.findings) {
     if (finding.severity == Severity::kCritical && EndsTheRun(finding)) {
@@ -460,7 +468,8 @@ BoundBy BoundOf(const Facts& facts) {
       ->second;
 }
 
-std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& findings) {
+std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& findings,
+                                                 BoundBy bound) {
   const auto names_a_cause = [](const Finding& finding) {
     return IsWorthATry(finding) && finding.confidence > Confidence::kLow &&
            !IsSymptom(finding.rule);
@@ -471,6 +480,10 @@ std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& fin
   }
   const auto debug_mode = std::ranges::find_if(findings, &IsDebugMode);
   if (debug_mode != findings.end()) return debug_mode;
+  const auto of_bound = std::ranges::find_if(findings, [&](const Finding& finding) {
+    return IsAbout(bound, finding.rule) && finding.confidence > Confidence::kLow;
+  });
+  if (of_bound != findings.end()) return of_bound;
   const auto cause = std::find_if(findings.begin(), findings.end(), names_a_cause);
   const auto gaps = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return IsWorthATry(finding) && finding.rule == "GPU_GAP";

@@ -554,6 +554,22 @@ TEST_F(FindingRulesTest, SingleElementwiseKernelsHaveNothingToFuseWith) {
   EXPECT_THAT(Fired(), IsEmpty());
 }
 
+TEST_F(FindingRulesTest, CommunicationThatNothingCanHideIsStillWhatToChange) {
+  Steps(5);
+  for (int step = 0; step < 5; ++step) {
+    Launch({.start_ns = step * kStepNs, .count = 2});
+    Launch({.start_ns = step * kStepNs + kMs,
+            .kernel_ns = 8 * kMs,
+            .kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+            .op = "nccl:all_reduce",
+            .gpu = {.stream = 20}});
+  }
+  const FindingsReport report = Report();
+  EXPECT_EQ(report.bound, BoundBy::kCommunication);
+  EXPECT_EQ(report.findings.front().rule, "COMM_EXPOSED");
+  EXPECT_THAT(report.verdict, HasSubstr("First change (COMM_EXPOSED)"));
+}
+
 TEST_F(FindingRulesTest, KernelsThatDoNotFillTheGpuAreFound) {
   Steps(5);
   for (int step = 0; step < 5; ++step) {
