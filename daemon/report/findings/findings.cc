@@ -211,7 +211,7 @@ void OrderFindings(const Facts& facts, std::vector<Finding>& findings) {
     });
   }
   const auto fatal_end = std::stable_partition(findings.begin(), findings.end(), EndsTheRun);
-  const auto first = findings.begin() + (FirstChange(findings) - findings.cbegin());
+  const auto first = findings.begin() + (FirstChange(findings, BoundOf(facts)) - findings.cbegin());
   if (first != findings.end() && first > fatal_end) std::rotate(fatal_end, first, first + 1);
 }
 
@@ -337,6 +337,8 @@ std::string_view ToString(BoundBy bound) {
       return "api_calls";
     case BoundBy::kLateStart:
       return "late_start";
+    case BoundBy::kOtherGpus:
+      return "other_gpus";
     case BoundBy::kCpuOnly:
       return "cpu_only";
   }
@@ -348,7 +350,7 @@ bool FromString(std::string_view name, BoundBy& bound) {
   return table::FindByName(
       name,
       {kUnknown, kHost, kCompute, kCommunication, kInput, kCopies, kSynchronization, kAllocation,
-       kStartUp, kCompilation, kProfiler, kHostWork, kApiCalls, kLateStart, kCpuOnly},
+       kStartUp, kCompilation, kProfiler, kHostWork, kApiCalls, kLateStart, kOtherGpus, kCpuOnly},
       bound);
 }
 

@@ -136,6 +136,7 @@ enum class BoundBy {
   kHostWork,   // Operators and ranges that launch nothing.
   kApiCalls,   // Calls of CUDA take long that neither launch, nor wait, nor allocate.
   kLateStart,  // Launched work does not start.
+  kOtherGpus,  // Other GPUs of the process work meanwhile: they take turns.
   kCpuOnly,    // No GPU was used.
 };
 std::string_view ToString(BoundBy bound);  // "host"

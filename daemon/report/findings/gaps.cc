@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -26,6 +28,10 @@ constexpr int kParts = 30;
 constexpr int64_t kLongestClosableNs = 1'000'000;
 // How far a host gets ahead of its GPU: the driver's queue holds about a thousand launches.
 constexpr int64_t kLongestLeadNs = 100'000'000;
+// GPUs that work at the same time for no more than this, of the time of the one that works less,
+// take turns: as parts of one model do (device_map="auto"). GPUs that do not depend on each other
+// overlap for longer by chance.
+constexpr double kMostOverlapInTurn = 0.25;
 // Of programs with more launching threads, the others' gaps get the calls of all of them.
 constexpr size_t kMostSplits = 8;
 constexpr int64_t kLongestWaitNs = int64_t{1} << 60;
@@ -106,6 +112,7 @@ class GapSweep {
     for (const uint32_t thread : launchers.first(std::min(launchers.size(), kMostSplits))) {
       splits_.try_emplace(thread, sources_.scope);
     }
+    FindOtherGpus();
     RETURN_IF_ERROR(ReadOverhead());
     ListLoading();
     RETURN_IF_ERROR(FindBlockers());
@@ -126,6 +133,29 @@ class GapSweep {
     split_.FinishHostTimes();
     for (auto& [thread, split] : splits_) split.FinishHostTimes();
     return absl::OkStatus();
+  }
+
+  // What the other GPUs of the process do while this one is idle, if they take turns.
+  void FindOtherGpus() {
+    IntervalSet own;
+    IntervalSet others;
+    for (const Activity& activity : sources_.work.activities()) {
+      const bool is_own = sources_.work.DeviceOf(activity) == sources_.device_position;
+      (is_own ? own : others).Add(activity.start_ns, activity.end_ns);
+    }
+    if (own.empty() || others.empty()) return;
+    uint64_t together_ns = 0;
+    for (const IntervalSet::Interval& at : others.intervals()) {
+      together_ns += own.MeasureIn(at.start_ns, at.end_ns);
+    }
+    const uint64_t smaller_ns = std::min(own.total_ns(), others.total_ns());
+    if (static_cast<double>(together_ns) > kMostOverlapInTurn * static_cast<double>(smaller_ns)) {
+      return;
+    }
+    for (const IntervalSet::Interval& at : others.intervals()) {
+      AddHostTime(HostCause::kOtherGpu, at.start_ns, at.end_ns);
+    }
+    other_gpus_ = std::move(others);
   }
 
   // Whatever thread launches.
@@ -170,13 +200,15 @@ class GapSweep {
     return name.ends_with("Loading") || name.ends_with("Compiler");
   }
 
-  // It has causes of its own, whether the host is in an operator meanwhile or not.
+  // Overhead and other GPUs: they have causes of their own, whether the host is in an operator
+  // meanwhile or not.
   void ExplainOverhead() {
     std::vector<IntervalSet::Interval> all(facts_.explained.intervals().begin(),
                                            facts_.explained.intervals().end());
     for (const Overhead& each : overhead_) {
       all.push_back({.start_ns = each.start_ns, .end_ns = each.end_ns});
     }
+    std::ranges::copy(other_gpus_.intervals(), std::back_inserter(all));
     std::ranges::sort(all, {}, &IntervalSet::Interval::start_ns);
     facts_.explained = IntervalSet();
     for (const IntervalSet::Interval& each : all) facts_.explained.Add(each.start_ns, each.end_ns);
@@ -365,7 +397,7 @@ class GapSweep {
     }
     ChargeLostLead(blocker, parts);
     facts_.parts.Add(parts);
-    const int64_t counted_ns = parts.total_ns() - parts.profiler_ns;
+    const int64_t counted_ns = parts.total_ns() - parts.profiler_ns - parts.other_gpus_ns;
     if (counted_ns <= 0) return;
     gaps_.push_back({start_ns, counted_ns, &next});
     if (static_cast<double>(counted_ns) > long_gap_ns_) {
@@ -584,6 +616,7 @@ class GapSweep {
   };
   static constexpr uint32_t kOverheadName = uint32_t{1} << 31;  // In place of a name: a kind.
   std::vector<Overhead> overhead_;
+  IntervalSet other_gpus_;                          // When they worked, if the GPUs take turns.
   absl::flat_hash_map<uint32_t, Spans> host_work_;  // By thread.
   EvidenceSums host_work_sums_;
   EvidenceSums other_free_sums_;

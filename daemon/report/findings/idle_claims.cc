@@ -82,7 +82,10 @@ class Ledger {
             facts.unrecorded.known
                 ? std::min(gap_parts_.total_ns() - gap_parts_.profiler_ns, recorded_gaps_ns_)
                 : recorded_gaps_ns_),
-        gaps_ns_(unrecorded_gaps_ns_) {}
+        gaps_ns_(unrecorded_gaps_ns_) {
+    // No change on the host or of this GPU's work saves these.
+    total_ns_ = std::max<int64_t>(total_ns_ - parts_.other_gpus_ns, 0);
+  }
 
   void Charge(const Claim& claim, Finding& finding) {
     const int64_t before_ns = finding.saving_ns_per_step;

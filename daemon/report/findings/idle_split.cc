@@ -10,20 +10,21 @@ namespace {
 
 using IdlePart = int64_t IdleParts::*;
 
-constexpr std::array<IdlePart, 14> kIdleParts = {
-    &IdleParts::profiler_ns,      &IdleParts::data_loader_ns, &IdleParts::allocator_ns,
-    &IdleParts::waiting_calls_ns, &IdleParts::compile_ns,     &IdleParts::collectives_ns,
-    &IdleParts::long_call_ns,     &IdleParts::outside_ns,     &IdleParts::host_work_ns,
-    &IdleParts::dispatch_ns,      &IdleParts::launch_call_ns, &IdleParts::kernel_wait_ns,
-    &IdleParts::late_start_ns,    &IdleParts::other_ns};
+constexpr std::array<IdlePart, 15> kIdleParts = {
+    &IdleParts::profiler_ns,    &IdleParts::other_gpus_ns,    &IdleParts::data_loader_ns,
+    &IdleParts::allocator_ns,   &IdleParts::waiting_calls_ns, &IdleParts::compile_ns,
+    &IdleParts::collectives_ns, &IdleParts::long_call_ns,     &IdleParts::outside_ns,
+    &IdleParts::host_work_ns,   &IdleParts::dispatch_ns,      &IdleParts::launch_call_ns,
+    &IdleParts::kernel_wait_ns, &IdleParts::late_start_ns,    &IdleParts::other_ns};
 // By HostCause.
 constexpr std::array<IdlePart, kHostCauses> kPartOfHostCause = {
-    &IdleParts::profiler_ns,      &IdleParts::data_loader_ns, &IdleParts::allocator_ns,
-    &IdleParts::waiting_calls_ns, &IdleParts::compile_ns,     &IdleParts::collectives_ns,
-    &IdleParts::long_call_ns,     &IdleParts::outside_ns,     &IdleParts::host_work_ns};
+    &IdleParts::profiler_ns,    &IdleParts::other_gpus_ns,    &IdleParts::data_loader_ns,
+    &IdleParts::allocator_ns,   &IdleParts::waiting_calls_ns, &IdleParts::compile_ns,
+    &IdleParts::collectives_ns, &IdleParts::long_call_ns,     &IdleParts::outside_ns,
+    &IdleParts::host_work_ns};
 // Times that no call explains, and that wait for no launch.
 constexpr size_t kBeforeBlame = static_cast<size_t>(HostCause::kDataLoader) + 1;
-constexpr size_t kProfilerOnly = static_cast<size_t>(HostCause::kProfiler) + 1;
+constexpr size_t kNotTheHosts = static_cast<size_t>(HostCause::kOtherGpu) + 1;
 
 // Returns `ns`, lowered as from `denominator` to `numerator`.
 int64_t Scaled(int64_t ns, int64_t numerator, int64_t denominator) {
@@ -99,7 +100,7 @@ void IdleSplit::AddFree(int64_t start_ns, int64_t end_ns) {
 
 IdleParts IdleSplit::PartsAfterLaunch(const GpuAttribution::Call& launch, int64_t start_ns,
                                       int64_t end_ns, IdlePart rest) const {
-  IdleParts parts = PartsOf(start_ns, end_ns, kProfilerOnly, rest);
+  IdleParts parts = PartsOf(start_ns, end_ns, kNotTheHosts, rest);
   // A call that began later waits for that work.
   const auto later = std::ranges::lower_bound(frees_.intervals(), launch.end_ns, {},
                                               &IntervalSet::Interval::start_ns);

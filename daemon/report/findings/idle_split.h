@@ -30,6 +30,8 @@ namespace profd::report {
 // The sum is the idle time.
 struct IdleParts {
   int64_t profiler_ns = 0;  // Its own time, which cannot be saved.
+  // While another GPU of the process works, where they take turns: not saved by launching earlier.
+  int64_t other_gpus_ns = 0;
   int64_t data_loader_ns = 0;
   // In calls that allocate or free memory, or because of them. After the launch: while a thread
   // frees.
@@ -68,9 +70,10 @@ inline constexpr int64_t kLongHostWorkNs = 1'000'000;
 // An idle GPU begins with what is launched much sooner than this.
 inline constexpr int64_t kLateStartNs = 1'000'000;
 
-// By precedence.
+// By precedence. The first two apply after the launch, too.
 enum class HostCause : uint8_t {
   kProfiler,
+  kOtherGpu,
   kDataLoader,
   kAllocator,
   kWaitingCall,
@@ -80,7 +83,7 @@ enum class HostCause : uint8_t {
   kOutside,
   kHostWork,
 };
-inline constexpr size_t kHostCauses = 9;
+inline constexpr size_t kHostCauses = 10;
 
 class IdleSplit {
  public:

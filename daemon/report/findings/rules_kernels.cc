@@ -25,10 +25,25 @@ double ShareOfKernels(const Facts& facts, int64_t ns) {
              : static_cast<double>(ns) / static_cast<double>(facts.kernels.total_ns);
 }
 
-// Kernels overlap, so that what they save is no more than the device was busy.
+// How many kernels run side by side while any computes, on average.
+double SideBySide(const Facts& facts) {
+  if (facts.sum.compute_ns <= 0) return 1;
+  return std::max(
+      1.0, static_cast<double>(facts.kernels.total_ns) / static_cast<double>(facts.sum.compute_ns));
+}
+
+// Of a sum over kernels. A kernel that runs beside others saves its share of the time.
 int64_t PerStepAtMostBusy(const Facts& facts, double ns) {
-  return facts.PerStep(
-      static_cast<int64_t>(std::min(ns, static_cast<double>(facts.sum.compute_ns))));
+  return facts.PerStep(static_cast<int64_t>(
+      std::min(ns / SideBySide(facts), static_cast<double>(facts.sum.compute_ns))));
+}
+
+// The time in which multiprocessors are left empty, if they are filled evenly by the kernels that
+// run side by side.
+double LostInLowWaves(const Facts& facts) {
+  const auto low_ns = static_cast<double>(facts.kernels.low_wave_ns);
+  const double filled_ns = low_ns - static_cast<double>(facts.kernels.low_wave_lost_ns);
+  return std::max(0.0, low_ns - SideBySide(facts) * filled_ns);
 }
 
 // Less than 1 % of a step is not worth a finding.
@@ -239,8 +254,8 @@ RuleResult LowWaves(const Facts& facts, const FindingThresholds& thresholds) {
   Finding& finding = result.finding;
   finding.value = ShareOfKernels(facts, facts.kernels.low_wave_ns);
   finding.threshold = thresholds.wave_share;
-  result.fired =
-      finding.value > finding.threshold && IsWorthwhile(facts, facts.kernels.low_wave_ns);
+  result.fired = finding.value > finding.threshold &&
+                 IsWorthwhile(facts, static_cast<int64_t>(LostInLowWaves(facts)));
   finding.measured =
       StrCat("Kernels whose blocks fill less than ", PercentText(thresholds.wave_efficiency),
              " of the GPU take ", PercentText(finding.value), " of kernel time.");
@@ -250,9 +265,7 @@ RuleResult LowWaves(const Facts& facts, const FindingThresholds& thresholds) {
   finding.evidence = facts.kernels.low_waves;
   finding.confidence = Confidence::kLow;
   finding.confidence_reason = "estimated from grid sizes; the saving assumes full waves";
-  SetDeviceSaving(facts,
-                  PerStepAtMostBusy(facts, static_cast<double>(facts.kernels.low_wave_lost_ns)),
-                  finding);
+  SetDeviceSaving(facts, PerStepAtMostBusy(facts, LostInLowWaves(facts)), finding);
   return result;
 }
 

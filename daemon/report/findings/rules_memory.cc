@@ -239,6 +239,13 @@ int64_t LeftBySteps(const DeviceMemoryReport& device) {
 // larger each time.
 constexpr double kLeftByLeak = 0.5;
 
+// A buffer that has reached its size keeps it. What rises now and then has paused for as long
+// before.
+bool HasFilledUp(const MemoryGrowth& growth) {
+  return growth.steps_since_rise > std::max<int64_t>(2 * growth.longest_pause_steps, 2) &&
+         4 * growth.steps_since_rise >= growth.step_count;
+}
+
 void NameWhatStepsLeave(const Facts& facts, const MemoryGrowth& growth, Finding& finding) {
   finding.advice =
       "Look for tensors that outlive their step: losses summed with their graphs (use .item() or "
@@ -297,7 +304,8 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   const bool is_kept = static_cast<double>(growth.net_bytes) >= kKeptShare * rise;
   const bool may_fall_again =
       static_cast<double>(growth.deepest_fall_bytes) > kMostStepsFallenBack * finding.value;
-  result.fired = finding.value > finding.threshold && (rises_in_most || rises_in_some) && is_kept;
+  result.fired = finding.value > finding.threshold && (rises_in_most || rises_in_some) && is_kept &&
+                 !HasFilledUp(growth);
   finding.severity = Severity::kWarning;
   const bool is_made_anew = static_cast<double>(LeftBySteps(*device)) < kLeftByLeak * rise;
   if (!rises_in_most) finding.title = "Memory grows in some steps and never falls";

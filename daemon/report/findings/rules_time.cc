@@ -220,7 +220,8 @@ RuleResult GpuUnderused(const Facts& facts, const FindingThresholds& thresholds)
                     static_cast<double>(facts.scope.total_ns - profiler_ns);
   }
   result.fired = finding.value < thresholds.gpu_busy_share;
-  finding.saving_ns_per_step = facts.PerStep(facts.sum.idle_ns - facts.gaps.parts.profiler_ns);
+  finding.saving_ns_per_step = facts.PerStep(facts.sum.idle_ns - facts.gaps.parts.profiler_ns -
+                                             facts.gaps.parts.other_gpus_ns);
   finding.measured = StrCat("The GPU is busy for ", OfStep(facts, facts.sum.busy_ns), ", idle for ",
                             OfStep(facts, facts.sum.idle_ns), ".");
   finding.advice =

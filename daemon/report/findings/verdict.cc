@@ -56,6 +56,9 @@ std::string_view WordsFor(BoundBy bound) {
     case BoundBy::kLateStart:
       return "held up on the GPU: launched work does not start, because the GPU is blocked or does "
              "work that is not in the capture";
+    case BoundBy::kOtherGpus:
+      return "bound by GPUs that take turns: this one is idle while another one of the program "
+             "works";
     case BoundBy::kUnknown:
     case BoundBy::kCpuOnly:
       break;
@@ -259,8 +262,11 @@ std::string WhereTheTimeGoes(const Facts& facts) {
   if (facts.quality.shares == ShareTrust::kWithheld) return text + ".";
   if (!facts.has_gpu()) return StrCat(text, WhereTheHostTimeGoes(facts), ".");
   const auto percent = [&](int64_t ns) { return PercentText(facts.ShareOfSteps(ns)); };
-  StrAppend(&text, ". GPU ", facts.time.device, " computes for ", percent(facts.sum.compute_ns),
-            " of it");
+  StrAppend(&text, ". GPU ", facts.time.device);
+  if (const size_t gpus = facts.time.devices.size(); gpus > 1) {
+    StrAppend(&text, " (of ", gpus, " that worked)");
+  }
+  StrAppend(&text, " computes for ", percent(facts.sum.compute_ns), " of it");
   if (facts.sum.communication_ns > 0) {
     StrAppend(&text, ", has exposed communication for ",
               percent(facts.sum.exposed_communication_ns));
@@ -316,6 +322,14 @@ std::string FirstSentence(std::string_view text) {
   return std::string(end == std::string_view::npos ? text : text.substr(0, end + 1));
 }
 
+// Whether the rule is about what the verdict names, where another one could save more by its
+// figure: the saving of these is capped by the compute that is left to overlap with.
+bool IsAbout(BoundBy bound, std::string_view rule) {
+  if (bound == BoundBy::kCommunication) return rule == "COMM_EXPOSED" || rule == "COMM_BACKEND";
+  return bound == BoundBy::kCopies &&
+         (rule == "COPY_EXPOSED" || rule == "MEMCPY_PAGEABLE_ASYNC" || rule == "MEMCPY_SYNC");
+}
+
 bool IsWorthATry(const Finding& finding) { return finding.saving_ns_per_step > 0; }
 
 // What the list has before the first change, and what could save more but is not sure. Empty: there
@@ -355,7 +369,7 @@ std::string WhatTakesFarMore(const Facts& facts, const Finding& first) {
 }
 
 std::string WhatToChange(const Facts& facts, const FindingsReport& report) {
-  const auto first = FirstChange(report.findings);
+  const auto first = FirstChange(report.findings, report.bound);
   std::string text;
   for (const Finding& finding : report.findings) {
     if (finding.severity == Severity::kCritical && EndsTheRun(finding)) {
@@ -434,7 +448,7 @@ BoundBy BoundOf(const Facts& facts) {
           ? facts.sum.idle_ns - facts.unrecorded.idle_ns * std::max<int64_t>(facts.scope.count, 1)
           : 0;
   const int64_t host_ns = idle.host_ns() + idle.kernel_wait_ns;
-  const std::array<std::pair<int64_t, BoundBy>, 13> losses = {
+  const std::array<std::pair<int64_t, BoundBy>, 14> losses = {
       {{facts.sum.exposed_communication_ns, BoundBy::kCommunication},
        {facts.sum.exposed_copy_ns, BoundBy::kCopies},
        {std::max<int64_t>(host_ns - added_ns, 0), BoundBy::kHost},
@@ -446,6 +460,7 @@ BoundBy BoundOf(const Facts& facts) {
        {idle.host_work_ns, BoundBy::kHostWork},
        {idle.long_call_ns, BoundBy::kApiCalls},
        {idle.late_start_ns, BoundBy::kLateStart},
+       {idle.other_gpus_ns, BoundBy::kOtherGpus},
        {idle.other_ns, BoundBy::kUnknown},
        {idle.profiler_ns, BoundBy::kProfiler}}};
   return std::max_element(losses.begin(), losses.end(),
@@ -453,7 +468,8 @@ BoundBy BoundOf(const Facts& facts) {
       ->second;
 }
 
-std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& findings) {
+std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& findings,
+                                                 BoundBy bound) {
   const auto names_a_cause = [](const Finding& finding) {
     return IsWorthATry(finding) && finding.confidence > Confidence::kLow &&
            !IsSymptom(finding.rule);
@@ -464,6 +480,10 @@ std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& fin
   }
   const auto debug_mode = std::ranges::find_if(findings, &IsDebugMode);
   if (debug_mode != findings.end()) return debug_mode;
+  const auto of_bound = std::ranges::find_if(findings, [&](const Finding& finding) {
+    return IsAbout(bound, finding.rule) && finding.confidence > Confidence::kLow;
+  });
+  if (of_bound != findings.end()) return of_bound;
   const auto cause = std::find_if(findings.begin(), findings.end(), names_a_cause);
   const auto gaps = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return IsWorthATry(finding) && finding.rule == "GPU_GAP";

@@ -15,8 +15,11 @@ namespace profd::report {
 BoundBy BoundOf(const Facts& facts);
 
 // Returns what to change first; end() if no finding saves anything. Prefers a finding that names a
-// cause, and is sure of it, to one that only measures how much time is lost.
-std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& findings);
+// cause, and is sure of it, to one that only measures how much time is lost. What a program that is
+// bound by communication or copies should do about them comes first also where it is not known what
+// that saves: nothing is left to overlap them with.
+std::vector<Finding>::const_iterator FirstChange(const std::vector<Finding>& findings,
+                                                 BoundBy bound);
 
 // `report` must be complete except for its verdict.
 std::string WriteVerdict(const Facts& facts, const FindingThresholds& thresholds,

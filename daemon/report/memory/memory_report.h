@@ -104,6 +104,10 @@ struct MemoryGrowth {
   int64_t bytes_per_step = 0;               // The slope; may be negative.
   int64_t net_bytes = 0;                    // From the lower end of the first two to the last.
   int64_t deepest_fall_bytes = 0;           // From an end to the lowest one after it.
+  // It rose to its highest end so many steps before the last one, and had never gone without a new
+  // highest for so many steps before.
+  int64_t steps_since_rise = 0;
+  int64_t longest_pause_steps = 0;
   std::vector<MemoryShare> suspects_by_op;  // Largest first; empty if fewer steps were recorded.
   // By the line that allocated them, as PlaceKind::kSource; "(no line)". Empty: no line is known.
   std::vector<MemoryShare> suspects_by_source;

@@ -92,6 +92,12 @@ MemoryGrowth GrowthOf(std::span<const MemoryStepRow> steps) {
   growth.net_bytes = Difference(steps.back().end_bytes, begin_bytes);
   int64_t highest = begin_bytes;
   for (const MemoryStepRow& step : steps.subspan(1)) {
+    if (step.end_bytes > highest) {
+      growth.longest_pause_steps = std::max(growth.longest_pause_steps, growth.steps_since_rise);
+      growth.steps_since_rise = 0;
+    } else {
+      ++growth.steps_since_rise;
+    }
     highest = std::max(highest, step.end_bytes);
     growth.deepest_fall_bytes =
         std::max(growth.deepest_fall_bytes, Difference(highest, step.end_bytes));

@@ -111,6 +111,42 @@ TEST_F(IdleCausesTest, AStreamThatWaitsForAnotherOneDoesNoEarlierWork) {
   EXPECT_THAT(Report().verdict, Not(HasSubstr("launched before the capture")));
 }
 
+// As the halves of a model do on two GPUs: all is launched in 100 us, and then the host waits.
+class GpusInTurnTest : public IdleCausesTest {
+ protected:
+  // GPU 0 works for the first 4.4 ms of each step of 10 ms, GPU 1 for 4.4 ms from `second_ns` on.
+  void TwoGpus(int64_t second_ns) {
+    Steps(5);
+    for (int64_t at = 0; at < 5 * kStepNs; at += kStepNs) {
+      Operator("aten::mm", at, at + 100 * kUs);
+      for (const uint16_t device : {0, 1}) {
+        ++correlation_;
+        const int64_t call_ns = at + (10 + 40 * device) * kUs;
+        const int64_t start_ns = at + (device == 0 ? 100 * kUs : second_ns);
+        reader_.ApiCall(main_, "cudaLaunchKernel", call_ns, call_ns + 5 * kUs, correlation_)
+            .Kernel("gemm", start_ns, start_ns + 4'400 * kUs, correlation_, {.device = device});
+      }
+      reader_.ApiCall(main_, "cudaDeviceSynchronize", at + 100 * kUs, at + 9 * kMs, 0);
+    }
+  }
+};
+
+TEST_F(GpusInTurnTest, OneWaitsForTheOtherAndNotForTheHost) {
+  TwoGpus(4'600 * kUs);
+  EXPECT_EQ(Report().bound, BoundBy::kOtherGpus);
+  EXPECT_THAT(Report().verdict, HasSubstr("GPU 0 (of 2 that worked)"));
+  // Some GPU works for 8.8 of 10 ms.
+  for (const Finding& finding : Report().findings) {
+    EXPECT_LE(finding.saving_ns_per_step, 1'300 * kUs) << finding.rule;
+  }
+}
+
+TEST_F(GpusInTurnTest, GpusThatWorkAtTheSameTimeWaitForTheHost) {
+  TwoGpus(400 * kUs);
+  EXPECT_EQ(Report().bound, BoundBy::kSynchronization);
+  EXPECT_EQ(First(), "SYNC_API");
+}
+
 TEST_F(IdleCausesTest, TimeInLaunchCallsThatTakeLongIsNotDispatch) {
   for (int i = 0; i < 9; ++i) {
     const int64_t at = i * 40 * kMs;

@@ -320,6 +320,39 @@ TEST_F(RareGrowthTest, IsNoneWhereMemoryIsFreedNowAndThen) {
   EXPECT_THAT(Fired(), Not(Contains("MEM_LEAK")));
 }
 
+// A block in each step, which is freed `size` steps later.
+class RingTest : public FindingsFixture {
+ protected:
+  void Fill(int size, int steps) {
+    constexpr int64_t kBlock = 64 << 20;
+    Healthy(steps);
+    for (int step = 0; step < steps; ++step) {
+      const int64_t at = step * kStepNs + kMs;
+      reader_.Allocate(
+          main_, at, 0x100000 + step * kBlock, kBlock,
+          {.total_allocated_bytes = std::min(step + 1, size + 1) * kBlock, .device_type = 1});
+      if (step < size) continue;
+      reader_.Free(main_, at + kUs, 0x100000 + (step - size) * kBlock, kBlock,
+                   {.total_allocated_bytes = size * kBlock, .device_type = 1});
+    }
+  }
+};
+
+TEST_F(RingTest, IsNoLeakOnceItIsFull) {
+  Fill(/*size=*/10, /*steps=*/20);
+  EXPECT_THAT(Fired(), Not(Contains("MEM_LEAK")));
+}
+
+TEST_F(RingTest, IsNoLeakWhereTheCaptureShowsItFullForAQuarterOfItsSteps) {
+  Fill(/*size=*/15, /*steps=*/20);
+  EXPECT_THAT(Fired(), Not(Contains("MEM_LEAK")));
+}
+
+TEST_F(RingTest, MayBeOneWhileItFills) {
+  Fill(/*size=*/40, /*steps=*/20);
+  EXPECT_THAT(Find("MEM_LEAK").advice, HasSubstr("A buffer that fills up to a limit grows so"));
+}
+
 TEST_F(CpuGrowthTest, IsALeakIfTheProcessGrowsAsMuch) {
   Grow(1258 << 20, (1258 << 20) + 11 * kBlock);
   EXPECT_EQ(Find("MEM_LEAK").value, kBlock);
