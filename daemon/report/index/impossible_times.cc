@@ -39,6 +39,9 @@ constexpr size_t kFewestShifted = 10;
 constexpr uint64_t kIdleNs = 50'000;
 constexpr int64_t kShiftSpreadNs = 1'000'000;
 constexpr double kNearlyAll = 0.9;
+// Work that begins after so much of what was launched later is the odd one. If much of a stream
+// does, something else is wrong with it.
+constexpr double kMostOutOfOrder = 0.1;
 // Calls that make a stream wait for something else than GPU work.
 constexpr std::string_view kHoldBack[] = {"StreamWaitValue", "LaunchHostFunc", "BatchMemOp",
                                           "AddCallback"};
@@ -158,6 +161,7 @@ class TimeSearch {
       RETURN_IF_ERROR(host_.Read(reader_));
       FindDetached();
     }
+    FindOutOfOrder();
     // Stable, so that the rows of a stream keep their order in time, which FindOverlong() relies
     // on.
     std::stable_sort(rows_.begin(), rows_.end(),
@@ -312,6 +316,68 @@ class TimeSearch {
                         std::min<uint64_t>(away_ns, std::numeric_limits<int64_t>::max())));
       return true;
     });
+  }
+
+  // Removes rows that begin well after at least two that their thread launched later in the same
+  // stream, which does its work in the order of the launches.
+  void FindOutOfOrder() {
+    struct Launched {
+      uint32_t stream;
+      uint32_t thread;
+      int64_t call_ns;
+      size_t row;
+    };
+    std::vector<Launched> launched;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      const GpuAttribution::Call* const call = attribution_.Find(rows_[i].correlation);
+      if (call == nullptr || rows_[i].is_node) continue;
+      launched.push_back({rows_[i].stream, call->thread, call->start_ns, i});
+    }
+    std::ranges::sort(launched, [](const Launched& a, const Launched& b) {
+      return std::tie(a.stream, a.thread, a.call_ns, a.row) <
+             std::tie(b.stream, b.thread, b.call_ns, b.row);
+    });
+    std::vector<int64_t> late_ns(rows_.size());  // By row; 0: it is in order.
+    for (size_t begin = 0; begin < launched.size();) {
+      size_t end = begin;
+      while (end < launched.size() && launched[end].stream == launched[begin].stream &&
+             launched[end].thread == launched[begin].thread) {
+        ++end;
+      }
+      const auto count = MarkOutOfOrder(
+          end - begin, [&](size_t i) { return launched[begin + i].row; }, late_ns);
+      if (static_cast<double>(count) > kMostOutOfOrder * static_cast<double>(end - begin)) {
+        for (size_t i = begin; i < end; ++i) late_ns[launched[i].row] = 0;
+      }
+      begin = end;
+    }
+    size_t at = 0;
+    std::erase_if(rows_, [&](const Row& row) {
+      const int64_t late = late_ns[at++];
+      if (late > 0) LeaveOut(row, late);
+      return late > 0;
+    });
+  }
+
+  // `row_at(i)`: the i-th of `count` rows in the order of their launches. Returns how many it
+  // marked.
+  template <typename RowAt>
+  size_t MarkOutOfOrder(size_t count, RowAt row_at, std::vector<int64_t>& late_ns) const {
+    constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+    int64_t first_ns = kNone;  // The two earliest begins of what was launched later.
+    int64_t second_ns = kNone;
+    size_t marked = 0;
+    for (size_t i = count; i-- > 0;) {
+      const Row& row = rows_[row_at(i)];
+      if (row.start_ns > second_ns && Difference(row.start_ns, second_ns) > kOverlapNs) {
+        late_ns[row_at(i)] = Difference(row.start_ns, first_ns);
+        ++marked;
+        continue;
+      }
+      second_ns = std::min(second_ns, std::max(first_ns, row.start_ns));
+      first_ns = std::min(first_ns, row.start_ns);
+    }
+    return marked;
   }
 
   static bool AreOfOneGraph(const Row& a, const Row& b) {

@@ -6,6 +6,8 @@
 //                                                    seconds, if the host did nothing meanwhile;
 //                                                    or all work does, always by as much: its clock
 //                                                    is off
+//   stream 5  ▕██▏       ▕██▏  ▕██▏     … ▕██▏       begins after what its thread launched later
+//                                                    in its stream
 //   stream 4  ▕████████████████████ … 2 s            lasts beyond, or begins after, a call of the
 //   host      launch ▕ device sync ▏                 host that waited for it
 //
@@ -15,7 +17,7 @@
 //
 // BelievedReader gives all other data as it is. Work that lasts too long ends where the next work
 // of its stream begins, or where the wait for it ends; work that begins at another time than its
-// launch, or after the wait for it, is left out. All reports read through it; exports do not.
+// launch, out of order, or after the wait for it, is left out. All reports read through it; exports do not.
 //
 // Threads: one at a time.
 // Memory:  40 bytes per GPU row while times are searched; nothing if the seal found none.
@@ -45,8 +47,8 @@ struct ImpossibleTimes {
   uint32_t overlong_name = 0;
   int64_t overlong_ns = 0;
   int64_t overlong_possible_ns = 0;
-  // Of those that are left out: the one that is farthest from its launch, or latest after the wait
-  // for it.
+  // Of those that are left out: the one that is farthest from its launch, latest after the wait for
+  // it, or latest after what was launched later.
   int64_t detached_count = 0;
   int64_t detached_ns = 0;
 

@@ -107,6 +107,52 @@ TEST_F(ImpossibleTimesTest, OtherStreamsAndGraphNodesRunAtTheSameTime) {
   EXPECT_FALSE(Check().failed());
 }
 
+// Forty kernels of 150 us in two steps; the seventh begins 30 ms late.
+class OutOfOrderTest : public ImpossibleTimesTest {
+ protected:
+  void Kernels(uint32_t thread_of_odd, const FakeGpu& gpu_of_odd = {}) {
+    Steps(2);
+    for (int i = 0; i < 40; ++i) {
+      ++correlation_;
+      const int64_t call_ns = i * 20 * kUs;
+      const int64_t start_ns = i * 200 * kUs + 100 * kUs + (i == 7 ? 30 * kMs : 0);
+      reader_
+          .ApiCall(i == 7 ? thread_of_odd : main_, "cudaLaunchKernel", call_ns, call_ns + 5 * kUs,
+                   correlation_)
+          .Kernel("kernel", start_ns, start_ns + 150 * kUs, correlation_,
+                  i == 7 ? gpu_of_odd : FakeGpu());
+    }
+  }
+};
+
+TEST_F(OutOfOrderTest, WorkThatBeginsAfterWhatWasLaunchedLaterIsLeftOut) {
+  Kernels(main_);
+  EXPECT_EQ(Check().value, 1);
+  EXPECT_EQ(KernelTime(), 39 * 150 * kUs);
+}
+
+TEST_F(OutOfOrderTest, OtherStreamsAndThreadsHaveAnOrderOfTheirOwn) {
+  Kernels(main_, {.stream = 9});
+  EXPECT_FALSE(Check().failed());
+}
+
+TEST_F(OutOfOrderTest, WhatAnotherThreadLaunchedMayComeLater) {
+  Kernels(reader_.AddThread(2, "other"));
+  EXPECT_FALSE(Check().failed());
+}
+
+// Whose launches, or clocks, are wrong is not known.
+TEST_F(OutOfOrderTest, AStreamThatIsOutOfOrderThroughoutIsBelieved) {
+  Steps(2);
+  for (int i = 0; i < 40; ++i) {
+    ++correlation_;
+    const int64_t start_ns = (40 - i) * 2 * kMs;
+    reader_.ApiCall(main_, "cudaLaunchKernel", i * kUs, i * kUs + 500, correlation_)
+        .Kernel("kernel", start_ns, start_ns + 150 * kUs, correlation_);
+  }
+  EXPECT_FALSE(Check().failed());
+}
+
 TEST_F(ImpossibleTimesTest, AKernelMayBeginALittleBeforeItsPredecessorEnds) {
   Steps(2);
   for (int i = 0; i < 40; ++i) Launch({.start_ns = i * 200 * kUs, .kernel_ns = 210 * kUs});
