@@ -21,6 +21,7 @@ namespace profd::cli {
 namespace {
 
 constexpr std::array<std::string_view, 1> kDevices = {"devices"};
+constexpr std::array<std::string_view, 2> kDevicesAndFailures = {"devices", "out_of_memory"};
 constexpr std::array<std::string_view, 2> kPointsInTime = {"peak_blocks", "samples"};
 
 constexpr std::array kKinds = {
@@ -34,7 +35,7 @@ constexpr std::array kKinds = {
     OverRanksKind{.report = "memory",
                   .figure = "peak_bytes",
                   .left_out = kPointsInTime,
-                  .of_each_rank = kDevices}};
+                  .of_each_rank = kDevicesAndFailures}};
 
 // Keys that number what a rank has: its first GPU is another one than that of the next rank.
 constexpr std::array<std::string_view, 1> kOwnNumbers = {"device"};
@@ -267,6 +268,18 @@ std::string RenderOverRanks(const table::Report& report, const Style& style) {
   for (const std::string& note : report.notes) StrAppend(&text, ForDisplay(note, 8192), "\n");
   if (text.empty()) text = "No rank recorded any of it.\n";
   return text;
+}
+
+std::vector<table::Column> OverRanksColumns() {
+  const table::Report shape = ShapeOf(kKinds.front(), /*of_each_rank=*/false);
+  std::vector<table::Column> compared;
+  for (const table::Column& column : shape.tables.front().columns) {
+    const bool is_figure = column.key.ends_with("_over_ranks");
+    if (is_figure || column.key == table::kMaxRank || column.key == table::kRankCount) {
+      compared.push_back(column);
+    }
+  }
+  return compared;
 }
 
 void WriteOverRanksSchema(std::string_view report, JsonWriter& json) {

@@ -45,6 +45,9 @@ table::Report ReportOfEachRank(const CaptureSet& set, const OverRanksKind& kind,
 // Its tables below their headings, and what ranks are compared by.
 std::string RenderOverRanks(const table::Report& report, const Style& style);
 
+// The columns that the comparison adds, with the figure of kernels as an example.
+std::vector<table::Column> OverRanksColumns();
+
 // Writes type, properties, and required members of the group's --json into the open object.
 void WriteOverRanksSchema(std::string_view report, JsonWriter& json);
 void WriteOfEachRankSchema(std::string_view report, JsonWriter& json);

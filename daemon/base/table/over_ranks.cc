@@ -402,7 +402,7 @@ size_t FigureOf(const std::vector<Column>& columns, std::string_view wanted) {
       if ((columns[i].key == wanted || bare[i] == wanted) && can_be(columns[i])) return i;
     }
   }
-  for (const Unit unit : {Unit::kNs, Unit::kCount}) {
+  for (const Unit unit : {Unit::kNs, Unit::kBytes, Unit::kCount}) {
     for (size_t i = 0; i < columns.size(); ++i) {
       if (columns[i].unit == unit && can_be(columns[i])) return i;
     }
