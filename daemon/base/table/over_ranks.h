@@ -32,8 +32,8 @@ inline constexpr std::string_view kMaxRank = "max_rank";
 inline constexpr std::string_view kRankCount = "rank_count";
 
 // The column that ranks are compared by: `wanted`, with or without its unit, if it is a number and
-// no key; else the first time, the first size, the first count, or the first number. Table::npos: there is none.
-// REQUIRES: every column has a key.
+// no key; else the first time, the first size, the first count, or the first number. Table::npos:
+// there is none. REQUIRES: every column has a key.
 size_t FigureOf(const std::vector<Column>& columns, std::string_view wanted);
 
 // Whether rows of different ranks can be one row: a column is a key.
