@@ -124,7 +124,11 @@ class GpusInTurnTest : public IdleCausesTest {
         const int64_t call_ns = at + (10 + 40 * device) * kUs;
         const int64_t start_ns = at + (device == 0 ? 100 * kUs : second_ns);
         reader_.ApiCall(main_, "cudaLaunchKernel", call_ns, call_ns + 5 * kUs, correlation_)
-            .Kernel("gemm", start_ns, start_ns + 4'400 * kUs, correlation_, {.device = device});
+            .Kernel(kTensorKernel, start_ns, start_ns + 4'400 * kUs, correlation_,
+                    {.device = device,
+                     .grid = {132 * 64, 1, 1},
+                     .block = {256, 1, 1},
+                     .registers_per_thread = 32});
       }
       reader_.ApiCall(main_, "cudaDeviceSynchronize", at + 100 * kUs, at + 9 * kMs, 0);
     }
