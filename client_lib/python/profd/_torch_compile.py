@@ -35,6 +35,9 @@ _PLACE = re.compile(r"^Graph break in user code at (.+):(\d+)$", re.MULTILINE)
 _REASON = re.compile(r"^(?:Graph Break )?Reason: (.*?)(?=^User code traceback:|^Traceback |\Z)",
                      re.MULTILINE | re.DOTALL)
 _EXCEPTION = re.compile(r"^torch\._dynamo\.exc\.\w+: (.+)$", re.MULTILINE)
+# A frame of CompilationMetrics.stack_trace, of newer torch (2.15 has it).
+_STACK_FRAME = re.compile(r"^Line: (\d+), Name: (.+), Filename: (.+)$")
+_RESUMED = "torch_dynamo_resume_in_"
 # What torch adds for its own developers, or says whatever the reason.
 _ADVICE = re.compile(r"^\s*(?:Hint: |Developer debug context: |For more details |"
                      r"Encountered graph break when attempting to trace )")
@@ -135,8 +138,36 @@ def _first_reason(payload: Any) -> str:
 
 
 def _place(metrics: Dict[str, Any]) -> str:
-    return "%s:%s in %s" % (os.path.basename(metrics.get("co_filename") or "?"),
-                            metrics.get("co_firstlineno"), metrics.get("co_name"))
+    file, name = metrics.get("co_filename") or "?", metrics.get("co_name")
+    if _is_wrapper(file):
+        what = "torch.compile's wrapper of a module or function"
+        # Reports recognize what follows a graph break by this name.
+        if str(name).startswith(_RESUMED):
+            what = "%s of %s" % (name, what)
+        caller = _caller(metrics.get("stack_trace"))
+        return what if caller is None else "%s, called at %s" % (what, caller)
+    return "%s:%s in %s" % (os.path.basename(file), metrics.get("co_firstlineno"), name)
+
+
+def _is_wrapper(file: str) -> bool:
+    """Whether it is torch's own frame around a torch.nn module or a function without source that is
+    compiled: Dynamo compiles that frame, and does not say which module or function is in it."""
+    return os.path.normpath(file).endswith(os.path.join("torch", "_dynamo", "external_utils.py"))
+
+
+def _caller(frames: Any) -> Optional[str]:
+    """"train.py:19 in main": the innermost frame outside of torch when it was compiled."""
+    if not isinstance(frames, (list, tuple)):
+        return None
+    of_torch = os.path.dirname(getattr(sys.modules.get("torch"), "__file__", None) or "?")
+    for frame in reversed(frames):
+        found = _STACK_FRAME.match(str(frame))
+        if found is None:
+            return None
+        line, name, file = found.groups()
+        if not (_is_wrapper(file) or file.startswith(of_torch + os.sep)):
+            return "%s:%s in %s" % (os.path.basename(file), line, name)
+    return None
 
 
 def _compile_ns(metrics: Dict[str, Any]) -> int:

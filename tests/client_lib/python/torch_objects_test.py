@@ -408,6 +408,26 @@ class ListenerTest(unittest.TestCase):
                 sys.modules["torch._dynamo.utils"] = kept
         self.assertEqual(self.notes, [(3, "1/0", "gb.py:16 in torch_dynamo_resume_in_f_at_16", 8)])
 
+    def test_a_wrapper_of_torch_is_not_named_as_the_code(self):
+        wrapper = "/usr/lib/python3/dist-packages/torch/_dynamo/external_utils.py"
+
+        def place(**metrics):
+            return _torch_compile._place(dict({"co_name": "inner", "co_firstlineno": 67,
+                                               "co_filename": wrapper}, **metrics))
+
+        what = "torch.compile's wrapper of a module or function"
+        frames = ["Line: 8, Name: <module>, Filename: /home/me/train.py",
+                  "Line: 7, Name: main, Filename: /home/me/train.py",
+                  "Line: 67, Name: inner, Filename: " + wrapper]
+        self.assertEqual(place(stack_trace=frames), what + ", called at train.py:7 in main")
+        self.assertEqual(place(stack_trace=frames[2:]), what)
+        for unknown in (None, [], ["train.py:7"], [None], "Line: 8", 7):
+            self.assertEqual(place(stack_trace=unknown), what, unknown)
+        self.assertEqual(place(co_name="torch_dynamo_resume_in_inner_at_68"),
+                         "torch_dynamo_resume_in_inner_at_68 of " + what)
+        self.assertEqual(place(co_filename="/home/me/external_utils.py"),
+                         "external_utils.py:67 in inner")
+
 
 @unittest.skipUnless(hasattr(torch, "compile"), "this torch is older than torch.compile")
 class RealCompileTest(unittest.TestCase):
@@ -440,6 +460,17 @@ class RealCompileTest(unittest.TestCase):
         regions = []
         _torch_compile.tell_regions(lambda *note: regions.append(note))
         self.assertIn("%s:%d in broken" % (here, line), {note[2] for note in regions})
+
+    def test_a_compiled_sequential_is_not_code_of_torch(self):
+        compiled = torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 4)), backend="eager")
+        compiled(torch.ones(2, 4))
+        regions = []
+        _torch_compile.tell_regions(lambda *note: regions.append(note))
+        self.assertFalse([note for note in regions if "external_utils" in note[2]], regions)
+        if any(vars(metrics).get("stack_trace") for metrics in
+               torch._dynamo.utils.get_compilation_metrics()):
+            caller = ", called at %s:" % os.path.basename(__file__)
+            self.assertTrue(any(caller in note[2] for note in regions), regions)
 
 
 @needs_objects
