@@ -241,8 +241,11 @@ QualityCheck ImpossibleTimes(const Subject& subject) {
   if (events->detached_count > 0) {
     StrAppend(&sentence, events->overlong_count > 0 ? "; " : ": ", events->detached_count,
               events->detached_count == 1 ? " is " : " are up to ", Duration(events->detached_ns),
-              " away from the launch on a GPU without other work, or after the host's wait for ",
-              events->detached_count == 1 ? "it" : "them", ", and left out");
+              events->detached_count == 1
+                  ? " away from the launch on a GPU without other work, or after the host's wait "
+                    "for it or later launches of its stream, and left out"
+                  : " away from the launches on a GPU without other work, or after the host's "
+                    "waits for them or later launches of their streams, and left out");
   }
   const double share = Share(count, events->gpu_row_count);
   return {.grade = share < kWithholdSharesFrom ? 'C' : 'D',

@@ -232,7 +232,7 @@ TEST_F(AwaitedWorkTest, WorkThatBeginsSecondsAfterTheHostWaitedForItIsLeftOut) {
   EXPECT_THAT(Check().sentence,
               HasSubstr("1 of 41 (2.44%) GPU activities have impossible times: 1 is 2.992 s "
                         "away from the launch on a GPU without other work, or after the host's "
-                        "wait for it, and left out"));
+                        "wait for it or later launches of its stream, and left out"));
   EXPECT_EQ(KernelTime(), 40 * 150 * kUs);
 }
 
