@@ -219,6 +219,10 @@ CollectiveKind CollectiveKindOf(std::string_view name) {
   }
   // NCCL's kernel of send, of receive, and of all_to_all.
   if (plain.find("sendrecv") != std::string::npos) return kOther;
+  if (name.find("moeA2ADispatch") != std::string_view::npos ||
+      name.find("moeA2ACombine") != std::string_view::npos) {
+    return kAllToAll;
+  }
   for (const KindName& known : kKinds) {
     if (plain.find(known.plain) != std::string::npos) return known.kind;
   }

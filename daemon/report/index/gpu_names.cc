@@ -131,6 +131,8 @@ constexpr auto kCommunicationFamilies = std::to_array<std::string_view>({
 });
 constexpr auto kCollectiveWords =
     std::to_array<std::array<std::string_view, 3>>({{"all", "reduce", ""},
+    "moeA2ADispatch",  // the same, and FlashInfer
+    "moeA2ACombine",
                                                     {"all", "gather", ""},
                                                     {"reduce", "scatter", ""},
                                                     {"all", "to", "all"}});

@@ -156,6 +156,8 @@ TEST(KernelFamilyTest, CommunicationIsNccl) {
         "triton_poi_fused_all_reduce_0", "triton_per_fused_add_all_gather_into_tensor_3",
         "void oneflow::cuda::layer_norm::LayerNormBlockAllReduceSMemImpl<float>()",
         "void at::native::reduce_kernel<512, 1, ReduceOp<AllReduceFunctor>>(R)"}) {
+        "void tensorrt_llm::kernels::moe_comm::moeA2ADispatchKernel<4>(int)",
+        "void flashinfer::mnnvl_throughput::moeA2ACombineKernel<bf16>(int)",
     EXPECT_FALSE(IsCommunicationKernel(name)) << name;
   }
   EXPECT_FALSE(IsCommunicationKernel("ampere_sgemm_128x64_tn"));
@@ -164,6 +166,7 @@ TEST(KernelFamilyTest, CommunicationIsNccl) {
 }
 
 TEST(KernelFamilyTest, TensorCoresFromVoltaToBlackwell) {
+        "void tensorrt_llm::kernels::moe_comm::moeA2ASanitizeExpertIdsKernel(int*)",
   for (const char* name : {
            "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn",
            "turing_fp16_s1688gemm_fp16_256x128_ldg8_f2f_tn",

@@ -36,6 +36,8 @@ TEST(CollectiveNamesTest, EverySpellingOfAnOperationIsKnown) {
   EXPECT_EQ(CollectiveKindOf("ncclKernel_AllReduce_RING_LL_Sum_float"), kAllReduce);
   EXPECT_EQ(CollectiveKindOf("ALL_TO_ALL"), kAllToAll);
   EXPECT_EQ(CollectiveKindOf("coalesced"), kOther);
+  EXPECT_EQ(CollectiveKindOf("tensorrt_llm::kernels::moe_comm::moeA2ADispatchKernel"), kAllToAll);
+  EXPECT_EQ(CollectiveKindOf("flashinfer::moeA2ACombineKernel"), kAllToAll);
   // NCCL's kernel of send, of receive, and of all_to_all.
   EXPECT_EQ(CollectiveKindOf("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"), kOther);
   EXPECT_EQ(CollectiveKindOf("nccl:send 0->1"), kSend);
