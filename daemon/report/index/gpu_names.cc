@@ -293,6 +293,13 @@ bool IsCopyKernel(std::string_view kernel) {
 bool LaunchesWork(std::string_view call) {
   return Contains(call, "LaunchKernel") || Contains(call, "LaunchCooperativeKernel") ||
          Contains(call, "EnqueueKernelLaunch") ||  // Of Intel's runtimes.
+bool IsProductKernel(std::string_view kernel) {
+  return std::ranges::any_of(
+      std::to_array<std::string_view>(
+          {"nvjet", "gemm", "Gemm", "GEMM", "cutlass", "cublas", "Cijk_", "ck_tile"}),
+      [&](std::string_view part) { return Contains(kernel, part); });
+}
+
          LaunchesGraph(call);
 }
 

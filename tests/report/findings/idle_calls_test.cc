@@ -194,6 +194,16 @@ TEST_F(IdleCausesTest, CopiesBetweenGpusAreNotWithinOne) {
     ++correlation_;
     reader_.ApiCall(main_, "cudaMemcpyPeerAsync", at + 10 * kUs, at + 15 * kUs, correlation_)
         .Copy(at + 20 * kUs, at + 4 * kMs, correlation_, {.bytes = 1 << 30, .copy_kind = 10});
+TEST_F(OperatorsKernelTest, AProductIsComputeInWhateverRange) {
+  KernelOfHalfTheStep("vllm::all_reduce", "nvjet_tst_128x256_64x4_2x1_v_bz_TNT");
+  EXPECT_THAT(Fired(), Not(Contains("COMM_EXPOSED")));
+}
+
+TEST_F(OperatorsKernelTest, WhatAFusedProductLaunchesIsNot) {
+  KernelOfHalfTheStep("symm_mem::fused_all_gather_matmul", "some_kernel");
+  EXPECT_THAT(Fired(), Not(Contains("COMM_EXPOSED")));
+}
+
     Launch({.start_ns = at + 4'100 * kUs, .kernel_ns = 5 * kMs});
   }
   EXPECT_THAT(Find("COPY_EXPOSED").advice, HasSubstr("Send what another GPU needs"));

@@ -119,6 +119,17 @@ TEST(KernelFamilyTest, WhatALibraryNamesIsCertain) {
   EXPECT_EQ(CommunicationSignOf("rccl_all_gather_kernel"), CommunicationSign::kWords);
 }
 
+TEST(KernelFamilyTest, ProductsAreKnownByTheirLibraries) {
+  for (const char* name :
+       {"nvjet_tst_128x256_64x4_2x1_v_bz_TNT", "ampere_sgemm_128x64_tn",
+        "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816>(Params)",
+        "void cublasLt::splitKreduce_kernel<32>(int)", "Cijk_Ailk_Bljk_BBS_BH_MT128x128"}) {
+    EXPECT_TRUE(IsProductKernel(name)) << name;
+  }
+  EXPECT_FALSE(IsProductKernel("void at::native::elementwise_kernel<128, 4>(int)"));
+  EXPECT_FALSE(IsProductKernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"));
+}
+
 TEST(KernelFamilyTest, CommunicationIsNccl) {
   EXPECT_TRUE(IsCommunicationKernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"));
   EXPECT_TRUE(IsCommunicationKernel("ncclKernel_AllGather_RING_LL_Sum_int8_t"));

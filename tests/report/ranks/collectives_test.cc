@@ -56,6 +56,9 @@ TEST(CollectiveNamesTest, RangesOfLibrariesAreCollectives) {
   EXPECT_EQ(CollectiveOfRange("deep_ep::dispatch"), kAllToAll);
   EXPECT_EQ(CollectiveOfRange("deep_ep::get_dispatch_layout"), std::nullopt);
   EXPECT_EQ(CollectiveOfRange("vllm::gather_cache"), std::nullopt);
+  // Their products run while the data comes.
+  EXPECT_EQ(CollectiveOfRange("symm_mem::fused_all_gather_matmul"), std::nullopt);
+  EXPECT_EQ(CollectiveOfRange("symm_mem::fused_scaled_matmul_reduce_scatter"), std::nullopt);
 }
 
 TEST(CollectiveNamesTest, AUsersRangeIsOneByItsWholeNameOnly) {
