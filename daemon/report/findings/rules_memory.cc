@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <span>
 #include <utility>
@@ -369,6 +370,19 @@ RuleResult StartUp(const Facts& facts, const FindingThresholds& thresholds) {
     return Needs("CUDA API calls (profctl trace --gpu default)");
   }
   if (facts.RecordsGraphs()) {
+// Calls that reserve addresses and map memory to them: torch makes them for segments that expand.
+int64_t MappingNs(std::span<const Evidence> calls) {
+  constexpr std::array<std::string_view, 6> kCalls = {"MemCreate", "MemRelease",   "MemMap",
+                                                      "MemUnmap",  "MemSetAccess", "MemAddress"};
+  int64_t sum_ns = 0;
+  for (const Evidence& call : calls) {
+    const bool maps = std::ranges::any_of(
+        kCalls, [&](std::string_view part) { return call.name.find(part) != std::string::npos; });
+    if (maps) sum_ns += call.duration_ns;
+  }
+  return sum_ns;
+}
+
     return Needs("a window in which kernels run; in this one, the program captures CUDA graphs");
   }
   const int64_t idle_ns = facts.gaps.parts.allocator_ns;
@@ -441,6 +455,11 @@ RuleResult AllocationChurn(const Facts& facts, const FindingThresholds& threshol
           : "Let the caching allocator serve all steps: keep sizes constant, leave free memory, "
             "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and do not call "
             "torch.cuda.empty_cache() in the step.";
+      : 2 * MappingNs(calls) >= allocation_ns
+          ? "Keep mapped memory from step to step: segments that expand are unmapped and mapped "
+            "again. Do not call torch.cuda.empty_cache() in the step, leave free memory (near the "
+            "limit, the allocator gives back what it caches), keep sizes constant, and do not set "
+            "garbage_collection_threshold in PYTORCH_CUDA_ALLOC_CONF."
   finding.evidence = std::move(calls);
   finding.confidence = Confidence::kMedium;
   finding.confidence_reason = facts.scope.has_steps ? CountText(facts.scope.count, "step")
