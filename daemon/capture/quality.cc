@@ -177,13 +177,26 @@ QualityCheck Orphans(const Subject& subject) {
           .sentence = std::move(sentence)};
 }
 
+// "4 launches failed, the first with error 700"; empty: none did.
+std::string FailedLaunches(const EventChecks& events) {
+  if (events.failed_launch_count == 0) return "";
+  const bool is_one = events.failed_launch_count == 1;
+  const std::string error = events.failed_result > 0 ? StrCat(is_one ? "" : ", the first",
+                                                              " with error ", events.failed_result)
+                                                     : std::string();
+  return StrCat(events.failed_launch_count, is_one ? " launch" : " launches", " failed", error);
+}
+
 QualityCheck SilentLaunchesCheck(const Subject& subject) {
   const EventChecks* events = subject.events;
-  if (events == nullptr || events->launch_count == 0) {
-    return {
-        .known = false,
-        .is_share = true,
-        .sentence = events == nullptr ? "launches were not checked" : "no launches were recorded"};
+  if (events == nullptr) {
+    return {.known = false, .is_share = true, .sentence = "launches were not checked"};
+  }
+  const std::string failed = FailedLaunches(*events);
+  if (events->launch_count == 0) {
+    return {.known = false,
+            .is_share = true,
+            .sentence = failed.empty() ? "no launches were recorded" : StrCat("all ", failed)};
   }
   if (events->captures_graphs && events->short_graph_count == 0) {
     return {.known = false,
@@ -192,12 +205,18 @@ QualityCheck SilentLaunchesCheck(const Subject& subject) {
   }
   // A replay that ran in part proves a loss, so then no share is small enough for an A.
   const SilentLaunches silent = SilentLaunchesOf(*events);
-  return {.grade = GradeOf(silent.share, silent.short_count > 0 ? 0 : kFewOrphans,
-                           kWithholdSharesFrom, kManySilent),
+  const char grade = GradeOf(silent.share, silent.short_count > 0 ? 0 : kFewOrphans,
+                             kWithholdSharesFrom, kManySilent);
+  // Launches that failed are an error of the program, not of the recording, but what the program
+  // was to do is not there.
+  return {.grade = failed.empty() ? grade : std::max(grade, 'B'),
           .is_share = true,
           .value = silent.share,
           .bound = kFewOrphans,
-          .sentence = StrCat(Of(silent.count, silent.of), silent.Clause())};
+          .sentence = failed.empty() ? StrCat(Of(silent.count, silent.of), silent.Clause())
+                      : silent.count == 0
+                          ? StrCat(failed, "; the others have GPU work in the recording")
+                          : StrCat(Of(silent.count, silent.of), silent.Clause(), "; ", failed)};
 }
 
 QualityCheck Inversions(const Subject& subject) {

@@ -66,6 +66,8 @@ struct EventChecks {
   int64_t unknown_gpu_ns = 0;
   int64_t launch_count = 0;         // Calls that launch kernels or graphs.
   int64_t silent_launch_count = 0;  // Of those: no work on the GPU followed.
+  int64_t failed_launch_count = 0;  // Calls that returned an error instead; in no other count.
+  int64_t failed_result = 0;        // What the first of them returned.
   int64_t graph_launch_count = 0;   // Calls that launch whole graphs, which are many kernels.
   int64_t silent_graph_count = 0;   // Of those: no work on the GPU followed.
   // Of the launches of graphs: fewer activities followed than after most launches of their graph.

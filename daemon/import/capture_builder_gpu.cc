@@ -48,6 +48,19 @@ bool SaysUnknown(std::string_view json) {
   return json.find_first_not_of("[]0, ") == std::string_view::npos;
 }
 
+// "GPU 1", "cuda:1", as texts of JSON have them.
+std::optional<int64_t> NumberOfGpu(std::string_view text) {
+  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::nullopt;
+  text = text.substr(1, text.size() - 2);
+  for (const std::string_view word : {"GPU", "Gpu", "gpu", "Device", "device", "cuda", "hip"}) {
+    if (!text.starts_with(word)) continue;
+    text.remove_prefix(word.size());
+    text.remove_prefix(std::min(text.find_first_not_of(" #_:"), text.size()));
+    return ParseInteger(text);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 // 0, which links nothing, for one that no row can have.
@@ -132,7 +145,9 @@ uint32_t CaptureBuilder::StreamOfWork(const TraceEvent& event) {
 int64_t CaptureBuilder::DeviceOfRow(const TraceEvent& event) const {
   const std::optional<int64_t> labeled =
       is_ours_ ? NumberOfRow(threads_.LabelOf(event.pid), "GPU ") : std::nullopt;
-  return labeled.has_value() ? *labeled : ParseInteger(event.pid).value_or(0);
+  if (labeled.has_value()) return *labeled;
+  const std::optional<int64_t> number = ParseInteger(event.pid);
+  return number.has_value() ? *number : NumberOfGpu(event.pid).value_or(0);
 }
 
 // Whether it is the only work of its launch once more, as in a trace that was merged with itself.

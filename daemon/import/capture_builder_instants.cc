@@ -10,6 +10,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/import/capture_builder.h"
 #include "daemon/import/narrow.h"
+#include "daemon/report/index/accelerators.h"
 #include "proto/wire/event.h"
 
 namespace profd::importer {
@@ -51,11 +52,12 @@ const NoteShape* ShapeOf(std::string_view name, bool is_ours) {
   return nullptr;
 }
 
-// "cpu", "cuda:0"
+// "cpu", "cuda:0", "xpu:0"
 std::string DeviceNameOf(const TraceEvent& event) {
   const int64_t type = event.Get(Number::kDeviceType, 0);
   if (type == static_cast<int64_t>(wire::DeviceType::kCpu)) return "cpu";
-  return StrCat("cuda:", event.Get(Number::kDeviceId, 0));
+  const std::string_view accelerator = report::AcceleratorName(type);
+  return StrCat(accelerator.empty() ? "cuda" : accelerator, ":", event.Get(Number::kDeviceId, 0));
 }
 
 }  // namespace
@@ -99,11 +101,12 @@ absl::Status CaptureBuilder::AddMemory(const TraceEvent& event, const Span& span
   const int64_t type = event.Get(Number::kDeviceType, 0);
   const bool is_cpu = type == static_cast<int64_t>(wire::DeviceType::kCpu);
   const bool is_cuda_own = event.name == "[cuda memory]";
-  // torch numbers HIP, XPU and others by themselves: what matters here is that it is no host.
+  // What torch may number otherwise, as HIP: what matters here is that it is no host.
   const uint8_t device_type =
       is_cuda_own ? Narrow<uint8_t>(type, static_cast<uint8_t>(wire::DeviceType::kCudaDriver))
-      : is_cpu    ? static_cast<uint8_t>(wire::DeviceType::kCpu)
-                  : static_cast<uint8_t>(wire::DeviceType::kCuda);
+      : is_cpu || !report::AcceleratorName(type).empty()
+          ? static_cast<uint8_t>(type)
+          : static_cast<uint8_t>(wire::DeviceType::kCuda);
   const bool is_foreign = device_type != type;
   RETURN_IF_ERROR(arguments_.Add(
       event, is_foreign ? RestoredArguments::kForeignMemory : RestoredArguments::kMemory,

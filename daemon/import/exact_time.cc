@@ -59,7 +59,7 @@ std::optional<ExactTime> ParseMicros(std::string_view number) {
     if (!append('0')) return std::nullopt;
   }
   if (__builtin_add_overflow(ns, int64_t{round_up ? 1 : 0}, &ns)) return std::nullopt;
-  return ExactTime{.ns = is_negative ? -ns : ns, .is_whole_us = !has_fraction};
+  return ExactTime{.ns = is_negative ? -ns : ns, .is_whole_us = ns % 1000 == 0};
 }
 
 std::optional<int64_t> ParseInteger(std::string_view token) {

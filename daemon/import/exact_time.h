@@ -18,7 +18,7 @@ inline constexpr int64_t kMostDurationNs = int64_t{7} * 24 * 3600 * 1'000'000'00
 
 struct ExactTime {
   int64_t ns = 0;
-  bool is_whole_us = true;  // Written without a fraction.
+  bool is_whole_us = true;  // However it is written: "17", "17.0", and "17.000".
 };
 // Nanoseconds of a JSON number of microseconds, rounded where it says more than three decimals.
 // Nothing where it is no number, or none that fits.

@@ -193,8 +193,18 @@ std::optional<int64_t> IntegerOf(std::string_view text) {
   return value;
 }
 
+bool IsDigits(std::string_view text) {
+  return text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 std::optional<double> RealOf(std::string_view text) {
   if (text.empty() || !(text[0] == '-' || (text[0] >= '0' && text[0] <= '9'))) return std::nullopt;
+  // An integer that has no place in 64 bits with a sign, as addresses and handles may be: a double
+  // is another number.
+  constexpr size_t kDigitsOfAnyDouble = 15;
+  if (text.size() > kDigitsOfAnyDouble && IsDigits(text.substr(1))) {
+    return std::nullopt;
+  }
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;

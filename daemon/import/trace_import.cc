@@ -128,7 +128,8 @@ class Import : public TraceSplitter::Handler {
   absl::Status CheckKind(const CaptureBuilder::Contents& contents) const {
     const std::map<std::string, int64_t>& counts = not_understood_.counts();
     if (contents.operator_count == 0 &&
-        (counts.contains("cat:Session") || counts.contains("cat:Node"))) {
+        (counts.contains("cat:Session") || counts.contains("cat:Node") ||
+         counts.contains("arg:Kernel.grid_x"))) {
       return absl::InvalidArgumentError(
           "no torch.profiler trace: it is a profile that ONNX Runtime wrote itself; "
           "https://ui.perfetto.dev reads it");

@@ -104,6 +104,7 @@ constexpr std::array kCheckNumbers = {
     &EventChecks::gpu_row_count,        &EventChecks::orphan_count,
     &EventChecks::earlier_work_count,   &EventChecks::unknown_gpu_ns,
     &EventChecks::launch_count,         &EventChecks::silent_launch_count,
+    &EventChecks::failed_launch_count,  &EventChecks::failed_result,
     &EventChecks::graph_launch_count,   &EventChecks::silent_graph_count,
     &EventChecks::short_graph_count,    &EventChecks::missing_node_count,
     &EventChecks::inversion_count,      &EventChecks::worst_inversion_ns,

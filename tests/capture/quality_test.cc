@@ -160,6 +160,17 @@ TEST_F(QualityTest, LaunchesWithoutWorkAreMissed) {
   EXPECT_EQ(Grade(), "B");
 }
 
+TEST_F(QualityTest, LaunchesThatFailedAreNamed) {
+  events_.failed_launch_count = 4;
+  events_.failed_result = 700;
+  EXPECT_EQ(Grade(), "B");
+  EXPECT_EQ(Check("silent_launches").sentence,
+            "4 launches failed, the first with error 700; the others have GPU work in the "
+            "recording");
+  events_.launch_count = 0;
+  EXPECT_EQ(Check("silent_launches").sentence, "all 4 launches failed, the first with error 700");
+}
+
 TEST_F(QualityTest, ALaunchOfAGraphWithoutWorkIsMoreThanOneLaunch) {
   events_.launch_count = 1000;
   events_.silent_launch_count = 6;

@@ -88,6 +88,25 @@ TEST_F(ImportTest, HipIsReadAsCudaIs) {
                           "memory 1: 3000 18446744073709551615 256 -1 -1 dev 1:9 free 1"));
 }
 
+TEST_F(ImportTest, MemoryOfOtherAcceleratorsIsTheirs) {
+  const auto memory = [](int type) {
+    return StrCat(
+        R"({"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":1,"tid":1,"ts":5,)"
+        R"("args":{"Bytes":256,"Addr":16,"Device Id":2,"Device Type":)",
+        type, "}}");
+  };
+  for (const int type : {12, 13, 15, 19, 20}) {
+    const auto reader = ReadEvents(memory(type));
+    ASSERT_NE(reader, nullptr);
+    EXPECT_THAT(LinesOf(*reader),
+                ElementsAre(StrCat("memory 1: 0 16 256 -1 -1 dev ", type, ":2 free 0")));
+  }
+  // What has no name is no host.
+  const auto reader = ReadEvents(memory(99));
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(LinesOf(*reader), ElementsAre("memory 1: 0 16 256 -1 -1 dev 1:2 free 0"));
+}
+
 TEST_F(ImportTest, StepsHaveTheirOwnEnds) {
   const auto reader = ReadEvents(
       R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#8","pid":1,"tid":1,"ts":120,"dur":90},)"

@@ -45,6 +45,27 @@ TEST_F(OddGpuEventsTest, StreamsThatAreNoIntegersStayApart) {
   }
 }
 
+TEST_F(OddGpuEventsTest, AProcessNamedAfterItsGpuIsThatGpu) {
+  const auto kernel = [](int64_t start_us, std::string_view pid) {
+    return StrCat(R"({"ph":"X","cat":"kernel","name":"k","pid":)", pid,
+                  R"(,"tid":"stream 7","ts":)", start_us, R"(,"dur":5,"args":{}})");
+  };
+  for (const auto& [first, second] :
+       {std::pair(R"("GPU 0")", R"("GPU 1")"), std::pair(R"("cuda:0")", R"("cuda:1")"),
+        std::pair("0", "1")}) {
+    SCOPED_TRACE(first);
+    const auto reader = ReadEvents(StrCat(kernel(10, first), ",", kernel(10, second)));
+    ASSERT_NE(reader, nullptr);
+    std::vector<int> devices;
+    EXPECT_THAT(reader->ForEach<GpuRow>([&](const GpuBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) devices.push_back(batch.device[i]);
+      return absl::OkStatus();
+    }),
+                IsOk());
+    EXPECT_THAT(devices, UnorderedElementsAre(0, 1));
+  }
+}
+
 TEST_F(OddGpuEventsTest, AGridThatNoGpuHasIsUnknown) {
   const auto kernel = [](int64_t start_us, std::string_view grid, std::string_view block) {
     return StrCat(R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":)", start_us,

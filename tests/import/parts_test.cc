@@ -39,8 +39,12 @@ TEST(ExactTimeTest, MicrosecondsAreTakenToTheNanosecond) {
 }
 
 TEST(ExactTimeTest, WholeMicrosecondsAreTold) {
-  EXPECT_TRUE(ParseMicros("17")->is_whole_us);
-  EXPECT_FALSE(ParseMicros("17.0")->is_whole_us);
+  for (const char* text : {"17", "17.0", "17.000", "\"17.0\"", "-17.0", "1.7E1"}) {
+    EXPECT_TRUE(ParseMicros(text)->is_whole_us) << text;
+  }
+  for (const char* text : {"17.5", "17.001", "-0.001", "1.75E1"}) {
+    EXPECT_FALSE(ParseMicros(text)->is_whole_us) << text;
+  }
 }
 
 TEST(ExactTimeTest, WhatIsNoTimeIsNone) {

@@ -242,6 +242,28 @@ TEST_F(SourceFidelityTest, ArgumentsThatProfdDoesNotKnowAreKeptAndCounted) {
   EXPECT_THAT(record_.imported.not_understood, IsEmpty());
 }
 
+// Pointers and handles; a double is another number, and two of them may be one.
+TEST_F(SourceFidelityTest, IntegersBeyond63BitsStayThatNumber) {
+  const std::string text = Export(Write(
+      "wide.json",
+      R"({"schemaVersion":1,"traceEvents":[)"
+      R"({"ph":"X","cat":"kernel","name":"a","pid":0,"tid":7,"ts":1,"dur":2,"args":{"device":0,)"
+      R"("context":18446744073709551613,"stream":18446744073709551615,"correlation":1}},)"
+      R"({"ph":"X","cat":"kernel","name":"a","pid":0,"tid":8,"ts":4,"dur":2,"args":{"device":0,)"
+      R"("context":1,"stream":18446744073709551614,"correlation":2}},)"
+      R"({"ph":"X","cat":"cpu_op","name":"b","pid":1,"tid":1,"ts":5,"dur":2,"args":{)"
+      R"("ptr":18446744073709551615,"less":-9223372036854775809,)"
+      R"("longer":123456789012345678901234567890,"bytes":18446744073709551611}}]})"));
+  for (const char* argument :
+       {R"("context":18446744073709551613)", R"("stream":18446744073709551615)",
+        R"("stream":18446744073709551614)", R"("ptr":18446744073709551615)",
+        R"("less":-9223372036854775809)", R"("longer":123456789012345678901234567890)",
+        R"("bytes":18446744073709551611)"}) {
+    EXPECT_THAT(text, HasSubstr(argument));
+  }
+  EXPECT_EQ(Export(Write("once.json", text)), text);
+}
+
 std::string WaitOnEvent(std::string_view arguments) {
   return StrCat(
       R"({"ph":"X","cat":"cuda_sync","name":"Stream Wait Event","pid":0,"tid":7,"ts":11,"dur":1,)"

@@ -28,6 +28,8 @@ EventChecks SomeChecks() {
           .unknown_gpu_ns = 5,
           .launch_count = 90,
           .silent_launch_count = 4,
+          .failed_launch_count = 8,
+          .failed_result = 700,
           .graph_launch_count = 3,
           .silent_graph_count = 2,
           .captures_graphs = true,

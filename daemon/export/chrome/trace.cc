@@ -31,6 +31,7 @@
 #include "daemon/export/trace/shown_arguments.h"
 #include "daemon/export/trace/source_arguments.h"
 #include "daemon/export/trace/writers.h"
+#include "daemon/report/index/accelerators.h"
 #include "daemon/report/memory/timeline.h"
 #include "proto/wire/event.h"
 
@@ -538,7 +539,8 @@ class ChromeWriter {
     // Loaders add up what is called [memory], and would count what the allocator took from CUDA
     // twice.
     const bool is_allocators =
-        batch.device_type[i] <= static_cast<uint8_t>(wire::DeviceType::kCuda);
+        batch.device_type[i] <= static_cast<uint8_t>(wire::DeviceType::kCuda) ||
+        !report::AcceleratorName(batch.device_type[i]).empty();
     char* at = out_.Reserve(kMostEventBytes);
     at = PutStart(at, ",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"cpu_instant_event\",\"name\":\"",
                   is_allocators ? "[memory]" : "[cuda memory]", batch.thread, batch.time_ns[i]);

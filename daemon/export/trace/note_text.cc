@@ -5,6 +5,7 @@
 
 #include "daemon/base/str_cat.h"
 #include "daemon/export/trace/layout.h"
+#include "daemon/report/index/accelerators.h"
 #include "proto/wire/event.h"
 
 namespace profd::exporter {
@@ -14,16 +15,20 @@ struct Device {
   int64_t type;  // As torch numbers them.
   int64_t index;
 };
-// Of "cpu" and "cuda:0".
+// Of "cpu", "cuda:0", and "xpu:0".
 std::optional<Device> DeviceFromName(std::string_view name) {
-  constexpr std::string_view kCuda = "cuda:";
   if (name == "cpu") return Device{static_cast<int64_t>(wire::DeviceType::kCpu), -1};
-  if (!name.starts_with(kCuda)) return std::nullopt;
-  name.remove_prefix(kCuda.size());
+  const size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const std::optional<uint8_t> type = name.substr(0, colon) == "cuda"
+                                          ? static_cast<uint8_t>(wire::DeviceType::kCuda)
+                                          : report::AcceleratorType(name.substr(0, colon));
+  if (!type.has_value()) return std::nullopt;
+  name.remove_prefix(colon + 1);
   int16_t index = -1;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
   if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return Device{static_cast<int64_t>(wire::DeviceType::kCuda), index};
+  return Device{*type, index};
 }
 
 }  // namespace

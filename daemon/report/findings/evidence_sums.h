@@ -32,6 +32,8 @@ class EvidenceSums {
     sum.count += item.count;
     sum.duration_ns += static_cast<uint64_t>(item.duration_ns);
     sum.bytes += static_cast<uint64_t>(item.bytes);
+    // Items come step by step.
+    if (item.step >= 0 && item.step != std::exchange(sum.last_step, item.step)) ++sum.step_count;
     if (item.duration_ns >= sum.longest_ns) {
       sum.longest_ns = item.duration_ns;
       sum.start_ns = item.start_ns;
@@ -59,6 +61,7 @@ class EvidenceSums {
       if (sum.bytes > 0) evidence.bytes = static_cast<int64_t>(sum.bytes);
       evidence.start_ns = sum.start_ns;
       evidence.step = sum.step;
+      if (sum.step_count > 0) evidence.step_count = sum.step_count;
       describe(key.first, key.second, evidence);
     }
     return taken;
@@ -73,6 +76,8 @@ class EvidenceSums {
     int64_t longest_ns = -1;
     int64_t start_ns = Evidence::kNoTime;
     int64_t step = -1;
+    int64_t last_step = -1;
+    int64_t step_count = 0;
   };
   absl::flat_hash_map<Key, Sum> sums_;
 };

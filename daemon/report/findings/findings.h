@@ -85,6 +85,7 @@ struct Evidence {
   int64_t global_step = -1;
   int64_t device = -1;
   int64_t start_ns = kNoTime;  // The start of it, or of the longest one.
+  int64_t step_count = -1;     // In how many steps, where sums were counted by step.
 
   static constexpr int64_t kNoTime = INT64_MIN;
 };

@@ -18,6 +18,7 @@
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/gpu/occupancy.h"
 #include "daemon/report/index/by_name.h"
+#include "daemon/report/index/collective_names.h"
 #include "daemon/report/index/gpu_names.h"
 #include "daemon/report/index/kernel_purpose.h"
 #include "daemon/report/index/place_index.h"
@@ -152,8 +153,10 @@ class KernelPass {
       return absl::OkStatus();
     }));
     facts_.median_ns = Median(durations_);
-    facts_.eligible_ns = facts_.OfAll(facts_.eligible_ns);
+    if (facts_.eligible_tensor_ns == 0) RETURN_IF_ERROR(LeaveOutOtherTypes());
     CountAlikeSteps();
+    for (const EligibleKernel& kernel : eligible_kernels_) CountEligible(kernel.item);
+    facts_.eligible_ns = facts_.OfAll(facts_.eligible_ns);
     const auto with_kernel = [&](uint32_t name, uint32_t, Evidence& row) {
       row.name = sources_.demangler.Demangle(sources_.Name(name));
     };
@@ -221,12 +224,53 @@ class KernelPass {
     if ((kernel.no_tensor_work || !kernel.tells) && !kernel.tensor) return;
     const uint32_t op = sources_.attribution.paths()[call.path].name;
     if (!eligible_names_.Of(op)) return;
-    facts_.eligible_ns += batch.duration_ns[i];
     if (kernel.tensor) facts_.eligible_tensor_ns += batch.duration_ns[i];
-    eligible_.Add({.name = sources_.first_ids[op],
-                   .detail = sources_.first_ids[batch.name[i]],
-                   .duration_ns = batch.duration_ns[i],
-                   .start_ns = batch.start_ns[i]});
+    const EvidenceSums::Item item = {.name = sources_.first_ids[op],
+                                     .detail = sources_.first_ids[batch.name[i]],
+                                     .duration_ns = batch.duration_ns[i],
+                                     .start_ns = batch.start_ns[i]};
+    // Where some use tensor cores, no others are looked at.
+    if (facts_.eligible_tensor_ns > 0) return CountEligible(item);
+    eligible_kernels_.push_back({.call = &call, .item = item});
+  }
+
+  void CountEligible(const EvidenceSums::Item& item) {
+    facts_.eligible_ns += item.duration_ns;
+    eligible_.Add(item);
+  }
+
+  // Of an operator whose first input has another size than a float32, no other type is to be had
+  // by autocast or TF32: it has it already, or is no work for tensor cores.
+  absl::Status LeaveOutOtherTypes() {
+    if (sources_.reader.RowsOf(RowKind::kOperator) == 0) return absl::OkStatus();
+    absl::flat_hash_map<std::pair<uint32_t, int64_t>, bool> of_other_type;  // By thread and start.
+    for (const EligibleKernel& kernel : eligible_kernels_) {
+      of_other_type.try_emplace({kernel.call->thread, kernel.call->range_start_ns}, false);
+    }
+    std::vector<std::optional<bool>> is_other(sources_.reader.inputs().size());
+    RETURN_IF_ERROR(sources_.reader.ForEach<OperatorRow>([&](const OperatorBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        const uint32_t inputs = batch.inputs[i];
+        if (inputs == 0) continue;
+        const auto found = of_other_type.find({batch.thread, batch.start_ns[i]});
+        if (found == of_other_type.end()) continue;
+        if (!is_other[inputs].has_value()) {
+          is_other[inputs] = IsOfOtherType(sources_.reader.inputs()[inputs]);
+        }
+        found->second = found->second || *is_other[inputs];
+      }
+      return absl::OkStatus();
+    }));
+    std::erase_if(eligible_kernels_, [&](const EligibleKernel& kernel) {
+      return of_other_type[{kernel.call->thread, kernel.call->range_start_ns}];
+    });
+    return absl::OkStatus();
+  }
+  static bool IsOfOtherType(const OperatorInputs& inputs) {
+    constexpr int64_t kFloat32Bytes = 4;
+    const FirstInputSize size = SizeOfFirstInput(inputs);
+    return size.bytes.has_value() && size.elements.value_or(0) > 0 &&
+           *size.bytes / *size.elements != kFloat32Bytes;
   }
 
   void AddWaves(const GpuBatch& batch, size_t i, const GpuAttribution::Call* call) {
@@ -267,6 +311,12 @@ class KernelPass {
     uint64_t hash = 0;
   };
 
+  // In an operator that tensor cores are made for.
+  struct EligibleKernel {
+    const GpuAttribution::Call* call;
+    EvidenceSums::Item item;
+  };
+
   FactSources& sources_;
   const GpuDevice* const device_;
   KernelFacts& facts_;
@@ -282,6 +332,7 @@ class KernelPass {
   std::vector<int64_t> durations_;
   absl::flat_hash_map<ShapeKey, double> efficiency_;
   EvidenceSums low_waves_;
+  std::vector<EligibleKernel> eligible_kernels_;
   EvidenceSums eligible_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,10 +50,12 @@ class EventCheck {
       }
       return absl::OkStatus();
     }));
-    counts_copies_ = is_imported && !has_copies_ && checks_.gpu_row_count > 0;
+    const std::vector<Name> kinds = KindsOfNames();
+    if (IsAnySilent(kinds)) RETURN_IF_ERROR(FindFailedCalls());
+    counts_copies_ = is_imported && (!has_copies_ || !CopiesWithKernels());
     RETURN_IF_ERROR(earlier_work_.AddWaits(reader_));
     checks_.unknown_gpu_ns = earlier_work_.LongestNs();
-    CountLaunches();
+    CountLaunches(kinds);
     if (checks_.graph_launch_count > checks_.silent_graph_count) {
       ASSIGN_OR_RETURN(const ShortReplays replays, FindShortReplays(reader_, attribution_));
       checks_.short_graph_count =
@@ -186,8 +189,43 @@ class EventCheck {
     return kinds;
   }
 
-  void CountLaunches() {
-    const std::vector<Name> kinds = KindsOfNames();
+  bool IsAnySilent(const std::vector<Name>& kinds) const {
+    const std::span<const GpuAttribution::Call> calls = attribution_.calls();
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const Name kind = kinds[calls[i].name];
+      if (!has_work_[i] && (IsLaunch(kind) || kind == Name::kAsyncCopy)) return true;
+    }
+    return false;
+  }
+
+  // A call that failed started no work. One that has work may report an error of earlier work.
+  absl::Status FindFailedCalls() {
+    return reader_.ForEach<ApiRow>([&](const ApiBatch& batch) {
+      for (size_t i = 0; i < batch.size; ++i) {
+        if (batch.result[i] == 0) continue;
+        failed_.try_emplace({batch.start_ns[i], batch.thread, batch.name[i]}, batch.result[i]);
+      }
+      return absl::OkStatus();
+    });
+  }
+  bool HasFailed(const GpuAttribution::Call& call) const {
+    return failed_.contains({call.start_ns, call.thread, call.name});
+  }
+  void AddFailed(const GpuAttribution::Call& call) {
+    ++checks_.failed_launch_count;
+    if (first_failed_ns_.has_value() && *first_failed_ns_ <= call.start_ns) return;
+    first_failed_ns_ = call.start_ns;
+    checks_.failed_result =
+        std::max<int64_t>(failed_.at({call.start_ns, call.thread, call.name}), 0);
+  }
+
+  // ROCm has kernels copy, which need not name the call.
+  bool CopiesWithKernels() const {
+    return std::ranges::any_of(reader_.names(),
+                               [](std::string_view name) { return name.starts_with("hip"); });
+  }
+
+  void CountLaunches(const std::vector<Name>& kinds) {
     const std::span<const GpuAttribution::Call> calls = attribution_.calls();
     // Without steps, reports are about the time from the first to the last work. What was launched
     // before or after that work may have run before or after that time.
@@ -203,7 +241,7 @@ class EventCheck {
       // No launch has work, so none is known to lie beyond it.
       if (first_ns > last_ns) std::swap(first_ns, last_ns);
     }
-    if (counts_copies_) CountSilentCopies(kinds);
+    if (counts_copies_) CountSilentCopies(kinds, first_ns, last_ns);
     for (size_t i = 0; i < calls.size(); ++i) {
       if (kinds[calls[i].name] == Name::kCapture) checks_.captures_graphs = true;
       if (!IsLaunch(kinds[calls[i].name])) continue;
@@ -211,6 +249,10 @@ class EventCheck {
       const GpuAttribution::Call* first = attribution_.Find(calls[i].correlation);
       if (first != nullptr && first != &calls[i]) continue;
       if (calls[i].start_ns < first_ns || calls[i].start_ns > last_ns) continue;
+      if (!has_work_[i] && HasFailed(calls[i])) {
+        AddFailed(calls[i]);
+        continue;
+      }
       ++checks_.launch_count;
       if (!has_work_[i]) ++checks_.silent_launch_count;
       if (kinds[calls[i].name] != Name::kGraphLaunch) continue;
@@ -219,19 +261,23 @@ class EventCheck {
     }
   }
 
-  // A file without any copy may lack all that the calls made. One call may have had nothing to do.
-  void CountSilentCopies(const std::vector<Name>& kinds) {
+  // A file may lack what the calls made, all of it or a part. One call may have had nothing to do.
+  void CountSilentCopies(const std::vector<Name>& kinds, int64_t first_ns, int64_t last_ns) {
     constexpr int64_t kFewest = 4;
     const std::span<const GpuAttribution::Call> calls = attribution_.calls();
     int64_t count = 0;
+    int64_t silent_count = 0;
     for (size_t i = 0; i < calls.size(); ++i) {
       if (kinds[calls[i].name] != Name::kAsyncCopy || calls[i].correlation == 0) continue;
-      // ROCm copies with kernels.
-      if (attribution_.Find(calls[i].correlation) == &calls[i] && !has_work_[i]) ++count;
+      if (attribution_.Find(calls[i].correlation) != &calls[i]) continue;
+      if (calls[i].start_ns < first_ns || calls[i].start_ns > last_ns) continue;
+      if (!has_work_[i] && HasFailed(calls[i])) continue;
+      ++count;
+      if (!has_work_[i]) ++silent_count;
     }
-    if (count < kFewest) return;
+    if (silent_count < kFewest) return;
     checks_.launch_count += count;
-    checks_.silent_launch_count += count;
+    checks_.silent_launch_count += silent_count;
   }
 
   store::CaptureReader& reader_;
@@ -241,6 +287,9 @@ class EventCheck {
   bool counts_copies_ = false;  // Calls that copy count as launches.
   EarlierWork earlier_work_;
   std::vector<bool> has_work_;  // By position of the call.
+  // The results of calls that failed, by start, thread, and name.
+  absl::flat_hash_map<std::tuple<int64_t, uint32_t, uint32_t>, int32_t> failed_;
+  std::optional<int64_t> first_failed_ns_;
   EventChecks checks_;
 };
 

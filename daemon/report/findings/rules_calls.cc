@@ -19,18 +19,33 @@ constexpr std::string_view kLoadEarlier =
     "are needed, keep compile caches (TRITON_CACHE_DIR, MIOpen and cuDNN plans), or load code "
     "early (CUDA_MODULE_LOADING=EAGER).";
 
+constexpr std::string_view kLoadOnce =
+    "Code is loaded in most steps, so that more warm-up does not help. Load modules and libraries "
+    "once, before the loop, and keep them. Where each step compiles kernels for new shapes, pad to "
+    "a few shapes, or compile for any (torch.compile(dynamic=True)).";
+
 constexpr std::string_view kFindContention =
     "Look for what holds the driver up: other threads that launch, allocate, or synchronize at the "
     "same time, page faults, or too few CPUs.";
+
+// Of fewer, each may be warm-up.
+constexpr int64_t kFewestSteps = 3;
 
 bool HasAnyOf(std::string_view call, std::initializer_list<std::string_view> parts) {
   return std::ranges::any_of(
       parts, [&](std::string_view part) { return call.find(part) != std::string_view::npos; });
 }
 
-// What to do about `call`, in which most of the time is spent.
-std::string AdviceFor(std::string_view call) {
-  if (HasAnyOf(call, {"Loading", "Compiler", "ModuleLoad", "LibraryLoad", "ModuleGet", "LibraryGet",
+// What to do about `call`, in which most of the time is spent. `in_most_steps`: it is in more than
+// half of three or more steps.
+std::string AdviceFor(std::string_view call, bool in_most_steps) {
+  if (in_most_steps &&
+      HasAnyOf(call, {"Loading", "Compiler", "ModuleLoad", "LibraryLoad", "Link"})) {
+    return std::string(kLoadOnce);
+  }
+  // These load code where they are called first, and only look something up afterwards.
+  if (!in_most_steps &&
+      HasAnyOf(call, {"Loading", "Compiler", "ModuleLoad", "LibraryLoad", "ModuleGet", "LibraryGet",
                       "FuncGet", "Link", "FuncSetAttribute", "FuncSetCache"})) {
     return std::string(kLoadEarlier);
   }
@@ -49,6 +64,11 @@ std::string AdviceFor(std::string_view call) {
   // Every program calls these in each step, and they are short.
   if (HasAnyOf(call, {"EventRecord", "StreamWaitEvent", "SetDevice", "LaunchHostFunc"})) {
     return std::string(kFindContention);
+  }
+  if (HasAnyOf(call, {"Unload", "Destroy", "Close", "Reset"})) {
+    return StrCat("Call ", call,
+                  " after the loop, or less often: keep what it gives back (modules, streams, "
+                  "events, handles, mappings) from step to step.");
   }
   return StrCat(
       "Call ", call,
@@ -134,7 +154,8 @@ RuleResult SlowApiCalls(const Facts& facts, const FindingThresholds& thresholds)
         facts.calls.only_start_up
             ? "Capture later, when the program runs its steps: what is made first takes "
               "time once."
-            : AdviceFor(most.name);
+            : AdviceFor(most.name, facts.scope.has_steps && facts.scope.count >= kFewestSteps &&
+                                       2 * most.step_count > facts.scope.count);
   }
   StrAppend(&finding.measured, ".");
   finding.evidence = facts.gaps.long_calls;

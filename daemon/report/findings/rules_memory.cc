@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "daemon/base/str_cat.h"
 #include "daemon/report/findings/advice.h"
 #include "daemon/report/findings/rule_list.h"
+#include "daemon/report/index/accelerators.h"
 #include "daemon/report/index/stack_table.h"
 #include "daemon/report/index/wrapping_math.h"
 
@@ -39,7 +42,12 @@ constexpr double kHourNs = 3600e9;
 // Without steps, the time may include a warm-up, which allocates.
 constexpr double kAllocationShareWithoutSteps = 0.10;
 
-bool IsGpu(const DeviceMemoryReport& device) { return device.memory.device.starts_with("cuda:"); }
+// Or another accelerator.
+bool IsGpu(const DeviceMemoryReport& device) {
+  const std::string_view name = std::string_view(device.memory.device);
+  const std::string_view type = name.substr(0, name.find(':'));
+  return type.size() < name.size() && (type == "cuda" || AcceleratorType(type).has_value());
+}
 
 // The GPU with the largest value of `fn`, which is negative if unknown.
 template <typename Fn>
@@ -370,6 +378,19 @@ int64_t HostAllocationNs(std::span<const Evidence> calls) {
   return sum_ns;
 }
 
+// Calls that reserve addresses and map memory to them: torch makes them for segments that expand.
+int64_t MappingNs(std::span<const Evidence> calls) {
+  constexpr std::array<std::string_view, 6> kCalls = {"MemCreate", "MemRelease",   "MemMap",
+                                                      "MemUnmap",  "MemSetAccess", "MemAddress"};
+  int64_t sum_ns = 0;
+  for (const Evidence& call : calls) {
+    const bool maps = std::ranges::any_of(
+        kCalls, [&](std::string_view part) { return call.name.find(part) != std::string::npos; });
+    if (maps) sum_ns += call.duration_ns;
+  }
+  return sum_ns;
+}
+
 }  // namespace
 
 RuleResult StartUp(const Facts& facts, const FindingThresholds& thresholds) {
@@ -442,6 +463,11 @@ RuleResult AllocationChurn(const Facts& facts, const FindingThresholds& threshol
           ? "Allocate once and keep the memory from step to step, or allocate from a pool: "
             "cudaMallocAsync() with a release threshold (cudaMemPoolSetAttribute). cudaFree() "
             "waits for the GPU."
+      : 2 * MappingNs(calls) >= allocation_ns
+          ? "Keep mapped memory from step to step: segments that expand are unmapped and mapped "
+            "again. Do not call torch.cuda.empty_cache() in the step, leave free memory (near the "
+            "limit, the allocator gives back what it caches), keep sizes constant, and do not set "
+            "garbage_collection_threshold in PYTORCH_CUDA_ALLOC_CONF."
       : 2 * (facts.calls.free_ns + facts.gaps.other_free_ns) >= allocation_ns
           ? "Use an allocator that caches: memory goes back to the driver and is allocated again. "
             "Unset PYTORCH_NO_CUDA_MEMORY_CACHING and PYTORCH_NO_HIP_MEMORY_CACHING, do not call "

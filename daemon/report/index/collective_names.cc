@@ -63,6 +63,13 @@ std::string Plain(std::string_view name) {
   return plain;
 }
 
+// Of an operator's name.
+bool HasProduct(std::string_view name) {
+  return std::ranges::any_of(
+      std::to_array<std::string_view>({"matmul", "gemm", "_mm_", "_linear"}),
+      [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
+}
+
 // The strings of a list, with their escapes.
 std::vector<std::string_view> Strings(std::string_view json) {
   std::vector<std::string_view> strings;
@@ -212,6 +219,10 @@ CollectiveKind CollectiveKindOf(std::string_view name) {
   const std::string plain = Plain(name);
   if (plain.find("crossdevicereduce") != std::string::npos) return kAllReduce;
   // Tokens go to the ranks of their experts, and come back.
+  if (name.find("moeA2ADispatch") != std::string_view::npos ||
+      name.find("moeA2ACombine") != std::string_view::npos) {
+    return kAllToAll;
+  }
   if (plain.find("deepep") != std::string::npos) {
     const bool exchanges =
         plain.find("dispatch") != std::string::npos || plain.find("combine") != std::string::npos;
@@ -238,6 +249,8 @@ std::optional<CollectiveKind> CollectiveOfRange(std::string_view name) {
     const bool is_of_engine = !IsNcclCall(name) && !name.starts_with("c10d::") &&
                               name.find("::") != std::string_view::npos;
     if (is_of_engine && !Synchronises(kind)) return std::nullopt;
+    // "symm_mem::fused_all_gather_matmul": its products run while the data comes.
+    if (is_of_engine && HasProduct(name)) return std::nullopt;
     return kind == kOther ? std::nullopt : std::optional(kind);
   }
   if (name.size() > kMostNameBytes) return std::nullopt;

@@ -88,6 +88,9 @@ constexpr std::array kTensorCoreFamilies = {
     "_mi16x16"sv,          // Tensile, on AMD's matrix cores
     "_mi32x32"sv,
     "_mi4x4"sv,
+    "_xdl"sv,  // Composable Kernel, on the same
+    "gemmxdl"sv,
+    "ck_tile"sv,
     "flash_fwd"sv,
     "flash_bwd"sv,
     "flashattn"sv,
@@ -128,6 +131,8 @@ constexpr auto kCommunicationFamilies = std::to_array<std::string_view>({
     "userbuffers",          // Transformer Engine
     "lowPrecisionTwoShot",  // TensorRT-LLM
     "lowPrecisionOneShot",
+    "moeA2ADispatch",  // the same, and FlashInfer
+    "moeA2ACombine",
 });
 constexpr auto kCollectiveWords =
     std::to_array<std::array<std::string_view, 3>>({{"all", "reduce", ""},
@@ -286,6 +291,13 @@ bool IsAsyncCopyCall(std::string_view call) {
 
 bool IsCopyKernel(std::string_view kernel) {
   return kernel.starts_with("__amd_rocclr_copy") || kernel.starts_with("__amd_rocclr_fill");
+}
+
+bool IsProductKernel(std::string_view kernel) {
+  return std::ranges::any_of(
+      std::to_array<std::string_view>(
+          {"nvjet", "gemm", "Gemm", "GEMM", "cutlass", "cublas", "Cijk_", "ck_tile"}),
+      [&](std::string_view part) { return Contains(kernel, part); });
 }
 
 bool LaunchesWork(std::string_view call) {

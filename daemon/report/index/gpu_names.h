@@ -81,6 +81,9 @@ bool IsAsyncCopyCall(std::string_view call);
 // A kernel that ROCm launches for such calls.
 bool IsCopyKernel(std::string_view kernel);
 
+// A kernel that multiplies matrices, or finishes a product, by its library's word in its name.
+bool IsProductKernel(std::string_view kernel);
+
 // A call that launches a kernel or a graph: "cudaLaunchKernel", "cuLaunchKernelEx",
 // "hipModuleLaunchKernel", "cudaGraphLaunch".
 bool LaunchesWork(std::string_view call);

@@ -36,7 +36,10 @@ class CommunicationKernels {
  public:
   // `attribution`: with the ranges around calls, by name.
   CommunicationKernels(std::span<const std::string> names, const GpuAttribution& attribution)
-      : attribution_(attribution), kernels_(names, &CommunicationSignOf), ranges_(names, &KindOf) {}
+      : attribution_(attribution),
+        kernels_(names, &CommunicationSignOf),
+        products_(names, &IsProductKernel),
+        ranges_(names, &KindOf) {}
 
   // `call` launched the kernel; nullptr: it is not known.
   bool Has(uint32_t kernel, const GpuAttribution::Call* call) {
@@ -45,7 +48,7 @@ class CommunicationKernels {
     const bool has_range = call != nullptr && call->path != RangePaths::kNone;
     switch (has_range ? ranges_.Of(attribution_.paths()[call->path].name) : Range::kOther) {
       case Range::kCollective:
-        return true;
+        return sign == CommunicationSign::kWords || !products_.Of(kernel);
       case Range::kAten:
         return false;
       case Range::kOther:
@@ -66,6 +69,7 @@ class CommunicationKernels {
 
   const GpuAttribution& attribution_;
   ByName<CommunicationSign> kernels_;
+  ByName<bool> products_;
   ByName<Range> ranges_;
 };
 

@@ -150,6 +150,11 @@ table::Report ToReport(const StepTable& steps) {
                FormatNs(steps.min_ns), ", median ", FormatNs(steps.median_ns), ", mean ",
                FormatNs(steps.mean_ns), PercentilesText(steps), ", max ", FormatNs(steps.max_ns)));
     report.notes.push_back(OutlierNote(steps));
+    if (steps.has_gpu_work) {
+      report.notes.emplace_back(
+          "Durations are the host's, from mark to mark. Where the host runs ahead of the GPU, "
+          "'profctl report' gives those of the GPU's steps.");
+    }
   }
   if (!steps.labels.empty()) {
     report.notes.push_back(

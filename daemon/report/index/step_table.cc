@@ -30,6 +30,7 @@ int64_t OutlierThreshold(std::vector<int64_t> durations, int64_t median) {
 absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader) {
   StepTable table;
   ASSIGN_OR_RETURN(table.labels, FindStepLabels(reader));
+  table.has_gpu_work = reader.gpu_row_count() > 0;
   const CaptureRecord& record = reader.record();
   if (!CountsOwnSteps(record.spec)) {
     table.framework = FrameworkSteps(table.labels, record.torch.step_source);

@@ -41,6 +41,7 @@ struct StepTable {
   int64_t outlier_threshold_ns = 0;  // 0: too few steps.
   std::vector<StepLabel> labels;     // A framework's step numbers, if any.
   FrameworkSteps framework;          // From `labels`, where they number these steps.
+  bool has_gpu_work = false;
 };
 absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader);
 

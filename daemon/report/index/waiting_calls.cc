@@ -38,6 +38,18 @@ bool MayBlock(const GpuBatch& batch, size_t i) {
          batch.bytes[i] > kMostStagedBytes;
 }
 
+// Of the runtimes of other accelerators: Moore Threads, Meta, Huawei, Habana, and Intel.
+bool WaitsForOtherDevice(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kRuntimes = {"musa",  "mu",  "mtia",
+                                                         "aclrt", "syn", "ze"};
+  constexpr std::array<std::string_view, 4> kWaits = {"urEventWait", "urQueueFinish",
+                                                      "piEventsWait", "piQueueFinish"};
+  const bool is_known = std::ranges::any_of(
+      kRuntimes, [&](std::string_view prefix) { return name.starts_with(prefix); });
+  return (is_known && name.find("Synchronize") != std::string_view::npos) ||
+         std::ranges::find(kWaits, name) != kWaits.end();
+}
+
 }  // namespace
 
 bool IsAllocatorCall(std::string_view name) {
@@ -71,6 +83,7 @@ bool StopsGpu(std::string_view name) {
 }
 
 bool IsSyncCall(std::string_view name) {
+  if (WaitsForOtherDevice(name)) return true;
   const std::string_view call = WithoutPrefix(name);
   if (call.empty()) return false;
   if (call.find("Synchronize") != std::string_view::npos) return true;

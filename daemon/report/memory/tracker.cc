@@ -6,6 +6,7 @@
 
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/report/index/accelerators.h"
 #include "daemon/report/index/wrapping_math.h"
 #include "proto/wire/event.h"
 
@@ -163,8 +164,10 @@ std::string MemoryDeviceName(MemoryDeviceKey key) {
     case 65:
       return StrCat("cuda-pool", number);
     default:
-      return StrCat("type", int{type}, number);
+      break;
   }
+  const std::string_view accelerator = AcceleratorName(type);
+  return accelerator.empty() ? StrCat("type", int{type}, number) : StrCat(accelerator, number);
 }
 
 namespace {

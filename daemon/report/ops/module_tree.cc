@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/report/index/accelerators.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/host_slices.h"
 #include "daemon/report/index/impossible_times.h"
@@ -259,8 +260,10 @@ class ModuleSummary {
     return reader_.ForEach<MemoryRow>([&](const MemoryBatch& batch) {
       for (size_t i = 0; i < batch.size; ++i) {
         const bool is_cpu = batch.device_type[i] == static_cast<uint8_t>(wire::DeviceType::kCpu);
-        const bool is_cuda = batch.device_type[i] == static_cast<uint8_t>(wire::DeviceType::kCuda);
-        if (batch.is_free[i] != 0 || (!is_cpu && !is_cuda) || !Counts(batch.time_ns[i])) continue;
+        const bool is_device =
+            batch.device_type[i] == static_cast<uint8_t>(wire::DeviceType::kCuda) ||
+            !AcceleratorName(batch.device_type[i]).empty();
+        if (batch.is_free[i] != 0 || (!is_cpu && !is_device) || !Counts(batch.time_ns[i])) continue;
         ModuleNode& node = nodes_[PlaceAt(batch.thread, batch.time_ns[i]).node];
         (is_cpu ? node.cpu_bytes : node.device_bytes) +=
             static_cast<uint64_t>(std::max<int64_t>(batch.bytes[i], 0));

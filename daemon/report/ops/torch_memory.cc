@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
+#include "daemon/report/index/accelerators.h"
 #include "daemon/report/index/memory_order.h"
 #include "proto/wire/event.h"
 
@@ -32,9 +33,9 @@ absl::Status TorchMemoryRecords::Read(store::CaptureReader& reader) {
   const absl::Status status =
       ForEachMemoryByTime(reader, kMostRowsInOrder, [&](const MemoryEvent& event) {
         const bool is_cpu = event.device_type == static_cast<uint8_t>(wire::DeviceType::kCpu);
-        if (!is_cpu && event.device_type != static_cast<uint8_t>(wire::DeviceType::kCuda)) {
-          return absl::OkStatus();
-        }
+        const bool is_device = event.device_type == static_cast<uint8_t>(wire::DeviceType::kCuda) ||
+                               !AcceleratorName(event.device_type).empty();
+        if (!is_cpu && !is_device) return absl::OkStatus();
         const auto block = std::tuple(event.device_type, event.device_index, event.address);
         int64_t bytes = event.bytes;
         if (!event.is_free) {

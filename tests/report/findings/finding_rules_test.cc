@@ -361,6 +361,24 @@ TEST_F(FindingRulesTest, ProductsThatLeaveTensorCoresIdleAreFound) {
   EXPECT_THAT(Find("TC_UNUSED").advice, Not(HasSubstr("TF32")));
 }
 
+TEST_F(FindingRulesTest, ProductsOfAShorterTypeNeedNoOther) {
+  const auto products_of = [this](std::string_view type, int64_t from_ns) {
+    const FakeOperator op = {
+        .inputs = reader_.Inputs("[[64,64],[64,64]]", StrCat("[\"", type, "\",\"", type, "\"]"))};
+    for (int i = 0; i < 90; ++i) {
+      const int64_t at = from_ns + i * 100 * kUs;
+      reader_.Operator(main_, "aten::mm", at, at + 20 * kUs, op)
+          .ApiCall(main_, "cudaLaunchKernel", at + kUs, at + 5 * kUs, ++correlation_)
+          .Kernel("my_gemm_kernel", at + 30 * kUs, at + 128 * kUs, correlation_);
+    }
+  };
+  Steps(5);
+  for (int step = 0; step < 4; ++step) products_of("c10::BFloat16", step * kStepNs);
+  EXPECT_THAT(Fired(), Not(Contains("TC_UNUSED")));
+  products_of("float", 4 * kStepNs);
+  EXPECT_NEAR(Find("TC_UNUSED").value, 0.2, 0.01);
+}
+
 TEST_F(FindingRulesTest, ProductsOfVectorsAreNoWorkForTensorCores) {
   Steps(5);
   for (int step = 0; step < 5; ++step) {

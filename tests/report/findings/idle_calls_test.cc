@@ -69,6 +69,24 @@ TEST_F(LongCallTest, WhatLoadsCodeIsToBeWarmedUp) {
   EXPECT_THAT(Find("SLOW_API_CALLS").advice, HasSubstr("warm up each kernel"));
 }
 
+TEST_F(LongCallTest, WhatLoadsCodeInEachStepIsNoWarmUp) {
+  Steps(9);
+  CallBeforeEachLaunch("cuModuleLoadData");
+  EXPECT_THAT(Find("SLOW_API_CALLS").advice, HasSubstr("Load modules and libraries once"));
+  EXPECT_THAT(Find("SLOW_API_CALLS").advice, Not(HasSubstr("Record after")));
+}
+
+TEST_F(LongCallTest, WhatOnlyLooksUpInEachStepIsToBeCalledOnce) {
+  Steps(9);
+  CallBeforeEachLaunch("cudaFuncGetAttributes");
+  EXPECT_THAT(Find("SLOW_API_CALLS").advice, HasSubstr("Call cudaFuncGetAttributes less often"));
+}
+
+TEST_F(LongCallTest, WhatGivesBackIsToBeCalledLater) {
+  CallBeforeEachLaunch("cuModuleUnload");
+  EXPECT_THAT(Find("SLOW_API_CALLS").advice, HasSubstr("Call cuModuleUnload after the loop"));
+}
+
 TEST_F(LongCallTest, AGraphIsToBeMadeOnce) {
   CallBeforeEachLaunch("cudaGraphInstantiateWithFlags");
   EXPECT_THAT(Find("SLOW_API_CALLS").advice, HasSubstr("Make each CUDA graph once"));
@@ -86,6 +104,19 @@ TEST_P(AllocationCallTest, IsAllocationAndNoOtherCall) {
   EXPECT_EQ(First(), "ALLOC_CHURN");
   EXPECT_EQ(Report().bound, BoundBy::kAllocation);
   EXPECT_THAT(Fired(), Not(Contains("SLOW_API_CALLS")));
+}
+
+class MappingCallTest : public LongCallTest,
+                        public testing::WithParamInterface<std::string_view> {};
+INSTANTIATE_TEST_SUITE_P(, MappingCallTest,
+                         testing::Values("cuMemUnmap", "hipMemUnmap", "cuMemSetAccess"));
+
+// torch maps memory for segments that expand alone.
+TEST_P(MappingCallTest, AsksForNoExpandableSegments) {
+  Steps(9);
+  CallBeforeEachLaunch(GetParam());
+  EXPECT_THAT(Find("ALLOC_CHURN").advice, HasSubstr("Keep mapped memory"));
+  EXPECT_THAT(Find("ALLOC_CHURN").advice, Not(HasSubstr("expandable_segments")));
 }
 
 // Each launch of the main thread waits until another thread has freed memory.
@@ -161,6 +192,16 @@ TEST_F(OperatorsKernelTest, WhatACollectiveLaunchesIsCommunication) {
   EXPECT_EQ(Report().bound, BoundBy::kCommunication);
   EXPECT_THAT(Report().verdict, HasSubstr("computes for 40% of it, has exposed communication for "
                                           "50%"));
+}
+
+TEST_F(OperatorsKernelTest, AProductIsComputeInWhateverRange) {
+  KernelOfHalfTheStep("vllm::all_reduce", "nvjet_tst_128x256_64x4_2x1_v_bz_TNT");
+  EXPECT_THAT(Fired(), Not(Contains("COMM_EXPOSED")));
+}
+
+TEST_F(OperatorsKernelTest, WhatAFusedProductLaunchesIsNot) {
+  KernelOfHalfTheStep("symm_mem::fused_all_gather_matmul", "some_kernel");
+  EXPECT_THAT(Fired(), Not(Contains("COMM_EXPOSED")));
 }
 
 TEST_F(OperatorsKernelTest, WhatAnAtenOperatorLaunchesIsNot) {
@@ -289,7 +330,7 @@ TEST_F(OverheadTest, OfLoadingCodeIsTheFirstUseOfIt) {
   BeforeEachStep(uint32_t{5} << 16);  // Lazy Function Loading
   EXPECT_EQ(First(), "SLOW_API_CALLS");
   EXPECT_THAT(Find("SLOW_API_CALLS").measured, HasSubstr(" of it in Lazy Function Loading ("));
-  EXPECT_THAT(Find("SLOW_API_CALLS").advice, HasSubstr("warm up each kernel"));
+  EXPECT_THAT(Find("SLOW_API_CALLS").advice, HasSubstr("Code is loaded in most steps"));
   EXPECT_THAT(Fired(), Not(Contains("HOST_BOUND")));
 }
 

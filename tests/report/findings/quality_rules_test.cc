@@ -59,9 +59,49 @@ TEST_F(QualityRulesTest, CopiesOfAFileWithoutAnyCopyAreSilent) {
     reader_.ApiCall(main_, "cudaMemcpyAsync", i * 100 * kUs, i * 100 * kUs + kUs, ++correlation_);
   }
   EXPECT_THAT(Report().verdict, HasSubstr("400 of 900 (44.4%) launches have no GPU work"));
-  // One copy shows that copies were recorded.
+  // One that is there does not stand for the others.
+  reader_.Copy(kMs, 2 * kMs, correlation_, {.stream = 9});
+  EXPECT_THAT(Report().verdict, HasSubstr("399 of 900 (44.3%) launches have no GPU work"));
+}
+
+TEST_F(QualityRulesTest, AFewCopiesWithoutWorkAreNoLoss) {
+  Healthy();
+  reader_.mutable_record().imported.source = "trace.json";
+  for (int i = 0; i < 3; ++i) {
+    reader_.ApiCall(main_, "cudaMemcpyAsync", i * 100 * kUs, i * 100 * kUs + kUs, ++correlation_);
+  }
+  EXPECT_THAT(Fired(), Not(Contains("QUALITY_SILENT_LAUNCHES")));
+}
+
+// ROCm may copy with kernels that name no call.
+TEST_F(QualityRulesTest, CopiesOfRocmAreNotCountedWhereSomeAreThere) {
+  Healthy();
+  reader_.mutable_record().imported.source = "trace.json";
+  for (int i = 0; i < 400; ++i) {
+    reader_.ApiCall(main_, "hipMemcpyAsync", i * 100 * kUs, i * 100 * kUs + kUs, ++correlation_);
+  }
   reader_.Copy(kMs, 2 * kMs, correlation_, {.stream = 9});
   EXPECT_THAT(Fired(), Not(Contains("QUALITY_SILENT_LAUNCHES")));
+}
+
+TEST_F(QualityRulesTest, CopiesWithoutAnyWorkOfTheGpuAreSilent) {
+  Steps(5);
+  reader_.mutable_record().imported.source = "trace.json";
+  for (int i = 0; i < 60; ++i) {
+    reader_.ApiCall(main_, "cudaMemcpyAsync", i * 100 * kUs, i * 100 * kUs + kUs, ++correlation_);
+  }
+  EXPECT_THAT(Report().verdict, HasSubstr("60 of 60 (100%) launches have no GPU work"));
+}
+
+TEST_F(QualityRulesTest, LaunchesThatFailedAreNotLost) {
+  Healthy();
+  for (int i = 0; i < 100; ++i) {
+    reader_.ApiCall(main_, "cudaLaunchKernel", i * 500 * kUs + 400 * kUs, i * 500 * kUs + 405 * kUs,
+                    ++correlation_, {.result = 700});
+  }
+  EXPECT_THAT(Fired(), Not(Contains("QUALITY_SILENT_LAUNCHES")));
+  EXPECT_THAT(Report().verdict,
+              HasSubstr("100 launches failed, the first with error 700; the others have GPU work"));
 }
 
 TEST_F(QualityRulesTest, WorkBeforeItsLaunchIsFound) {

@@ -470,6 +470,23 @@ TEST_F(KernelTableTest, SyncsAreByKindCallAndRange) {
   EXPECT_EQ(table->rows[2].api, "");
 }
 
+TEST_F(KernelTableTest, CallsOfOtherRuntimesThatWaitAreWaits) {
+  int64_t at = 0;
+  for (const std::string_view call :
+       {"urEventWait", "urQueueFinish", "zeEventHostSynchronize", "aclrtSynchronizeStream",
+        "musaStreamSynchronize", "mtiaStreamSynchronize", "synStreamSynchronize"}) {
+    reader_.ApiCall(main_, call, at, at + 10, 0);
+    at += 20;
+  }
+  reader_
+      .ApiCall(main_, "urEnqueueEventsWait", at, at + 10, 0)  // On the device.
+      .ApiCall(main_, "zeCommandListAppendLaunchKernel", at + 20, at + 30, 0);
+  absl::StatusOr<SyncTable> table = SummarizeSyncs(reader_);
+  ASSERT_THAT(table, IsOk());
+  EXPECT_EQ(table->rows.size(), 7u);
+  EXPECT_EQ(table->total_ns, 70);
+}
+
 TEST_F(KernelTableTest, WithoutSyncRecordsTheCallsAreTheWaits) {
   reader_.Range(main_, "loss.item", 0, 100)
       .ApiCall(main_, "cudaStreamSynchronize", 10, 50, 1)

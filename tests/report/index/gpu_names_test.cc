@@ -119,6 +119,17 @@ TEST(KernelFamilyTest, WhatALibraryNamesIsCertain) {
   EXPECT_EQ(CommunicationSignOf("rccl_all_gather_kernel"), CommunicationSign::kWords);
 }
 
+TEST(KernelFamilyTest, ProductsAreKnownByTheirLibraries) {
+  for (const char* name :
+       {"nvjet_tst_128x256_64x4_2x1_v_bz_TNT", "ampere_sgemm_128x64_tn",
+        "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816>(Params)",
+        "void cublasLt::splitKreduce_kernel<32>(int)", "Cijk_Ailk_Bljk_BBS_BH_MT128x128"}) {
+    EXPECT_TRUE(IsProductKernel(name)) << name;
+  }
+  EXPECT_FALSE(IsProductKernel("void at::native::elementwise_kernel<128, 4>(int)"));
+  EXPECT_FALSE(IsProductKernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"));
+}
+
 TEST(KernelFamilyTest, CommunicationIsNccl) {
   EXPECT_TRUE(IsCommunicationKernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"));
   EXPECT_TRUE(IsCommunicationKernel("ncclKernel_AllGather_RING_LL_Sum_int8_t"));
@@ -145,6 +156,8 @@ TEST(KernelFamilyTest, CommunicationIsNccl) {
         "kuserbuffers_pushrecv",
         "userbuffers_fp16_sum_inplace_gpu_rr_rs_oop",
         "mori::moe::EpDispatchIntraNodeKernel<T>",
+        "void tensorrt_llm::kernels::moe_comm::moeA2ADispatchKernel<4>(int)",
+        "void flashinfer::mnnvl_throughput::moeA2ACombineKernel<bf16>(int)",
         "lowPrecisionTwoShotHierFirstKernel"}) {
     EXPECT_TRUE(IsCommunicationKernel(name)) << name;
   }
@@ -153,6 +166,7 @@ TEST(KernelFamilyTest, CommunicationIsNccl) {
         "void at::native::vectorized_gather_kernel<16, long>(char*)",
         "void at::native::_scatter_gather_elementwise_kernel<128, 8>(int)",
         "void cub::DeviceReduceKernel<Policy>(int)", "parallel_reduce", "wallgather",
+        "void tensorrt_llm::kernels::moe_comm::moeA2ASanitizeExpertIdsKernel(int*)",
         "triton_poi_fused_all_reduce_0", "triton_per_fused_add_all_gather_into_tensor_3",
         "void oneflow::cuda::layer_norm::LayerNormBlockAllReduceSMemImpl<float>()",
         "void at::native::reduce_kernel<512, 1, ReduceOp<AllReduceFunctor>>(R)"}) {
@@ -183,6 +197,8 @@ TEST(KernelFamilyTest, TensorCoresFromVoltaToBlackwell) {
            "fmha_cutlassF_bf16_aligned_64x64_rf_sm80",
            "cudnn_generated_fort_native_sdpa_sm100_flash_fprop_wgmma_f16_knob_3",
            "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT64x64x64_MI16x16x1_SN",
+           "void ck::kernel_gemm_xdl_cshuffle_v3<ck::GridwiseGemm_xdl_cshuffle_v3<L> >(x)",
+           "_ZN7ck_tile6kentryILi2ENS_10GemmKernelINS_x",
            "void cutlass::device_kernel<enable_3x_kernel_for_sm9x<cutlass::gemm::kernel::G> >(P)",
        }) {
     EXPECT_TRUE(UsesTensorCores(name)) << name;

@@ -16,6 +16,7 @@
 namespace profd::report {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -50,6 +51,19 @@ TEST(StepTableTest, FiguresOfAnOddAndAnEvenNumber) {
   EXPECT_EQ(odd.max_ns, 300);
   EXPECT_EQ(odd.rows.at(1).index, 11);
   EXPECT_EQ(TableOf({400, 100, 200, 301}).median_ns, 250);
+}
+
+TEST(StepTableTest, WithAGpuTheNotesSayWhoseTimesTheseAre) {
+  FakeCaptureReader reader;
+  reader.Step(1, 0, 100).Step(2, 100, 100);
+  const auto notes = [&reader] {
+    absl::StatusOr<StepTable> table = SummarizeSteps(reader);
+    EXPECT_THAT(table, IsOk());
+    return ToReport(*table).notes;
+  };
+  EXPECT_THAT(notes(), Not(Contains(HasSubstr("Durations are the host's"))));
+  reader.Kernel("gemm", 50, 150, 1);
+  EXPECT_THAT(notes(), Contains(HasSubstr("Durations are the host's")));
 }
 
 TEST(StepTableTest, PercentilesAreByNearestRankAndShownOfManySteps) {

@@ -36,6 +36,8 @@ TEST(CollectiveNamesTest, EverySpellingOfAnOperationIsKnown) {
   EXPECT_EQ(CollectiveKindOf("ncclKernel_AllReduce_RING_LL_Sum_float"), kAllReduce);
   EXPECT_EQ(CollectiveKindOf("ALL_TO_ALL"), kAllToAll);
   EXPECT_EQ(CollectiveKindOf("coalesced"), kOther);
+  EXPECT_EQ(CollectiveKindOf("tensorrt_llm::kernels::moe_comm::moeA2ADispatchKernel"), kAllToAll);
+  EXPECT_EQ(CollectiveKindOf("flashinfer::moeA2ACombineKernel"), kAllToAll);
   // NCCL's kernel of send, of receive, and of all_to_all.
   EXPECT_EQ(CollectiveKindOf("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"), kOther);
   EXPECT_EQ(CollectiveKindOf("nccl:send 0->1"), kSend);
@@ -54,6 +56,9 @@ TEST(CollectiveNamesTest, RangesOfLibrariesAreCollectives) {
   EXPECT_EQ(CollectiveOfRange("deep_ep::dispatch"), kAllToAll);
   EXPECT_EQ(CollectiveOfRange("deep_ep::get_dispatch_layout"), std::nullopt);
   EXPECT_EQ(CollectiveOfRange("vllm::gather_cache"), std::nullopt);
+  // Their products run while the data comes.
+  EXPECT_EQ(CollectiveOfRange("symm_mem::fused_all_gather_matmul"), std::nullopt);
+  EXPECT_EQ(CollectiveOfRange("symm_mem::fused_scaled_matmul_reduce_scatter"), std::nullopt);
 }
 
 TEST(CollectiveNamesTest, AUsersRangeIsOneByItsWholeNameOnly) {
