@@ -15,15 +15,14 @@
 #include "daemon/report/findings/inference_time.h"
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/index/autograd_names.h"
+#include "daemon/report/index/end_of.h"
 #include "daemon/report/index/op_kinds.h"
+#include "daemon/report/index/step_outliers.h"
 #include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
 namespace {
 
-constexpr size_t kFewestForOutliers = 5;
-// Of the median. Smaller excesses are not "much slower", however steady the other steps are.
-constexpr double kLeastOutlierExcess = 0.25;
 // On either side of the slow step.
 constexpr size_t kNeighborsOfSide = 2;
 // Of the difference. What explains less is left out.
@@ -273,19 +272,17 @@ int64_t MadeUpBy(std::span<const int64_t> lengths, size_t slow, int direction, i
 
 std::optional<StepCharges> ChargesOf(const FindingScope& scope,
                                      const FindingThresholds& thresholds) {
-  if (!scope.has_steps || scope.stretches.size() < kFewestForOutliers) return std::nullopt;
+  if (!scope.has_steps) return std::nullopt;
   std::vector<int64_t> lengths;
+  lengths.reserve(scope.stretches.size());
   for (const FindingScope::Stretch& stretch : scope.stretches) lengths.push_back(LengthOf(stretch));
+  const std::optional<OutlierBound> bound =
+      BoundOfOutliers(lengths, thresholds.step_outlier_deviations);
+  if (!bound.has_value()) return std::nullopt;
   StepCharges charges;
-  std::vector<int64_t> scratch = lengths;
-  charges.median_ns = Median(scratch);
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    scratch[i] = std::abs(lengths[i] - charges.median_ns);
-  }
-  const double deviations =
-      thresholds.step_outlier_deviations * static_cast<double>(Median(scratch));
-  const auto median_ns = static_cast<double>(charges.median_ns);
-  charges.bound_ns = median_ns + std::max(deviations, kLeastOutlierExcess * median_ns);
+  charges.median_ns = bound->median_ns;
+  charges.bound_ns = bound->bound_ns;
+  charges.charged_ns.reserve(lengths.size());
   for (size_t i = 0; i < lengths.size(); ++i) {
     charges.charged_ns.push_back(lengths[i] - MadeUpBy(lengths, i, -1, charges.median_ns) -
                                  MadeUpBy(lengths, i, 1, charges.median_ns));

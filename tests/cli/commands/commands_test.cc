@@ -508,11 +508,14 @@ TEST_F(CommandsTest, ReportsStateTheLossAboveTheNumbers) {
   }
 }
 
-TEST_F(CommandsTest, TheTimeOfStepsThatOnlyTheCaptureCountsIsAMean) {
+TEST_F(CommandsTest, TheTimeOfStepsThatOnlyAnOlderCaptureCountsIsAMean) {
   v1::Capture& capture = profd_.captures[TestId(1)] = ACapture(TestId(1));
   capture.set_step_during_ns(10'500'000);
   EXPECT_THAT(Run({"show", "01J"}).out, HasSubstr("10.500ms in the window (median)\n"));
   capture.mutable_spec()->set_step_marker("iteration");
+  EXPECT_THAT(Run({"show", "01J"}).out, HasSubstr("10.500ms in the window (median)\n"));
+  capture.set_covered_steps(5);
+  capture.set_covered_ns(52'500'000);
   EXPECT_THAT(Run({"show", "01J"}).out, HasSubstr("10.500ms in the window (mean)\n"));
 }
 
