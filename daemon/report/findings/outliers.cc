@@ -148,6 +148,7 @@ class Explanation {
               std::string(outside && time.host_of_ranges ? kOutsideRanges : part.name),
               Difference(part.time_ns(*slow), Median(usual)), outside ? longest : "");
       if (outside && is_cause) result_.longest_gap = longest;
+      if (!outside && is_cause) AddTo(known_parts_ns_, result_.causes.back().duration_ns);
     }
     return absl::OkStatus();
   }
@@ -205,6 +206,26 @@ class Explanation {
     return absl::OkStatus();
   }
 
+  absl::Status AddSilence(store::CaptureReader& reader) {
+    std::vector<int64_t> times_ns = {slow_.start_ns, slow_.end_ns};
+    const auto add = [&](int64_t time_ns) {
+      if (time_ns > slow_.start_ns && time_ns < slow_.end_ns) times_ns.push_back(time_ns);
+    };
+    RETURN_IF_ERROR(
+        reader.ForEach<RangeRow>(kRangeStart | kRangeDuration, {}, [&](const RangeBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i) {
+            add(batch.start_ns[i]);
+            add(EndOf(batch.start_ns[i], batch.duration_ns[i]));
+          }
+          return absl::OkStatus();
+        }));
+    std::ranges::sort(times_ns);
+    for (size_t i = 1; i < times_ns.size(); ++i) {
+      result_.silent_ns = std::max(result_.silent_ns, times_ns[i] - times_ns[i - 1]);
+    }
+    return absl::OkStatus();
+  }
+
   SlowStep Take() {
     std::ranges::stable_sort(result_.causes, [](const Evidence& a, const Evidence& b) {
       return a.duration_ns > b.duration_ns;
@@ -213,6 +234,7 @@ class Explanation {
         kMostlyShare * static_cast<double>(result_.duration_ns - result_.usual_ns);
     result_.mostly_slower_calls = static_cast<double>(slower_calls_ns_) >= most_ns;
     result_.mostly_more_calls = static_cast<double>(more_calls_ns_) >= most_ns;
+    result_.mostly_known_parts = static_cast<double>(known_parts_ns_) >= most_ns;
     if (result_.causes.size() > kMostEvidence) result_.causes.resize(kMostEvidence);
     return std::move(result_);
   }
@@ -251,6 +273,7 @@ class Explanation {
   bool split_is_known_ = false;
   int64_t slower_calls_ns_ = 0;  // Of causes that neighbors called as often.
   int64_t more_calls_ns_ = 0;    // Of those that neighbors called less often.
+  int64_t known_parts_ns_ = 0;   // Of kComparedParts but for time outside operators.
   SlowStep result_;
 };
 
@@ -337,6 +360,7 @@ absl::StatusOr<SlowStep> ExplainStep(store::CaptureReader& reader, const Finding
   Explanation explanation(scope, slow, NeighborsOf(scope, slow, outliers));
   RETURN_IF_ERROR(explanation.AddParts(reader, time));
   RETURN_IF_ERROR(explanation.AddOps(reader));
+  RETURN_IF_ERROR(explanation.AddSilence(reader));
   return explanation.Take();
 }
 
