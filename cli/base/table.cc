@@ -15,6 +15,32 @@ constexpr size_t kGap = 2;
 constexpr size_t kMinFlexibleWidth = 16;
 constexpr size_t kLongestCell = 16 << 10;  // A name is at most 4 KiB, or 12 KiB as U+FFFD.
 
+size_t WidestName(const Column& column, const Style& style) {
+  if (style.is_terminal && column.max_width > 0) {
+    return std::max({column.max_width, kMinFlexibleWidth, DisplayWidth(column.title)});
+  }
+  return style.width == 0 ? Table::kLongestName : kLongestCell;
+}
+
+// Makes the widest of the flexible columns narrower, then the widest ones, until they have given up
+// `excess`, if they can.
+void Narrow(std::vector<size_t*> flexible, size_t excess) {
+  while (excess > 0 && !flexible.empty()) {
+    std::ranges::sort(flexible, [](const size_t* a, const size_t* b) { return *a > *b; });
+    size_t widest = 1;  // As many are equally wide.
+    while (widest < flexible.size() && *flexible[widest] == *flexible[0]) ++widest;
+    const size_t next =
+        std::max(kMinFlexibleWidth, widest < flexible.size() ? *flexible[widest] : 0);
+    if (*flexible[0] <= next) return;
+    const size_t each = std::min(*flexible[0] - next, (excess + widest - 1) / widest);
+    for (size_t i = 0; i < widest && excess > 0; ++i) {
+      const size_t less = std::min(each, excess);
+      *flexible[i] -= less;
+      excess -= less;
+    }
+  }
+}
+
 }  // namespace
 
 Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
@@ -30,7 +56,7 @@ std::vector<size_t> Table::NaturalWidths(const Style& style) const {
   for (size_t i = 0; i < columns_.size(); ++i) {
     size_t width = DisplayWidth(columns_[i].title);
     for (const Row& row : rows_) width = std::max(width, DisplayWidth(row.cells[i]));
-    if (style.width == 0 && columns_[i].flexible) width = std::min(width, kLongestName);
+    if (columns_[i].flexible) width = std::min(width, WidestName(columns_[i], style));
     widths.push_back(width);
   }
   return widths;
@@ -47,7 +73,7 @@ std::vector<size_t> Table::Fit(const Style& style, std::vector<size_t>& widths) 
     for (const size_t i : shown) {
       total += widths[i];
       if (columns_[i].flexible && widths[i] > kMinFlexibleWidth) {
-        saving = widths[i] - kMinFlexibleWidth;
+        saving += widths[i] - kMinFlexibleWidth;
       }
     }
     const size_t excess = total > limit ? total - limit : 0;
@@ -55,9 +81,12 @@ std::vector<size_t> Table::Fit(const Style& style, std::vector<size_t>& widths) 
       return columns_[a].drop_order < columns_[b].drop_order;
     });
     if (excess <= saving || columns_[*least].drop_order == 0) {
+      std::vector<size_t*> flexible;
+      flexible.reserve(shown.size());
       for (const size_t i : shown) {
-        if (columns_[i].flexible) widths[i] -= std::min(excess, saving);
+        if (columns_[i].flexible) flexible.push_back(&widths[i]);
       }
+      Narrow(std::move(flexible), excess);
       return shown;
     }
     shown.erase(least);

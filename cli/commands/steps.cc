@@ -88,8 +88,10 @@ Command StepsCommand() {
       .arguments = "ID|GROUP|FILES.profd",
       .description =
           "Shows the duration of every captured step with minimum, median, mean, and maximum. An "
-          "outlier exceeds the median by more than 3 x 1.4826 x the median absolute deviation and "
-          "by more than 5 %; this needs at least 5 steps. Below it: what a framework on top of "
+          "outlier exceeds the median by more than 5 x the median absolute deviation and by more "
+          "than 25 %; this needs at least 5 steps. `profctl report` uses the same bound, but does "
+          "not count a slow first step, time by which neighboring steps are shorter, and waits "
+          "for a CPU. Below it: what a framework on top of "
           "PyTorch calls the steps (for example Lightning's epoch and global step), as read after "
           "the window.\n\nFor a group or several files, it shows for every step how long the ranks "
           "took, which rank had the most own work, and which one waited longest in collectives. A "

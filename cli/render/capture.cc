@@ -78,12 +78,17 @@ std::string Asked(const CaptureSpec& spec) {
   return text;
 }
 
+// Older captures have a mean where only the capture counted the steps.
+bool HasMeanStepTime(const CaptureRecord& record) {
+  return CountsOwnSteps(record.spec) && record.covered_steps > 0 &&
+         record.step_during_ns == record.covered_ns / record.covered_steps;
+}
+
 // Median step times. How much of the difference is due to recording, the line below it says.
 std::string Perturbation(const CaptureRecord& record) {
   if (record.step_during_ns == 0) return "";
-  // Steps that only the capture counts are known by their number and the window's time.
   std::string text = StrCat(FormatNs(record.step_during_ns), " in the window",
-                            CountsOwnSteps(record.spec) ? " (mean)" : " (median)");
+                            HasMeanStepTime(record) ? " (mean)" : " (median)");
   if (record.step_before_ns > 0) {
     StrAppend(&text, ", ", FormatNs(record.step_before_ns), " before");
   }
@@ -561,7 +566,7 @@ const table::Description<CaptureView>& GroupRowColumns() {
          return ns > 0 ? FormatNs(ns) : std::string();
        },
        {.title = "STEP TIME",
-        .doc = "Median time of its steps; with --step-source or --step-marker, the mean",
+        .doc = "Median time of its steps, as in `profctl steps`",
         .priority = 1,
         .right = true}},
       {[](const Row& row) { return row.record.event_count; },

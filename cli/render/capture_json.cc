@@ -446,8 +446,8 @@ const ObjectDescription<CaptureJson>& CaptureObject() {
          .unit = table::Unit::kNs}},
        {[](const Row& row) { return Record(row).step_during_ns; },
         {.key = "step_during_ns",
-         .doc = "Median step time in the window; with --step-source or --step-marker, the mean; 0: "
-                "not known",
+         .doc = "Median step time in the window, as in `profctl steps`; in older captures with "
+                "--step-source or --step-marker, the mean; 0: not known",
          .unit = table::Unit::kNs}},
        {[](const Row& row) { return Record(row).step_after_ns; },
         {.key = "step_after_ns",

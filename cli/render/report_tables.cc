@@ -66,7 +66,8 @@ std::string SizesCell(const table::Sizes& sizes) {
 
 std::string TextCell(const std::string& text, const table::Column& column, const Style& style) {
   if (text.empty()) return column.unknown_text;
-  if (column.max_width <= 0 || !style.is_terminal) return text;
+  // Names are shortened together, so that different ones stay different.
+  if (column.max_width <= 0 || !style.is_terminal || column.flexible) return text;
   return CutToWidth(ForDisplay(text, kLongestText), static_cast<size_t>(column.max_width));
 }
 
@@ -125,6 +126,7 @@ std::string RenderTable(const table::Table& table, const Style& style,
     titles.push_back({.title = column.title,
                       .right = is_number || column.right,
                       .flexible = column.flexible,
+                      .max_width = static_cast<size_t>(std::max(0, column.max_width)),
                       .drop_order = column.priority});
   }
   Table out(std::move(titles));

@@ -17,6 +17,7 @@
 #include "daemon/import/trace_category.h"
 #include "daemon/report/index/collective_names.h"
 #include "daemon/report/index/source_kinds.h"
+#include "daemon/report/index/step_names.h"
 #include "daemon/store/file/imported_record.h"
 #include "proto/wire/event.h"
 
@@ -24,7 +25,8 @@ namespace profd::importer {
 namespace {
 
 constexpr size_t kBatchRows = 8192;
-constexpr std::string_view kStepPrefix = "ProfilerStep#";
+using report::IsProfilerStep;
+using report::kProfilerStepPrefix;
 constexpr int64_t kMostUnrecordedPart = 10;    // One in so many of a step.
 constexpr int64_t kLongRangeNs = 100'000'000;  // Shorter ones span no hole that matters.
 constexpr uint8_t kOperatorRange = static_cast<uint8_t>(wire::RangeCategory::kOperator);
@@ -327,7 +329,7 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
   // torch 1.8 and 1.9 call steps operators.
   const bool may_be_step = category != kPythonRange;
   const bool is_late = BeganBeforeKeptPart(event);
-  if (may_be_step && (is_cut || is_late) && event.name.starts_with(kStepPrefix)) {
+  if (may_be_step && (is_cut || is_late) && IsProfilerStep(event.name)) {
     not_understood_.Count(is_cut ? "steps after the last time that is complete"
                                  : "steps before the first time that is complete");
     return absl::OkStatus();
@@ -370,7 +372,8 @@ absl::Status CaptureBuilder::AddRange(const TraceEvent& event, uint8_t category)
 
 absl::Status CaptureBuilder::AddStepArguments(const TraceEvent& event) {
   const int64_t number =
-      ParseInteger(event.name.substr(std::min(event.name.size(), kStepPrefix.size()))).value_or(-1);
+      ParseInteger(event.name.substr(std::min(event.name.size(), kProfilerStepPrefix.size())))
+          .value_or(-1);
   if (!std::in_range<uint32_t>(number)) return absl::OkStatus();
   return arguments_.Add(event, RestoredArguments::kNone, kArgumentOfStep, 0,
                         static_cast<uint32_t>(number), /*restores_stack=*/false);
@@ -494,8 +497,8 @@ absl::Status CaptureBuilder::AddCollective(const TraceEvent& event, OperatorInfo
 
 // Of steps that are numbered twice the first is kept.
 bool CaptureBuilder::AddStep(std::string_view text, const Span& span, uint32_t thread) {
-  if (!text.starts_with(kStepPrefix)) return false;
-  text.remove_prefix(kStepPrefix.size());
+  if (!IsProfilerStep(text)) return false;
+  text.remove_prefix(kProfilerStepPrefix.size());
   int64_t index = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
   if (error == std::errc::result_out_of_range) {

@@ -15,6 +15,7 @@
 #include "daemon/import/trace_event.h"
 #include "daemon/import/trace_splitter.h"
 #include "daemon/report/index/gpu_names.h"
+#include "daemon/report/index/step_names.h"
 
 namespace profd::importer {
 namespace {
@@ -100,7 +101,7 @@ class KeptPartSearch : public TraceSplitter::Handler {
   void AddStep(const TraceEvent& event, Category category) {
     const bool may_be_step = category == Category::kAnnotation || category == Category::kOperator;
     int64_t end_ns = 0;
-    if (!may_be_step || event.phase != 'X' || !event.name.starts_with("ProfilerStep#") ||
+    if (!may_be_step || event.phase != 'X' || !report::IsProfilerStep(event.name) ||
         !event.duration.has_value() ||
         __builtin_add_overflow(event.start->ns, event.duration->ns, &end_ns)) {
       return;

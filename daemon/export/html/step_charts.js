@@ -22,14 +22,14 @@ const StepCharts = (() => {
     return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
   }
 
-  // Above median + 3 x 1.4826 x median absolute deviation and 1.05 x the median, as `profctl steps`
+  // Above median + 5 x median absolute deviation and 1.25 x the median, as `profctl steps`
   // has it; null: too few to tell.
   function outlierLimit(bars) {
     if (bars.length < 5) return null;
     const durations = bars.map((bar) => bar.duration_ns);
     const middle = median(durations);
     const deviation = median(durations.map((duration) => Math.abs(duration - middle)));
-    return Math.max(middle + 3 * 1.4826 * deviation, 1.05 * middle);
+    return Math.max(middle + 5 * deviation, 1.25 * middle);
   }
 
   // How each bar's parts are shown: as times, or as shares of the step.

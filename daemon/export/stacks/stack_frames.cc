@@ -9,6 +9,7 @@
 #include "daemon/export/trace/layout.h"
 #include "daemon/report/index/overlaps.h"
 #include "daemon/report/index/place_index.h"
+#include "daemon/report/index/step_names.h"
 
 namespace profd::exporter {
 
@@ -64,7 +65,8 @@ uint32_t StackFrames::FrameOf(const HostSlice& slice) {
   if (frame == 0) {
     const std::string& name = reader_.names()[slice.name];
     // Steps are one frame.
-    frame = FrameOfText(name.starts_with("ProfilerStep#") ? "ProfilerStep*" : TraceName(name));
+    frame =
+        FrameOfText(report::IsProfilerStep(name) ? std::string(report::kStepRow) : TraceName(name));
   }
   return frame;
 }

@@ -9,6 +9,7 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/text.h"
+#include "daemon/report/index/step_names.h"
 
 namespace profd::exporter {
 namespace {
@@ -70,14 +71,15 @@ int64_t FindStepThread(store::CaptureReader& reader) {
   return -1;
 }
 
-constexpr std::string_view kStepPrefix = "ProfilerStep#";
+using report::IsProfilerStep;
+using report::kProfilerStepPrefix;
 constexpr std::string_view kOtherStepPrefix = "step ";
 
 // TensorBoard's plugin takes what begins so for a step, and refuses the file where no number
 // follows.
 bool LooksLikeAStepWithoutNumber(std::string_view name) {
-  if (!name.starts_with(kStepPrefix)) return false;
-  const std::string_view rest = name.substr(kStepPrefix.size());
+  if (!IsProfilerStep(name)) return false;
+  const std::string_view rest = name.substr(kProfilerStepPrefix.size());
   const std::string_view number = rest.substr(0, rest.find('#'));
   return number.empty() || number.find_first_not_of("0123456789") != std::string_view::npos;
 }
@@ -90,8 +92,8 @@ std::string TraceName(std::string_view untrusted) {
   if (untrusted.empty()) return std::string(kNoName);
   std::string name;
   if (LooksLikeAStepWithoutNumber(untrusted)) {
-    name = StrCat(kStepPrefix.substr(0, kStepPrefix.size() - 1), " ");
-    untrusted.remove_prefix(kStepPrefix.size() - 1);
+    name = StrCat(kProfilerStepPrefix.substr(0, kProfilerStepPrefix.size() - 1), " ");
+    untrusted.remove_prefix(kProfilerStepPrefix.size() - 1);
   }
   const std::string text = ToValidUtf8(untrusted);
   name.reserve(name.size() + text.size());
@@ -169,17 +171,17 @@ TraceLayout MakeLayout(store::CaptureReader& reader, const TracePlace& place) {
 
 absl::StatusOr<std::string_view> StepPrefix(store::CaptureReader& reader) {
   // In an imported trace such ranges are the steps.
-  if (!reader.record().imported.source.empty()) return kStepPrefix;
+  if (!reader.record().imported.source.empty()) return kProfilerStepPrefix;
   const auto is_step = [](const std::string& name) {
-    return name.starts_with(kStepPrefix) && !LooksLikeAStepWithoutNumber(name);
+    return IsProfilerStep(name) && !LooksLikeAStepWithoutNumber(name);
   };
-  if (std::ranges::none_of(reader.names(), is_step)) return kStepPrefix;
+  if (std::ranges::none_of(reader.names(), is_step)) return kProfilerStepPrefix;
   bool has_steps = false;
   RETURN_IF_ERROR(reader.ForEach<RangeRow>(kRangeName, {}, [&](const RangeBatch& batch) {
     for (size_t i = 0; i < batch.size; ++i) has_steps |= is_step(reader.names()[batch.name[i]]);
     return absl::OkStatus();
   }));
-  return has_steps ? kOtherStepPrefix : kStepPrefix;
+  return has_steps ? kOtherStepPrefix : kProfilerStepPrefix;
 }
 
 absl::StatusOr<int64_t> EarliestTime(store::CaptureReader& reader) {

@@ -101,6 +101,16 @@ std::optional<double> UsualWaitShare(const Facts& facts, bool has_workers) {
   return static_cast<double>(waited_ns) / static_cast<double>(time_ns);
 }
 
+// nullopt: samples say nothing, or too little of the step.
+std::optional<CpuFacts::Waits> SampledWaits(const Facts& facts, const FindingScope::Stretch& step,
+                                            bool has_workers) {
+  const std::optional<CpuFacts::Waits> waits =
+      facts.cpu.MostWaited(step.start_ns, step.end_ns, has_workers);
+  const bool is_close =
+      waits.has_value() && waits->time_ns <= kFarthestSamples * (step.end_ns - step.start_ns);
+  return is_close ? waits : std::nullopt;
+}
+
 void Doubt(const std::string& reason, const Facts& facts, const FindingThresholds& thresholds,
            Finding& finding) {
   finding.confidence = Confidence::kLow;
@@ -162,6 +172,33 @@ void DoubtIfWorkersWithoutCpu(const Facts& facts, const FindingThresholds& thres
         facts, thresholds, finding);
 }
 
+void DoubtIfItMayNotHaveRun(const Facts& facts, const FindingThresholds& thresholds,
+                            int64_t excess_ns, Finding& finding) {
+  if (finding.confidence != Confidence::kHigh || facts.slowest.mostly_known_parts) return;
+  const CpuFacts& cpu = facts.cpu;
+  const auto is_part = [&](int64_t ns, double share) {
+    return static_cast<double>(ns) >= share * static_cast<double>(excess_ns);
+  };
+  if (!KnowsThreadWaits(facts)) {
+    finding.confidence = Confidence::kMedium;
+    finding.confidence_reason =
+        "one step is slow, and how long the program waited for a CPU in it is not known";
+  } else if (!facts.slowest.waits_are_sampled && is_part(cpu.waited_ns, kLeastPart)) {
+    finding.confidence = Confidence::kMedium;
+    finding.confidence_reason =
+        StrCat("the thread waits for a CPU for ", TimeText(cpu.waited_ns),
+               " in and around the capture, which may have been in the slow step",
+               ContentionNote(facts, thresholds));
+  } else if (is_part(facts.slowest.silent_ns, kExplainingShare) &&
+             is_part(cpu.watched_ns - cpu.ran_ns - cpu.waited_ns, kExplainingShare)) {
+    finding.confidence = Confidence::kMedium;
+    finding.confidence_reason =
+        StrCat("nothing is recorded of any thread for ", TimeText(facts.slowest.silent_ns),
+               " of the slow step: a process that is stopped for so long (SIGSTOP, a debugger, a "
+               "frozen container) looks the same");
+  }
+}
+
 absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresholds& thresholds,
                               Facts& facts) {
   WaitingSteps& result = facts.waiting;
@@ -175,11 +212,9 @@ absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresho
   size_t examined = 0;
   for (size_t i = 0; i < facts.scope.stretches.size(); ++i) {
     if (!facts.host.outliers[i]) continue;
-    const FindingScope::Stretch& step = facts.scope.stretches[i];
     const std::optional<CpuFacts::Waits> waits =
-        facts.cpu.MostWaited(step.start_ns, step.end_ns, has_workers);
+        SampledWaits(facts, facts.scope.stretches[i], has_workers);
     if (!waits.has_value()) continue;
-    if (waits->time_ns > kFarthestSamples * (step.end_ns - step.start_ns)) continue;
     const auto usual_ns = static_cast<int64_t>(*usual_share * static_cast<double>(waits->time_ns));
     const int64_t more_ns = std::max<int64_t>(0, waits->waited_ns - usual_ns);
     const int64_t without_ns = charges->charged_ns[i] - more_ns;
@@ -198,6 +233,10 @@ absl::Status FindWaitingSteps(store::CaptureReader& reader, const FindingThresho
     ASSIGN_OR_RETURN(facts.slowest, ExplainSlowestStep(reader, facts.scope, facts.time,
                                                        facts.host.outliers, remaining));
   }
+  const auto slowest =
+      std::ranges::find(facts.scope.stretches, facts.slowest.step, &FindingScope::Stretch::step);
+  facts.slowest.waits_are_sampled = slowest != facts.scope.stretches.end() &&
+                                    SampledWaits(facts, *slowest, has_workers).has_value();
   return absl::OkStatus();
 }
 

@@ -45,6 +45,12 @@ bool KnowsThreadWaits(const Facts& facts);
 void DoubtIfWorkersWithoutCpu(const Facts& facts, const FindingThresholds& thresholds,
                               int64_t ns_per_step, Finding& finding, int64_t unreported_ns = 0);
 
+// Lowers high confidence in the one step that is slower than others by `excess_ns`, for which no
+// other work is the reason, if the recording does not exclude that the step thread was preempted or
+// the process stopped in it.
+void DoubtIfItMayNotHaveRun(const Facts& facts, const FindingThresholds& thresholds,
+                            int64_t excess_ns, Finding& finding);
+
 // " (CPU_CONTENTION)" if that finding fires: for the end of a reason.
 std::string_view ContentionNote(const Facts& facts, const FindingThresholds& thresholds);
 

@@ -15,15 +15,14 @@
 #include "daemon/report/findings/inference_time.h"
 #include "daemon/report/findings/rules.h"
 #include "daemon/report/index/autograd_names.h"
+#include "daemon/report/index/end_of.h"
 #include "daemon/report/index/op_kinds.h"
+#include "daemon/report/index/step_outliers.h"
 #include "daemon/report/index/wrapping_math.h"
 
 namespace profd::report {
 namespace {
 
-constexpr size_t kFewestForOutliers = 5;
-// Of the median. Smaller excesses are not "much slower", however steady the other steps are.
-constexpr double kLeastOutlierExcess = 0.25;
 // On either side of the slow step.
 constexpr size_t kNeighborsOfSide = 2;
 // Of the difference. What explains less is left out.
@@ -149,6 +148,7 @@ class Explanation {
               std::string(outside && time.host_of_ranges ? kOutsideRanges : part.name),
               Difference(part.time_ns(*slow), Median(usual)), outside ? longest : "");
       if (outside && is_cause) result_.longest_gap = longest;
+      if (!outside && is_cause) AddTo(known_parts_ns_, result_.causes.back().duration_ns);
     }
     return absl::OkStatus();
   }
@@ -206,6 +206,26 @@ class Explanation {
     return absl::OkStatus();
   }
 
+  absl::Status AddSilence(store::CaptureReader& reader) {
+    std::vector<int64_t> times_ns = {slow_.start_ns, slow_.end_ns};
+    const auto add = [&](int64_t time_ns) {
+      if (time_ns > slow_.start_ns && time_ns < slow_.end_ns) times_ns.push_back(time_ns);
+    };
+    RETURN_IF_ERROR(
+        reader.ForEach<RangeRow>(kRangeStart | kRangeDuration, {}, [&](const RangeBatch& batch) {
+          for (size_t i = 0; i < batch.size; ++i) {
+            add(batch.start_ns[i]);
+            add(EndOf(batch.start_ns[i], batch.duration_ns[i]));
+          }
+          return absl::OkStatus();
+        }));
+    std::ranges::sort(times_ns);
+    for (size_t i = 1; i < times_ns.size(); ++i) {
+      result_.silent_ns = std::max(result_.silent_ns, times_ns[i] - times_ns[i - 1]);
+    }
+    return absl::OkStatus();
+  }
+
   SlowStep Take() {
     std::ranges::stable_sort(result_.causes, [](const Evidence& a, const Evidence& b) {
       return a.duration_ns > b.duration_ns;
@@ -214,6 +234,7 @@ class Explanation {
         kMostlyShare * static_cast<double>(result_.duration_ns - result_.usual_ns);
     result_.mostly_slower_calls = static_cast<double>(slower_calls_ns_) >= most_ns;
     result_.mostly_more_calls = static_cast<double>(more_calls_ns_) >= most_ns;
+    result_.mostly_known_parts = static_cast<double>(known_parts_ns_) >= most_ns;
     if (result_.causes.size() > kMostEvidence) result_.causes.resize(kMostEvidence);
     return std::move(result_);
   }
@@ -252,6 +273,7 @@ class Explanation {
   bool split_is_known_ = false;
   int64_t slower_calls_ns_ = 0;  // Of causes that neighbors called as often.
   int64_t more_calls_ns_ = 0;    // Of those that neighbors called less often.
+  int64_t known_parts_ns_ = 0;   // Of kComparedParts but for time outside operators.
   SlowStep result_;
 };
 
@@ -273,19 +295,17 @@ int64_t MadeUpBy(std::span<const int64_t> lengths, size_t slow, int direction, i
 
 std::optional<StepCharges> ChargesOf(const FindingScope& scope,
                                      const FindingThresholds& thresholds) {
-  if (!scope.has_steps || scope.stretches.size() < kFewestForOutliers) return std::nullopt;
+  if (!scope.has_steps) return std::nullopt;
   std::vector<int64_t> lengths;
+  lengths.reserve(scope.stretches.size());
   for (const FindingScope::Stretch& stretch : scope.stretches) lengths.push_back(LengthOf(stretch));
+  const std::optional<OutlierBound> bound =
+      BoundOfOutliers(lengths, thresholds.step_outlier_deviations);
+  if (!bound.has_value()) return std::nullopt;
   StepCharges charges;
-  std::vector<int64_t> scratch = lengths;
-  charges.median_ns = Median(scratch);
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    scratch[i] = std::abs(lengths[i] - charges.median_ns);
-  }
-  const double deviations =
-      thresholds.step_outlier_deviations * static_cast<double>(Median(scratch));
-  const auto median_ns = static_cast<double>(charges.median_ns);
-  charges.bound_ns = median_ns + std::max(deviations, kLeastOutlierExcess * median_ns);
+  charges.median_ns = bound->median_ns;
+  charges.bound_ns = bound->bound_ns;
+  charges.charged_ns.reserve(lengths.size());
   for (size_t i = 0; i < lengths.size(); ++i) {
     charges.charged_ns.push_back(lengths[i] - MadeUpBy(lengths, i, -1, charges.median_ns) -
                                  MadeUpBy(lengths, i, 1, charges.median_ns));
@@ -340,6 +360,7 @@ absl::StatusOr<SlowStep> ExplainStep(store::CaptureReader& reader, const Finding
   Explanation explanation(scope, slow, NeighborsOf(scope, slow, outliers));
   RETURN_IF_ERROR(explanation.AddParts(reader, time));
   RETURN_IF_ERROR(explanation.AddOps(reader));
+  RETURN_IF_ERROR(explanation.AddSilence(reader));
   return explanation.Take();
 }
 

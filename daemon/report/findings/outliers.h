@@ -59,6 +59,14 @@ struct SlowStep {
   // How much longer it runs operators without gradients (inference_time.h) than its neighbors, if
   // that is at least half of the difference; else 0.
   int64_t more_inference_ns = 0;
+  // The longest time of the step in which no range of any thread begins or ends: nothing is known
+  // of what the program did, or whether it ran.
+  int64_t silent_ns = 0;
+  // Samples of the waits for a CPU begin and end close to the step (FindWaitingSteps()).
+  bool waits_are_sampled = false;
+  // At least half of the difference is in collectives, computing, waits for the GPU or for data, or
+  // compilation.
+  bool mostly_known_parts = false;
   // Where host time outside operators is a cause: "134 ms between aten::mm and aten::randn", the
   // longest place. Or empty.
   std::string longest_gap;

@@ -459,6 +459,9 @@ RuleResult StepOutlier(const Facts& facts, const FindingThresholds& thresholds) 
                       /*burst_can_explain=*/true);
   }
   DoubtIfWorkersWithoutCpu(facts, thresholds, finding.saving_ns_per_step, finding);
+  if (outlier_count == 1 && !facts.slowest.mostly_more_calls) {
+    DoubtIfItMayNotHaveRun(facts, thresholds, excess_ns, finding);
+  }
   if (outlier_count > 0 && OnlyEpochStarts(facts) &&
       2 * facts.gaps.epoch_start_wait_ns >= excess_ns) {
     finding.confidence = Confidence::kLow;

@@ -22,6 +22,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "daemon/report/index/step_outliers.h"
 
 namespace profd::report {
 
@@ -68,10 +69,10 @@ struct FindingThresholds {
   double leak_bytes_per_step = 1 << 20;
   double leak_bytes_per_hour = 1000 << 20;
   double allocation_share = 0.01;
-  double step_outlier_deviations = 5;  // Median absolute deviations above the median.
-  double first_step_ratio = 2;         // Over the median of the others.
-  double around_ratio = 1.25;          // Mean step around the windows over that in them.
-  double straggler_score = 3.5;        // As kStragglerScore of group_reports.h.
+  double step_outlier_deviations = kOutlierDeviations;
+  double first_step_ratio = 2;   // Over the median of the others.
+  double around_ratio = 1.25;    // Mean step around the windows over that in them.
+  double straggler_score = 3.5;  // As kStragglerScore of group_reports.h.
   double compile_share = 0.01;
   // Of lookups of compiled code, those after which none runs. A function that is rarely called with
   // something new has a few; one that reached the limit has most.

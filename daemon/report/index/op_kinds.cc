@@ -10,8 +10,6 @@
 namespace profd::report {
 namespace {
 
-constexpr std::string_view kStepPrefix = "ProfilerStep#";
-
 // For each inputs the first with the same sizes and types; 0 for those that say nothing.
 std::vector<uint32_t> FirstInputs(std::span<const OperatorInputs> inputs) {
   absl::flat_hash_map<std::pair<std::string_view, std::string_view>, uint32_t> first_of = {
@@ -33,7 +31,7 @@ absl::StatusOr<OpKinds> OpKinds::Build(store::CaptureReader& reader, const Optio
   std::vector<uint32_t> first_names = FirstIds(reader.names());
   std::optional<uint32_t> first_step;
   for (uint32_t name = 0; name < first_names.size(); ++name) {
-    if (!reader.names()[name].starts_with(kStepPrefix)) continue;
+    if (!IsProfilerStep(reader.names()[name])) continue;
     if (!first_step.has_value()) first_step = name;
     first_names[name] = *first_step;
   }
@@ -53,7 +51,7 @@ absl::StatusOr<OpKinds> OpKinds::Build(store::CaptureReader& reader, const Optio
 }
 
 std::string_view OpKinds::TextOf(std::string_view name) {
-  return name.starts_with(kStepPrefix) ? kStepRow : name;
+  return IsProfilerStep(name) ? kStepRow : name;
 }
 
 uint32_t OpKinds::columns() const {

@@ -21,12 +21,10 @@
 #include "absl/status/statusor.h"
 #include "daemon/report/index/operator_index.h"
 #include "daemon/report/index/place_index.h"
+#include "daemon/report/index/step_names.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
-
-// The row of all steps of torch.profiler, which are called "ProfilerStep#N".
-inline constexpr std::string_view kStepRow = "ProfilerStep*";
 
 class OpKinds {
  public:

@@ -38,8 +38,8 @@ const table::Description<StepTable>& StepTotals() {
        {.key = "outlier_threshold_ns",
         .title = "Outlier threshold",
         .doc = "Longer steps are outliers; 0 if there are too few steps to tell",
-        .formula = "the larger of median + 3 x 1.4826 x the median absolute deviation, and 1.05 x "
-                   "the median",
+        .formula =
+            "the larger of median + 5 x the median absolute deviation, and 1.25 x the median",
         .unit = Unit::kNs}}};
   return totals;
 }
@@ -126,9 +126,10 @@ const table::Description<StepTableRow>& StepColumns() {
       {&StepTableRow::outlier,
        {.key = "outlier",
         .title = "Outlier",
-        .doc = "Whether the step is much longer than the others",
-        .formula = "duration > median + 3 x 1.4826 x the median absolute deviation, and > 1.05 x "
-                   "the median",
+        .doc = "Whether the step is much longer than the others. The finding STEP_OUTLIER uses the "
+               "same bound, but leaves out a slow first step (WARMUP_INCLUDED), what the steps "
+               "next to it are shorter, usual variation of host time, and waits for a CPU",
+        .formula = "duration > median + 5 x the median absolute deviation, and > 1.25 x the median",
         .only_if_set = true,
         .highlight = true}}};
   return columns;

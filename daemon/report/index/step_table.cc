@@ -3,30 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "daemon/base/median.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/report/index/step_labels.h"
+#include "daemon/report/index/step_outliers.h"
 
 namespace profd::report {
-namespace {
-
-constexpr size_t kFewestStepsForOutliers = 5;
-
-int64_t OutlierThreshold(std::vector<int64_t> durations, int64_t median) {
-  if (durations.size() < kFewestStepsForOutliers) return 0;
-  for (int64_t& duration : durations) duration = std::abs(duration - median);
-  // 1.4826 makes the deviation of a normal distribution out of its MAD. The 5 % keep steps
-  // that are all but equal from being outliers of each other.
-  const double spread = 3 * 1.4826 * static_cast<double>(Median(durations));
-  const double threshold =
-      static_cast<double>(median) + std::max(spread, 0.05 * static_cast<double>(median));
-  return std::llround(std::min(threshold, 9.2e18));
-}
-
-}  // namespace
-
 absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader) {
   StepTable table;
   ASSIGN_OR_RETURN(table.labels, FindStepLabels(reader));
@@ -59,7 +44,9 @@ absl::StatusOr<StepTable> SummarizeSteps(store::CaptureReader& reader) {
   table.median_ns = Median(durations);
   table.p95_ns = Percentile(durations, 95);
   table.p99_ns = Percentile(durations, 99);
-  table.outlier_threshold_ns = OutlierThreshold(durations, table.median_ns);
+  if (const std::optional<OutlierBound> bound = BoundOfOutliers(durations)) {
+    table.outlier_threshold_ns = std::llround(std::min(bound->bound_ns, 9.2e18));
+  }
   for (StepTableRow& row : table.rows) {
     if (table.median_ns > 0) {
       row.vs_median = static_cast<double>(row.duration_ns) / static_cast<double>(table.median_ns);

@@ -23,8 +23,7 @@ struct StepTableRow {
   int64_t start_ns = 0;  // Since the first window began.
   int64_t duration_ns = 0;
   double vs_median = 0;  // Duration / median duration.
-  bool outlier = false;  // Above median + 3 x 1.4826 x median absolute deviation, and
-                         // above 1.05 x the median; needs at least 5 steps.
+  bool outlier = false;  // Above the bound of step_outliers.h.
 
   static constexpr int64_t kNoGlobalStep = -1;
 };

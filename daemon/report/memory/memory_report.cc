@@ -16,6 +16,7 @@
 #include "daemon/report/memory/shares.h"
 #include "daemon/report/memory/steps.h"
 #include "daemon/report/memory/tracker.h"
+#include "daemon/report/memory/turnover.h"
 #include "proto/wire/event.h"
 
 namespace profd::report {
@@ -76,9 +77,16 @@ class Recorder final : public MemoryObserver {
     device.now = SampleOf(tracker, event.time_ns);
     device.levels.Add(device.now);
     device.steps.Add(event, tracker);
+    device.turnover.Add(event);
   }
 
   void Finish() { FailUntil(std::numeric_limits<int64_t>::max()); }
+
+  // Whether the last steps freed as many blocks of that size as they made.
+  bool IsReplaced(const std::string& device, int64_t bytes) const {
+    const auto found = devices_.find(device);
+    return found != devices_.end() && found->second.turnover.IsReplaced(bytes);
+  }
 
   // Once for each device, after Finish().
   void TakeInto(const MemoryTracker& tracker, DeviceMemoryReport& report) {
@@ -94,9 +102,11 @@ class Recorder final : public MemoryObserver {
 
  private:
   struct Device {
-    Device(int64_t max_points, std::span<const StepRecord> of) : levels(max_points), steps(of) {}
+    Device(int64_t max_points, std::span<const StepRecord> of)
+        : levels(max_points), steps(of), turnover(of) {}
     SampleLevels levels;
     MemorySteps steps;
+    Turnover turnover;
     MemorySample now;
   };
 
@@ -212,7 +222,12 @@ class Reporter {
               [](const TrackedBlock& a, const TrackedBlock& b) {
                 return a.bytes != b.bytes ? a.bytes > b.bytes : a.number < b.number;
               });
-    if (has_steps) blocks.suspects = Suspects(tracker.LiveBlocks());
+    if (has_steps) {
+      blocks.suspects = Suspects(tracker.LiveBlocks());
+      std::erase_if(blocks.suspects, [&](const TrackedBlock& block) {
+        return recorder.IsReplaced(device.memory.device, block.bytes);
+      });
+    }
     blocks.first_origin = origin_count_;
     origin_count_ += blocks.at_peak.size() + blocks.suspects.size();
     if (!options_.peak_by_op) return;

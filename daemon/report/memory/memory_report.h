@@ -94,7 +94,8 @@ struct MemoryStepRow {
 // pairs of steps (Theil-Sen), of the levels at their ends, so a few unusual steps do not change it.
 // `suspects` are blocks that a step allocated and that no later step freed, although at least one
 // more whole step was recorded. They include blocks that the program needs from then on (an
-// optimizer's state in its first step).
+// optimizer's state in its first step), but no blocks of a size of which the last steps freed as
+// many as they made, as a full ring of tensors does (turnover.h).
 struct MemoryGrowth {
   static constexpr int64_t kFewestSteps = 3;
 

@@ -86,6 +86,7 @@ const table::Description<ModuleTreeRow>& ModuleTreeColumns() {
         .doc = "The module's class",
         .priority = 6,
         .only_if_set = true,
+        .flexible = true,
         .max_width = 24}},
       {&ModuleTreeRow::parent,
        {.key = "parent",

@@ -17,6 +17,7 @@
 #include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/op_kinds.h"
 #include "daemon/report/index/operator_index.h"
+#include "daemon/report/index/step_names.h"
 #include "daemon/report/ops/input_shapes.h"
 #include "daemon/report/ops/torch_memory.h"
 #include "daemon/report/ops/torch_rows.h"
@@ -29,7 +30,6 @@ namespace {
 using GpuCall = GpuAttribution::Call;
 using Kind = TorchRows::Kind;
 
-constexpr std::string_view kStepPrefix = "ProfilerStep#";
 constexpr uint32_t kNoPosition = std::numeric_limits<uint32_t>::max();
 
 // Rows that torch leaves out wherever they come from.
@@ -105,7 +105,7 @@ class TorchTableBuilder {
 
   void ReadNames() {
     for (const std::string& name : reader_.names()) {
-      const bool is_step = std::string_view(name).starts_with(kStepPrefix);
+      const bool is_step = IsProfilerStep(name);
       is_step_.push_back(is_step);
       names_.push_back(IsLeftOut(name) ? kNoPosition : rows_.NameOf(is_step ? kStepRow : name));
     }

@@ -23,6 +23,7 @@
 #include "daemon/report/index/place_index.h"
 #include "daemon/report/index/stack_table.h"
 #include "daemon/report/index/step_lookup.h"
+#include "daemon/report/index/step_names.h"
 #include "daemon/report/index/waiting_calls.h"
 #include "daemon/report/index/wrapping_math.h"
 #include "daemon/report/time/data_loader_time.h"
@@ -35,7 +36,6 @@ constexpr auto kOperatorRange = static_cast<uint8_t>(wire::RangeCategory::kOpera
 constexpr auto kPythonRange = static_cast<uint8_t>(wire::RangeCategory::kPython);
 constexpr std::string_view kHostBackwardPrefix = "autograd::engine::";
 constexpr std::string_view kOptimizerStepPrefix = "Optimizer.step#";
-constexpr std::string_view kStepRangePrefix = "ProfilerStep#";
 // A thread takes turns with the step's if its operators overlap that one's a quarter as much as
 // those of an independent thread would, or less.
 constexpr double kTakesTurns = 0.25;
@@ -170,8 +170,7 @@ class HostSplitter {
   Kind KindOf(std::string_view name) const {
     if (IsDataLoaderWait(name)) return Kind::kLoader;
     const std::string& marker = reader_.record().spec.step_marker;
-    if (name.starts_with(kStepRangePrefix) || (!marker.empty() && name == marker))
-      return Kind::kStep;
+    if (IsProfilerStep(name) || (!marker.empty() && name == marker)) return Kind::kStep;
     if (name.starts_with(kHostBackwardPrefix)) return Kind::kBackward;
     if (name.starts_with(kOptimizerStepPrefix)) return Kind::kOptimizer;
     // Begins on the thread that issues it and ends on a worker: it says nothing of either.
@@ -551,7 +550,7 @@ absl::Status FindPlaces(store::CaptureReader& reader, const std::vector<HostGap>
                 static_cast<double>(Distance(gaps[row].start_ns, gaps[row].end_ns));
             if (to_ns <= from_ns) continue;
             if (static_cast<double>(Distance(from_ns, to_ns)) < kAround * whole_ns) continue;
-            if (reader.names()[batch.name[i]].starts_with(kStepRangePrefix)) continue;
+            if (IsProfilerStep(reader.names()[batch.name[i]])) continue;
             shortest_ns[row] = batch.duration_ns[i];
             names[row] = batch.name[i];
           }

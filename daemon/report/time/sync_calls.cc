@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/table/description.h"
 #include "daemon/report/index/first_ids.h"
+#include "daemon/report/index/step_names.h"
 #include "daemon/report/index/waiting_calls.h"
 
 namespace profd::report {
@@ -21,9 +22,6 @@ bool IsOperator(std::string_view name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   });
 }
-
-// Its number would make a row of each step.
-bool IsStep(std::string_view name) { return name.starts_with("ProfilerStep#"); }
 
 // What is known of the ranges around a call.
 struct Around {
@@ -40,7 +38,8 @@ Around Look(const RangePaths& paths, uint32_t path, std::span<const std::string>
     const uint32_t name = paths[path].name;
     const std::string& text = names[name];
     if (!IsOperator(text)) {
-      if (around.where == 0 && !IsStep(text)) around.where = name;
+      // The number of a step would make a row of each.
+      if (around.where == 0 && !IsProfilerStep(text)) around.where = name;
       continue;
     }
     around.op = name;

@@ -249,6 +249,8 @@ absl::StatusOr<SealedCapture> SealCaptureFile(std::unique_ptr<Database> db,
   } else {
     ASSIGN_OR_RETURN(steps, StepsOf(paths, start_ns, record));
   }
+  // Until here, of the steps that the target's page showed when it was read, or a mean.
+  if (record.step_during_ns > 0 && !steps.empty()) record.step_during_ns = MedianStepTime(steps);
   RETURN_IF_ERROR(WriteRecord(*db, record, start_ns, steps, SummarizeStepTimes(steps)));
   // The grading reads the file by a connection of its own, so the steps and the record are
   // committed before it.

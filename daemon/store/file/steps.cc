@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "daemon/base/median.h"
+
 namespace profd::store {
 namespace {
 
@@ -139,6 +141,13 @@ std::vector<StepSummaryRow> SummarizeStepTimes(std::span<const StepRecord> steps
     rows.push_back(SummarizeWindow(window, std::move(values)));
   }
   return rows;
+}
+
+int64_t MedianStepTime(std::span<const StepRecord> steps) {
+  std::vector<int64_t> durations_ns;
+  durations_ns.reserve(steps.size());
+  for (const StepRecord& step : steps) durations_ns.push_back(step.duration_ns);
+  return Median(durations_ns);
 }
 
 }  // namespace profd::store

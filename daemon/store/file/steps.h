@@ -42,6 +42,8 @@ struct StepSummaryRow {
 };
 // Returns one row per window with steps.
 std::vector<StepSummaryRow> SummarizeStepTimes(std::span<const StepRecord> steps);
+// Returns the median of all windows' steps, as the report of steps has it; 0: there are none.
+int64_t MedianStepTime(std::span<const StepRecord> steps);
 
 }  // namespace profd::store
 

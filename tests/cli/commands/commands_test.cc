@@ -288,6 +288,25 @@ TEST_F(CommandsTest, ShowTakesAGroup) {
   EXPECT_THAT(Run({"show", TestId(7000)}).out, HasSubstr("2 targets"));
 }
 
+TEST_F(CommandsTest, AGroupWithoutARecordedMemberSaysWhyForEach) {
+  for (const int number : {1, 2}) {
+    v1::Capture capture = ACapture(TestId(number));
+    capture.set_group("groups/" + TestId(7000));
+    capture.set_state(v1::Capture::FAILED);
+    capture.set_ended_by("target_exit");
+    capture.set_file_bytes(0);
+    capture.set_error_message(number == 1 ? "it ended first" : "it ended, too");
+    profd_.captures[TestId(number)] = capture;
+  }
+  for (const char* const command : {"steps", "stragglers", "ops", "report"}) {
+    const RunResult result = Run({command, TestId(7000)});
+    EXPECT_NE(result.exit_code, 0) << command;
+    EXPECT_EQ(result.out, "") << command;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("it ended first"), HasSubstr("it ended, too")))
+        << command;
+  }
+}
+
 TEST_F(CommandsTest, CapturesListsGroupsIfThereAreAny) {
   profd_.captures[TestId(1)] = ACapture(TestId(1));
   profd_.newest_first = {TestId(1)};
@@ -444,6 +463,15 @@ TEST_F(CommandsTest, ReportsOnTorchComeFromTheDaemon) {
   EXPECT_THAT(Run({"report", "01J", "--all"}).out,
               AllOf(HasSubstr("by self time on the host"), HasSubstr("\nblocks.0.mlp ")));
   EXPECT_THAT(Run({"report", "01J"}).out, Not(HasSubstr("by self time on")));
+  // With a GPU, by what they launched.
+  modules.has_device = true;
+  modules.rows[0].self_device_ns = 10;
+  modules.rows[1].self_device_ns = 30;
+  profd_.Set(report::ToReport(modules));
+  profd_.captures[TestId(1)].mutable_gpu()->add_devices()->set_name("H200");
+  EXPECT_THAT(Run({"report", "01J", "--all"}).out,
+              AllOf(HasSubstr("by self time on the GPU (`profctl modules`"), HasSubstr("0.030us"),
+                    Not(HasSubstr("on the host ("))));
 
   report::CompileReport compiled = {.has_compiled = true, .folded_event_count = 1700};
   compiled.regions = {{.id = "0/1", .code = "train.py:19 in forward", .after_graph_break = true}};
@@ -508,11 +536,14 @@ TEST_F(CommandsTest, ReportsStateTheLossAboveTheNumbers) {
   }
 }
 
-TEST_F(CommandsTest, TheTimeOfStepsThatOnlyTheCaptureCountsIsAMean) {
+TEST_F(CommandsTest, TheTimeOfStepsThatOnlyAnOlderCaptureCountsIsAMean) {
   v1::Capture& capture = profd_.captures[TestId(1)] = ACapture(TestId(1));
   capture.set_step_during_ns(10'500'000);
   EXPECT_THAT(Run({"show", "01J"}).out, HasSubstr("10.500ms in the window (median)\n"));
   capture.mutable_spec()->set_step_marker("iteration");
+  EXPECT_THAT(Run({"show", "01J"}).out, HasSubstr("10.500ms in the window (median)\n"));
+  capture.set_covered_steps(5);
+  capture.set_covered_ns(52'500'000);
   EXPECT_THAT(Run({"show", "01J"}).out, HasSubstr("10.500ms in the window (mean)\n"));
 }
 

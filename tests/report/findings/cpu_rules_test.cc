@@ -267,6 +267,47 @@ TEST_F(CpuRulesTest, AllWaitsOfAShortWindowMayBeInItsSlowStep) {
   EXPECT_GT(Find("STEP_OUTLIER").confidence, Confidence::kLow);
 }
 
+// A short loop is watched for far longer than it lasts, so that the wait is a small share of that.
+TEST_F(CpuRulesTest, AWaitThatMayHaveBeenInTheOneSlowStepLeavesNoHighConfidence) {
+  StepsWith(kStepNs);
+  reader_.Step(10, 10 * kStepNs, 5 * kStepNs);
+  WaitedFor(0.04, 900 * kMs);
+  const Finding finding = Find("STEP_OUTLIER");
+  EXPECT_EQ(finding.confidence, Confidence::kMedium);
+  EXPECT_THAT(finding.confidence_reason,
+              HasSubstr("waits for a CPU for 36 ms in and around the capture"));
+}
+
+TEST_F(CpuRulesTest, WithoutKnownWaitsOneSlowStepHasNoHighConfidence) {
+  StepsWith(kStepNs);
+  reader_.Step(10, 10 * kStepNs, 5 * kStepNs);
+  const Finding finding = Find("STEP_OUTLIER");
+  EXPECT_EQ(finding.confidence, Confidence::kMedium);
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("waited for a CPU in it is not known"));
+}
+
+TEST_F(CpuRulesTest, AStepInWhichNothingIsRecordedMayBeThatOfAStoppedProcess) {
+  StepsWith(kStepNs);
+  reader_.Step(10, 10 * kStepNs, 5 * kStepNs);
+  WaitedFor(0);
+  const Finding finding = Find("STEP_OUTLIER");
+  EXPECT_EQ(finding.confidence, Confidence::kMedium);
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("of any thread for 50 ms of the slow step"));
+  EXPECT_THAT(finding.confidence_reason, HasSubstr("SIGSTOP"));
+}
+
+TEST_F(CpuRulesTest, AProcessWhoseThreadRanOrOtherThreadWorkedWasNotStopped) {
+  StepsWith(kStepNs);
+  reader_.Step(10, 10 * kStepNs, 5 * kStepNs);
+  WaitedFor(0);
+  reader_.mutable_record().cpu.threads[1].ran_ns = 190 * kMs;
+  EXPECT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kHigh);
+  WaitedFor(0);
+  const uint32_t other = reader_.AddThread(77, "logger");
+  reader_.Range(other, "log", 12 * kStepNs, 13 * kStepNs);
+  EXPECT_EQ(Find("STEP_OUTLIER").confidence, Confidence::kHigh);
+}
+
 TEST_F(CpuRulesTest, ASlowStepThatDoesMoreIsNotDoubted) {
   StepsWith(kStepNs);
   reader_.Step(10, 10 * kStepNs, 5 * kStepNs);

@@ -216,13 +216,20 @@ TEST(StepTableTest, FewerThanFiveStepsHaveNoOutliers) {
 TEST(StepTableTest, AStepFarAboveTheSpreadIsAnOutlier) {
   const StepTable table = TableOf({100'000, 101'000, 99'000, 102'000, 98'000, 150'000});
   // Median 100,500; deviations 500, 500, 1500, 1500, 2500, 49500: MAD 1,500.
-  EXPECT_EQ(table.outlier_threshold_ns, 100'500 + 6'672);
+  EXPECT_EQ(table.outlier_threshold_ns, 100'500 + 25'125);
   EXPECT_THAT(OutliersOf(table), ElementsAre(15));
 }
 
+TEST(StepTableTest, StepsThatVaryMuchHaveAHighBound) {
+  const StepTable table = TableOf({100'000, 110'000, 90'000, 120'000, 80'000, 150'000});
+  // Median 105,000; deviations 5000, 5000, 15000, 15000, 25000, 45000: MAD 15,000.
+  EXPECT_EQ(table.outlier_threshold_ns, 105'000 + 75'000);
+  EXPECT_THAT(OutliersOf(table), IsEmpty());
+}
+
 TEST(StepTableTest, EqualStepsAreNoOutliersOfEachOther) {
-  EXPECT_THAT(OutliersOf(TableOf({1000, 1000, 1000, 1000, 1049})), IsEmpty());
-  EXPECT_THAT(OutliersOf(TableOf({1000, 1000, 1000, 1000, 1051})), ElementsAre(14));
+  EXPECT_THAT(OutliersOf(TableOf({1000, 1000, 1000, 1000, 1249})), IsEmpty());
+  EXPECT_THAT(OutliersOf(TableOf({1000, 1000, 1000, 1000, 1251})), ElementsAre(14));
 }
 
 TEST(StepTableTest, ACaptureByTimeHasNoRows) {

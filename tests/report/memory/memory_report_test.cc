@@ -268,6 +268,35 @@ TEST_F(MemoryReportTest, AStepThatLeavesMemoryBehindGrowsAndIsNamed) {
   EXPECT_THAT(growth.suspects_by_op, ElementsAre(MemoryShare{"aten::cat", 320, 5}));
 }
 
+// Next to a leak, each step replaces the oldest of four blocks, the first of which are older than
+// the window or made in it.
+TEST_F(MemoryReportTest, AFullRingDoesNotGrowNextToALeak) {
+  LeakySteps(12, 64);
+  for (int step = 0; step < 12; ++step) {
+    const int64_t at = int64_t{100} * step + 70;
+    const auto address = [](int i) { return 0x900000 + static_cast<uint64_t>(i) * 0x1000; };
+    reader_.Allocate(main_, at, address(step), 512, OnGpu(-1, -1));
+    if (step >= 4) reader_.Free(main_, at + 1, address(step - 4), 512, OnGpu(-1, -1));
+  }
+  const MemoryGrowth growth = OnlyDevice().growth;
+  EXPECT_THAT(growth.suspects_by_op, ElementsAre(MemoryShare{"aten::cat", 704, 11}));
+}
+
+TEST_F(MemoryReportTest, ARingThatFillsUpAndALeakOfTheSizeOfARingGrow) {
+  LeakySteps(12, 64);
+  for (int step = 0; step < 12; ++step) {
+    const int64_t at = int64_t{100} * step + 70;
+    const auto address = [](int i) { return 0x900000 + static_cast<uint64_t>(i) * 0x1000; };
+    reader_.Allocate(main_, at, address(step), 512, OnGpu(-1, -1));
+    reader_.Allocate(main_, at, address(step) + 0x1000000, 64, OnGpu(-1, -1));
+    if (step >= 4) reader_.Free(main_, at + 1, address(step - 4) + 0x1000000, 64, OnGpu(-1, -1));
+  }
+  const MemoryGrowth growth = OnlyDevice().growth;
+  int64_t blocks = 0;
+  for (const MemoryShare& share : growth.suspects_by_op) blocks += share.blocks;
+  EXPECT_EQ(blocks, 11 + 11 + 3);
+}
+
 TEST_F(MemoryReportTest, MemoryThatComesBackDoesNotGrow) {
   for (int step = 0; step < 6; ++step) {
     const int64_t start_ns = int64_t{100} * step;

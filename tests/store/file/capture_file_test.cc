@@ -147,6 +147,20 @@ TEST_F(CaptureFileTest, GivesBackEveryKindOfEventSinceTheCapturesStart) {
   EXPECT_TRUE(m.is_free);
 }
 
+TEST_F(CaptureFileTest, TheSealGivesTheStepTimeOfTheStepsInTheFile) {
+  auto writer = Create(NewRecord(id_));
+  ASSERT_THAT(writer->AddThread({.index = 0, .os_thread = 77, .name = "main"}), IsOk());
+  for (const StepRow& mark : {StepRow{0, 1}, StepRow{100, 2}, StepRow{400, 3}}) {
+    ASSERT_THAT(writer->Append(0, mark), IsOk());
+  }
+  CaptureRecord record = FinishedRecord(
+      NewRecord(id_), {.start_ns = 0, .end_ns = 500, .first_step = 1, .end_step = 4});
+  record.step_during_ns = 166;  // The mean, or a median of some of them.
+  ASSERT_THAT(writer->Finish(record, /*start_ns=*/0), IsOk());
+  EXPECT_EQ(record.step_during_ns, 100);
+  EXPECT_EQ(OpenFile(id_)->record().step_during_ns, 100);
+}
+
 TEST_F(CaptureFileTest, FinishTellsSizeAndHashOfTheFile) {
   auto writer = Create(NewRecord(id_));
   const RangeRow range = {0, 1, 1, 0, 0, 0};

@@ -86,5 +86,12 @@ TEST(SummarizeStepTimesTest, GivesOneRowPerWindow) {
   EXPECT_THAT(SummarizeStepTimes({}), IsEmpty());
 }
 
+TEST(MedianStepTimeTest, IsOfTheStepsOfAllWindows) {
+  const std::vector<StepRecord> steps = {
+      {1, 0, 0, 10}, {2, 0, 0, 40}, {3, 0, 0, 20}, {4, 0, 0, 30}, {9, 1, 0, 7}};
+  EXPECT_EQ(MedianStepTime(steps), 20);
+  EXPECT_EQ(MedianStepTime({}), 0);
+}
+
 }  // namespace
 }  // namespace profd::store
