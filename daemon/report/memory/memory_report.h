@@ -99,12 +99,12 @@ struct MemoryStepRow {
 struct MemoryGrowth {
   static constexpr int64_t kFewestSteps = 3;
 
-  int64_t step_count = 0;                   // Below kFewestSteps, the next two are 0.
-  int64_t rising_count = 0;                 // Steps that ended higher than the step before.
-  bool never_falls = false;                 // No step ended lower than the step before.
-  int64_t bytes_per_step = 0;               // The slope; may be negative.
-  int64_t net_bytes = 0;                    // From the lower end of the first two to the last.
-  int64_t deepest_fall_bytes = 0;           // From an end to the lowest one after it.
+  int64_t step_count = 0;          // Below kFewestSteps, the next two are 0.
+  int64_t rising_count = 0;        // Steps that ended higher than the step before.
+  bool never_falls = false;        // No step ended lower than the step before.
+  int64_t bytes_per_step = 0;      // The slope; may be negative.
+  int64_t net_bytes = 0;           // From the lower end of the first two to the last.
+  int64_t deepest_fall_bytes = 0;  // From an end to the lowest one after it.
   // It rose to its highest end so many steps before the last one, and had never gone without a new
   // highest for so many steps before.
   int64_t steps_since_rise = 0;
