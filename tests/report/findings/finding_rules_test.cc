@@ -367,8 +367,9 @@ TEST_F(FindingRulesTest, ProductsOfAShorterTypeNeedNoOther) {
         .inputs = reader_.Inputs("[[64,64],[64,64]]", StrCat("[\"", type, "\",\"", type, "\"]"))};
     for (int i = 0; i < 90; ++i) {
       const int64_t at = from_ns + i * 100 * kUs;
+      ++correlation_;
       reader_.Operator(main_, "aten::mm", at, at + 20 * kUs, op)
-          .ApiCall(main_, "cudaLaunchKernel", at + kUs, at + 5 * kUs, ++correlation_)
+          .ApiCall(main_, "cudaLaunchKernel", at + kUs, at + 5 * kUs, correlation_)
           .Kernel("my_gemm_kernel", at + 30 * kUs, at + 128 * kUs, correlation_);
     }
   };
