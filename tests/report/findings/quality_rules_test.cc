@@ -73,6 +73,16 @@ TEST_F(QualityRulesTest, AFewCopiesWithoutWorkAreNoLoss) {
   EXPECT_THAT(Fired(), Not(Contains("QUALITY_SILENT_LAUNCHES")));
 }
 
+TEST_F(QualityRulesTest, MemsetsMayHaveNothingToDo) {
+  Healthy();
+  reader_.mutable_record().imported.source = "trace.json";
+  for (int i = 0; i < 400; ++i) {
+    reader_.ApiCall(main_, "cudaMemsetAsync", i * 100 * kUs, i * 100 * kUs + kUs, ++correlation_);
+  }
+  reader_.Copy(kMs, 2 * kMs, correlation_, {.stream = 9});
+  EXPECT_THAT(Fired(), Not(Contains("QUALITY_SILENT_LAUNCHES")));
+}
+
 // ROCm may copy with kernels that name no call.
 TEST_F(QualityRulesTest, CopiesOfRocmAreNotCountedWhereSomeAreThere) {
   Healthy();
