@@ -1,5 +1,5 @@
-// Devices that allocate memory besides CPUs and GPUs of CUDA and ROCm, which torch counts as one, by
-// torch's numbers (c10::DeviceType) and names. Of traces of torch.profiler alone.
+// Devices that allocate memory besides CPUs and the GPUs of CUDA and ROCm, which torch counts as
+// one kind: torch's numbers (c10::DeviceType) and names. Of traces of torch.profiler alone.
 //
 // Threads: pure functions.
 #ifndef PROFD_DAEMON_REPORT_INDEX_ACCELERATORS_H_

@@ -17,7 +17,8 @@
 //
 // BelievedReader gives all other data as it is. Work that lasts too long ends where the next work
 // of its stream begins, or where the wait for it ends; work that begins at another time than its
-// launch, out of order, or after the wait for it, is left out. All reports read through it; exports do not.
+// launch, out of order, or after the wait for it, is left out. All reports read through it; exports
+// do not.
 //
 // Threads: one at a time.
 // Memory:  40 bytes per GPU row while times are searched; nothing if the seal found none.

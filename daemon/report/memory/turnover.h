@@ -20,8 +20,8 @@ namespace profd::report {
 
 class Turnover {
  public:
-  // Steps are sorted by start. Only the last quarter of them is compared, at least three: a ring may
-  // fill up in the others.
+  // Steps are sorted by start. Only the last quarter of them is compared, at least three: a ring
+  // may fill up in the others.
   explicit Turnover(std::span<const StepRecord> steps);
 
   // All events of a device, by time.

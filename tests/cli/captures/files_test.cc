@@ -9,20 +9,15 @@
 #include <cstdlib>
 #include <thread>
 
-#include "cli/base/flags.h"
-#include "cli/captures/capture_set.h"
 #include "cli/captures/capture_source.h"
 #include "cli/captures/output_file.h"
 #include "cli/captures/part_file.h"
-#include "cli/client/invocation.h"
-#include "cli/render/group_reports.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/report/findings/findings.h"
 #include "daemon/report/memory/memory_report.h"
-#include "daemon/report/ranks/group_reports.h"
 #include "daemon/report/time/time_report.h"
 #include "proto/wire/event.h"
 #include "tests/cli/cli_fixture.h"
@@ -243,31 +238,6 @@ TEST_F(FilesTest, StepsOfRanksHaveTheirFrameworksNumbers) {
   const nlohmann::json json = OfflineJson({"steps", files[0], files[1], "--group"});
   EXPECT_EQ(json["steps"][1]["step"], 8);
   EXPECT_EQ(json["steps"][1]["global_step"], 1008);
-}
-
-TEST_F(FilesTest, ARankWithAHighScoreAndLittleMoreWorkIsNamedAndIsNoStraggler) {
-  std::vector<std::string> words = {"--group"};
-  for (int rank = 0; rank < 3; ++rank) {
-    const absl::Status written = WriteRank(folder_.path(), rank);
-    ASSERT_TRUE(written.ok()) << written;
-    words.push_back(Path(TestId(20 + rank) + ".profd"));
-  }
-  const std::vector<Flag> flags = {ForceGroupFlag()};
-  const absl::StatusOr<ParsedFlags> parsed = ParseFlags(flags, words);
-  ASSERT_THAT(parsed, IsOk());
-  Invocation invocation(*parsed);
-  const absl::StatusOr<CaptureSet> set = CaptureSet::Open(invocation);
-  ASSERT_THAT(set, IsOk());
-  report::GroupSteps steps;
-  steps.verdict = report::StragglerVerdict::kNone;
-  steps.ranking = {{.member = 0, .duration_ns = 10'000'000, .score = 0.2},
-                   {.member = 2, .duration_ns = 10'000'000, .more_own_ns = 90'000, .score = 5.25},
-                   {.member = 1, .duration_ns = 10'000'000, .score = -0.5}};
-  EXPECT_EQ(RenderStragglerVerdict(*set, steps),
-            "No straggler: rank 2 scores 5.2 (above 3.5), but its additional own work is small or "
-            "in few steps (90.000us of 10.000ms per step).\n");
-  steps.ranking[1].score = report::kStragglerScore;
-  EXPECT_EQ(RenderStragglerVerdict(*set, steps), "No straggler (score above 3.5).\n");
 }
 
 TEST_F(FilesTest, AFileWhereNoneIsTakenIsToldWhereItIs) {

@@ -1,10 +1,17 @@
 // The reports of one topic, of the ranks of a group.
 #include <map>
 
+#include "cli/base/flags.h"
+#include "cli/captures/capture_set.h"
+#include "cli/captures/one_run.h"
+#include "cli/client/invocation.h"
+#include "cli/render/group_reports.h"
 #include "daemon/base/str_cat.h"
 #include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/ranks/group_reports.h"
 #include "daemon/report/reports.h"
 #include "tests/cli/cli_fixture.h"
+#include "tests/fakes/status_matchers.h"
 
 namespace profd::cli {
 namespace {
@@ -190,6 +197,32 @@ TEST_F(OverRanksCommandTest, RanksAreAskedForTheirWholeTables) {
                                                    calls[0].options().end());
   EXPECT_EQ(options, (std::map<std::string, std::string>{{"sort", "mean"}}))
       << "what is a small row of one rank may be a large one of all";
+}
+
+// ---- the verdict on stragglers ----
+
+TEST_F(OverRanksCommandTest, ARankWithAHighScoreAndLittleMoreWorkIsNamedAndIsNoStraggler) {
+  CaptureRecord third;
+  const absl::Status written = WriteRank(folder_.path(), TestId(3), 2, 10'000, third);
+  ASSERT_TRUE(written.ok()) << written;
+  const std::vector<std::string> words = {"--group", files_[0], files_[1],
+                                          Path(TestId(3) + ".profd")};
+  const std::vector<Flag> flags = {ForceGroupFlag()};
+  const absl::StatusOr<ParsedFlags> parsed = ParseFlags(flags, words);
+  ASSERT_THAT(parsed, IsOk());
+  Invocation invocation(*parsed);
+  const absl::StatusOr<CaptureSet> set = CaptureSet::Open(invocation);
+  ASSERT_THAT(set, IsOk());
+  report::GroupSteps steps;
+  steps.verdict = report::StragglerVerdict::kNone;
+  steps.ranking = {{.member = 0, .duration_ns = 10'000'000, .score = 0.2},
+                   {.member = 2, .duration_ns = 10'000'000, .more_own_ns = 90'000, .score = 5.25},
+                   {.member = 1, .duration_ns = 10'000'000, .score = -0.5}};
+  EXPECT_EQ(RenderStragglerVerdict(*set, steps),
+            "No straggler: rank 2 scores 5.2 (above 3.5), but its additional own work is small or "
+            "in few steps (90.000us of 10.000ms per step).\n");
+  steps.ranking[1].score = report::kStragglerScore;
+  EXPECT_EQ(RenderStragglerVerdict(*set, steps), "No straggler (score above 3.5).\n");
 }
 
 }  // namespace

@@ -573,22 +573,6 @@ TEST_F(FindingRulesTest, SingleElementwiseKernelsHaveNothingToFuseWith) {
   EXPECT_THAT(Fired(), IsEmpty());
 }
 
-TEST_F(FindingRulesTest, CommunicationThatNothingCanHideIsStillWhatToChange) {
-  Steps(5);
-  for (int step = 0; step < 5; ++step) {
-    Launch({.start_ns = step * kStepNs, .count = 2});
-    Launch({.start_ns = step * kStepNs + kMs,
-            .kernel_ns = 8 * kMs,
-            .kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
-            .op = "nccl:all_reduce",
-            .gpu = {.stream = 20}});
-  }
-  const FindingsReport report = Report();
-  EXPECT_EQ(report.bound, BoundBy::kCommunication);
-  EXPECT_EQ(report.findings.front().rule, "COMM_EXPOSED");
-  EXPECT_THAT(report.verdict, HasSubstr("First change (COMM_EXPOSED)"));
-}
-
 TEST_F(FindingRulesTest, KernelsThatDoNotFillTheGpuAreFound) {
   Steps(5);
   for (int step = 0; step < 5; ++step) {
@@ -599,21 +583,6 @@ TEST_F(FindingRulesTest, KernelsThatDoNotFillTheGpuAreFound) {
   const Finding finding = Find("LOW_WAVES");
   EXPECT_DOUBLE_EQ(finding.value, 1);
   EXPECT_NEAR(static_cast<double>(finding.saving_ns_per_step), 7.5e6, 1e5);
-}
-
-TEST_F(FindingRulesTest, KernelsThatFillTheGpuSideBySideAreNotFound) {
-  Steps(5);
-  for (int step = 0; step < 5; ++step) {
-    for (const uint32_t stream : {7U, 8U, 9U, 10U}) {
-      Launch({.start_ns = step * kStepNs,
-              .count = 100,
-              .gpu = {.stream = stream,
-                      .grid = {33, 1, 1},
-                      .block = {256, 1, 1},
-                      .registers_per_thread = 32}});
-    }
-  }
-  EXPECT_THAT(Fired(), Not(Contains("LOW_WAVES")));
 }
 
 // Ten blocks of 256 work-items.
