@@ -312,7 +312,8 @@ TEST_F(OperatorExportTest, AnAllocationThatFailedIsKinetosInstant) {
   EXPECT_EQ((*found[0])["Device Type"].integer(), 1);
   EXPECT_EQ((*found[1])["Device Id"].integer(), -1);
   EXPECT_EQ((*found[1])["Device Type"].integer(), 0);
-  EXPECT_EQ((*found[2])["device"].text, "xpu:0");
+  EXPECT_EQ((*found[2])["Device Id"].integer(), 0);
+  EXPECT_EQ((*found[2])["Device Type"].integer(), 12) << "xpu, as torch numbers it";
   EXPECT_EQ((*found[3])["device"].text, "cuda:x");
 }
 

@@ -32,10 +32,13 @@ void WriteCells(const std::vector<Value>& values, const table::Column& column, J
   }
 }
 
+// Others that may be shortened have a limit on a terminal.
+bool IsRowName(const table::Column& column) { return column.flexible && column.max_width == 0; }
+
 // What the page's Format calls a column: sections.js.
 std::string_view KindOf(const table::Column& column) {
   if (column.type == table::Type::kBool) return "flag";
-  if (column.type == table::Type::kText) return column.flexible ? "name" : "text";
+  if (column.type == table::Type::kText) return IsRowName(column) ? "name" : "text";
   switch (column.unit) {
     case table::Unit::kNs:
       return "ns";
@@ -66,10 +69,10 @@ void WriteTitle(const table::Column& column, std::string_view key, JsonWriter& j
   json.EndObject();
 }
 
-// The columns that the text table has; the flexible one is the rows' name.
+// The columns that the text table has; the flexible one without a limit is the rows' name.
 void WriteTable(const table::Table& table, JsonWriter& json) {
   const auto key_of = [&](size_t i) -> std::string_view {
-    return table.columns[i].flexible ? "name" : std::string_view(table.columns[i].key);
+    return IsRowName(table.columns[i]) ? "name" : std::string_view(table.columns[i].key);
   };
   const auto is_shown = [&](size_t i) {
     const table::Column& column = table.columns[i];

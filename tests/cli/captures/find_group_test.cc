@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "cli/base/errors.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace profd::cli {
@@ -70,20 +71,29 @@ TEST_F(FindGroupTest, WithoutStartsThePidIsTheProcess) {
 // `trace` prints the group's ID, and some commands take one capture.
 TEST_F(FindGroupTest, ACommandOfOneCaptureListsTheCapturesOfAGroup) {
   const std::string id = TestId(7000);
-  for (const std::string command : {"time", "memory", "modules", "collectives", "idle", "kernels",
-                                    "copies", "syncs", "compile", "pin", "delete"}) {
+  for (const std::string command : {"collectives", "pin", "delete"}) {
     const RunResult result = Run({command, id});
     EXPECT_EQ(result.exit_code, 1) << command;
     EXPECT_THAT(result.err, HasSubstr(id + " is the ID of a group")) << command;
     EXPECT_THAT(result.err, HasSubstr("\n  " + TestId(1) + "  rank 0, pid 4711")) << command;
   }
-  EXPECT_THAT(Run({"time", group_}).err, HasSubstr("`profctl show " + group_ + "`"));
-  const RunResult neither = Run({"time", TestId(7001)});
+  EXPECT_THAT(Run({"collectives", group_}).err, HasSubstr("`profctl show " + group_ + "`"));
+  const RunResult neither = Run({"collectives", TestId(7001)});
   EXPECT_THAT(neither.err, Not(HasSubstr("group")));
 }
 
+TEST_F(FindGroupTest, ReportsOfAGroupNameTheMemberThatIsMissing) {
+  for (const std::string command :
+       {"time", "memory", "modules", "idle", "kernels", "copies", "syncs", "compile"}) {
+    const RunResult result = Run({command, TestId(7000)});
+    EXPECT_EQ(result.exit_code, kExitPartial) << command;
+    EXPECT_THAT(result.err, HasSubstr("missing rank 1: ")) << command;
+    EXPECT_THAT(result.out, HasSubstr("1 of 2 ranks")) << command;
+  }
+}
+
 TEST_F(FindGroupTest, TheCapturesOfAGroupAreListedForNodes) {
-  const RunResult result = Run({"time", TestId(7000), "--nodes", profd_.address()});
+  const RunResult result = Run({"collectives", TestId(7000), "--nodes", profd_.address()});
   EXPECT_THAT(result.err, HasSubstr("\n  " + TestId(1) + "  rank 0, pid 4711")) << result.err;
 }
 
