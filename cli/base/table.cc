@@ -98,6 +98,7 @@ std::vector<Table::Row> Table::Shortened(const std::vector<size_t>& widths) cons
   for (size_t i = 0; i < columns_.size(); ++i) {
     if (!columns_[i].flexible) continue;
     std::vector<std::string> names;
+    names.reserve(rows.size());
     for (const Row& row : rows) names.push_back(row.cells[i]);
     names = ShortenNames(names, widths[i]);
     for (size_t row = 0; row < rows.size(); ++row) rows[row].cells[i] = std::move(names[row]);
