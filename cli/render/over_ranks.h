@@ -42,7 +42,7 @@ table::Report ReportOverRanks(const CaptureSet& set, const OverRanksKind& kind,
 table::Report ReportOfEachRank(const CaptureSet& set, const OverRanksKind& kind,
                                std::span<const table::Report* const> reports);
 
-// Its tables below their headings, and what ranks are compared by.
+// Its tables below their headings, and its notes.
 std::string RenderOverRanks(const table::Report& report, const Style& style);
 
 // The columns that the comparison adds, with the figure of kernels as an example.

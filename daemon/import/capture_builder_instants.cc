@@ -101,7 +101,7 @@ absl::Status CaptureBuilder::AddMemory(const TraceEvent& event, const Span& span
   const int64_t type = event.Get(Number::kDeviceType, 0);
   const bool is_cpu = type == static_cast<int64_t>(wire::DeviceType::kCpu);
   const bool is_cuda_own = event.name == "[cuda memory]";
-  // What torch may number otherwise, as HIP: what matters here is that it is no host.
+  // Other types, such as HIP, count as CUDA: all that matters is that they are not the CPU.
   const uint8_t device_type =
       is_cuda_own ? Narrow<uint8_t>(type, static_cast<uint8_t>(wire::DeviceType::kCudaDriver))
       : is_cpu || !report::AcceleratorName(type).empty()

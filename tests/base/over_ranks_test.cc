@@ -105,7 +105,7 @@ TEST(OverRanksTest, AnotherFigureIsNamedWithOrWithoutItsUnit) {
     EXPECT_THAT(Texts(merged, "max_rank"), ElementsAre("0")) << figure;
     EXPECT_THAT(Ints(merged, "max_over_ranks"), ElementsAre(9)) << figure;
   }
-  // What is no number cannot be compared.
+  // Ranks cannot be compared by a text.
   EXPECT_THAT(Texts(ranks.Merged("name"), "max_rank"), ElementsAre("1"));
 }
 

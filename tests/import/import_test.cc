@@ -101,7 +101,7 @@ TEST_F(ImportTest, MemoryOfOtherAcceleratorsIsTheirs) {
     EXPECT_THAT(LinesOf(*reader),
                 ElementsAre(StrCat("memory 1: 0 16 256 -1 -1 dev ", type, ":2 free 0")));
   }
-  // What has no name is no host.
+  // A device type without a name counts as a GPU, not as the CPU.
   const auto reader = ReadEvents(memory(99));
   ASSERT_NE(reader, nullptr);
   EXPECT_THAT(LinesOf(*reader), ElementsAre("memory 1: 0 16 256 -1 -1 dev 1:2 free 0"));

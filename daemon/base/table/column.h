@@ -68,7 +68,7 @@ struct Column {
   bool may_be_negative = false;
   static constexpr int64_t kUnknown = INT64_MIN;
   bool only_if_set = false;  // The text table omits it if every cell is empty, 0, or not known.
-  bool flexible = false;     // May be shortened in its middle; one per table.
+  bool flexible = false;     // May be shortened in its middle; without max_width, one per table.
   int max_width = 0;         // On a terminal; 0: as wide as its cells.
   bool right = false;        // Of a text: aligned like a number.
   bool highlight = false;    // Of a bool: rows with it stand out.

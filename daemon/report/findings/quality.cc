@@ -177,8 +177,8 @@ class EventCheck {
 
   enum class Name : uint8_t { kOther, kLaunch, kGraphLaunch, kCapture, kAsyncCopy };
   static bool IsLaunch(Name name) { return name == Name::kLaunch || name == Name::kGraphLaunch; }
-  // Of files that have copies: whole traces of torch lack a third of their memsets, which may be of
-  // no bytes.
+  // Of files that have copies: two whole traces of torch lack 29 % and 62 % of their memsets, which
+  // may be of no bytes.
   bool MayHaveNoWork(std::string_view call) const {
     return has_copies_ && call.find("Memset") != std::string_view::npos;
   }

@@ -39,8 +39,8 @@ constexpr size_t kFewestShifted = 10;
 constexpr uint64_t kIdleNs = 50'000;
 constexpr int64_t kShiftSpreadNs = 1'000'000;
 constexpr double kNearlyAll = 0.9;
-// Work that begins after so much of what was launched later is the odd one. If much of a stream
-// does, something else is wrong with it.
+// If more than this share of a stream's work begins out of order, its launches or its clock are
+// wrong, and no single row can be blamed.
 constexpr double kMostOutOfOrder = 0.1;
 // Calls that make a stream wait for something else than GPU work.
 constexpr std::string_view kHoldBack[] = {"StreamWaitValue", "LaunchHostFunc", "BatchMemOp",
