@@ -149,9 +149,10 @@ Next SendMetadataIfChanged() {
 // No thread records from here on; returns once no thread is inside a write. The daemon's memory
 // stays mapped.
 void StopRecording() {
-  // In this order: see OpenCycle() in steps.cc.
+  // In this order: see OpenCycle() in steps.cc, and HotState.
   g_hot.session.store(nullptr, std::memory_order_seq_cst);
   g_hot.flag.store(kFlagOff, std::memory_order_seq_cst);
+  g_hot.session_for_names.store(nullptr, std::memory_order_seq_cst);
   const uint64_t end_ticks = ReadTicks();
   g_hot.detour.fetch_and(~kDetourMarker, std::memory_order_relaxed);
   TellCaptureListener();
@@ -442,8 +443,9 @@ Next OnArm(const ReceivedFrame& frame) {
   ReadTorchField(session, frame);
   JoinTorch();
   session->SetPhase(wire::Phase::kArmed);
-  g_hot.session.store(session, std::memory_order_seq_cst);
+  g_hot.session_for_names.store(session, std::memory_order_seq_cst);
   session->PublishAllNames();
+  g_hot.session.store(session, std::memory_order_seq_cst);
   TellCaptureListener();
   if (arm.gpu_mode == static_cast<uint32_t>(wire::GpuMode::kOff)) {
     return SendArmed(frame.header.request_id);

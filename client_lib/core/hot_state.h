@@ -52,7 +52,10 @@ struct alignas(kPageBytes) HotState {
   std::atomic<uint32_t> flag;
   std::atomic<uint32_t> detour;
   std::atomic<Session*> session;  // Null unless a capture is armed.
-  std::atomic<uint32_t> alive;    // 0 in a child that did not come through our fork handler.
+  // Where new names are published. As `session`, but until the flag is off: a thread that finds
+  // none here, and then the flag on, has the next capture before it, which publishes all names.
+  std::atomic<Session*> session_for_names;
+  std::atomic<uint32_t> alive;  // 0 in a child that did not come through our fork handler.
 
   // Threads without a ThreadState that are inside a write.
   alignas(64) std::atomic<uint32_t> guests;

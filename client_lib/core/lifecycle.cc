@@ -90,6 +90,7 @@ void ResetInChild() {
   if (AgentWasRegistered()) g_registered_parent_pid = g_pid;
   AgentResetInChild();
   g_hot.session.store(nullptr, std::memory_order_relaxed);
+  g_hot.session_for_names.store(nullptr, std::memory_order_relaxed);
   g_hot.detour.store(0, std::memory_order_relaxed);
   g_hot.guests.store(0, std::memory_order_relaxed);
   g_hot.alive.store(0, std::memory_order_relaxed);

@@ -98,9 +98,9 @@ uint32_t InternName(const char* text, size_t length) {
     RecordNameCounts(g_names.name_count(), g_names.other_count());
   }
   // Either this sees the capture, or the agent that arms it sees the name.
-  if (g_hot.session.load(std::memory_order_seq_cst) == nullptr) return id;
+  if (g_hot.session_for_names.load(std::memory_order_seq_cst) == nullptr) return id;
   WriteGuard guard(CurrentThread());
-  Session* session = g_hot.session.load(std::memory_order_acquire);
+  Session* session = g_hot.session_for_names.load(std::memory_order_acquire);
   if (session != nullptr) session->PublishName(id);
   return id;
 }
