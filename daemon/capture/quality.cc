@@ -239,13 +239,18 @@ QualityCheck Inversions(const Subject& subject) {
 
 QualityCheck ImpossibleTimes(const Subject& subject) {
   const EventChecks* events = subject.events;
-  if (events == nullptr || events->gpu_row_count == 0) {
-    return {.known = false, .sentence = "the times of GPU work were not checked"};
+  if (events == nullptr || (events->gpu_row_count == 0 && events->host_call_count == 0)) {
+    return {.known = false, .sentence = "the times of GPU work and calls were not checked"};
   }
   const int64_t count = events->overlong_count + events->detached_count;
-  if (count == 0) return {.sentence = "all times of GPU work are possible"};
-  std::string sentence =
-      StrCat(Of(count, events->gpu_row_count), " GPU activities have impossible times");
+  if (count + events->overlong_call_count == 0) {
+    return {.sentence = events->gpu_row_count > 0 ? "all times of GPU work and calls are possible"
+                                                  : "all times of calls are possible"};
+  }
+  std::string sentence;
+  if (count > 0) {
+    StrAppend(&sentence, Of(count, events->gpu_row_count), " GPU activities have impossible times");
+  }
   if (events->overlong_count > 0) {
     StrAppend(&sentence, ": ", events->overlong_count,
               events->overlong_count == 1
@@ -266,9 +271,21 @@ QualityCheck ImpossibleTimes(const Subject& subject) {
                   : " away from the launches on a GPU without other work, or after the host's "
                     "waits for them or later launches of their streams, and left out");
   }
-  const double share = Share(count, events->gpu_row_count);
+  if (events->overlong_call_count > 0) {
+    StrAppend(&sentence, count > 0 ? "; " : "",
+              Of(events->overlong_call_count, events->host_call_count),
+              events->overlong_call_count == 1
+                  ? " calls of the host lasts beyond the start of what its thread did next, where "
+                    "it is taken to end ("
+                  : " calls of the host last beyond the start of what their threads did next, "
+                    "where they are taken to end (",
+              events->overlong_call_name, ": ", Duration(events->overlong_call_ns),
+              " recorded, at most ", Duration(events->overlong_call_possible_ns), " possible)");
+  }
+  const double share = std::max(Share(count, events->gpu_row_count),
+                                Share(events->overlong_call_count, events->host_call_count));
   return {.grade = share < kWithholdSharesFrom ? 'C' : 'D',
-          .value = static_cast<double>(count),
+          .value = static_cast<double>(count + events->overlong_call_count),
           .sentence = std::move(sentence)};
 }
 

@@ -76,13 +76,19 @@ struct EventChecks {
   bool captures_graphs = false;    // Some are made for a CUDA graph, and run later or never.
   int64_t inversion_count = 0;     // GPU rows that begin before the call that launched them.
   int64_t worst_inversion_ns = 0;
-  // GPU rows with times that cannot be (daemon/report/index/impossible_times.h).
+  // GPU rows with times that cannot be (daemon/report/believed/impossible_times.h).
   int64_t overlong_count = 0;  // They last beyond the begin of what their stream did next.
   std::string overlong_name;   // Of the one that is off by most.
   int64_t overlong_ns = 0;
   int64_t overlong_possible_ns = 0;
   int64_t detached_count = 0;  // They begin at quite another time than their launch.
   int64_t detached_ns = 0;     // The farthest.
+  int64_t host_call_count = 0;
+  // Of those: their thread went on meanwhile (daemon/report/believed/impossible_calls.h).
+  int64_t overlong_call_count = 0;
+  std::string overlong_call_name;  // Of the one that is off by most.
+  int64_t overlong_call_ns = 0;
+  int64_t overlong_call_possible_ns = 0;
   int64_t range_count = 0;
   int64_t cut_range_count = 0;       // Of those: they straddle the begin or the end of a window.
   int64_t spanning_range_count = 0;  // Of those: they straddle both.

@@ -712,7 +712,8 @@ absl::Status CaptureBuilder::FinishSteps() {
 }
 
 // A window in which the host did nothing was not recorded: its GPU work has times that cannot be
-// true (daemon/report/index/impossible_times.h). Without it, the capture begins and ends elsewhere.
+// true (daemon/report/believed/impossible_times.h). Without it, the capture begins and ends
+// elsewhere.
 void CaptureBuilder::FinishWindows() {
   std::vector<std::pair<int64_t, int64_t>>& windows = contents_.windows;
   windows = coverage_.Windows(contents_.steps, contents_.start_ns, last_ns_, is_continuous_,
@@ -751,6 +752,8 @@ absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   for (const ThreadRows& rows : rows_) {
     last_ns_ = std::max({last_ns_, rows.calls.end_ns, rows.driver_calls.end_ns});
   }
+  // A synchronization is part of a call.
+  if (calls_.empty()) last_ns_ = std::max(last_ns_, syncs_end_ns_);
   // Events without a time, such as those of cudaEventRecord(), are no capture alone.
   if (!epoch_ns_.has_value() || last_ns_ < first_ns_) contents_.event_count = 0;
   if (contents_.event_count == 0) return std::move(contents_);

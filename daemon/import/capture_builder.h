@@ -313,6 +313,7 @@ class CaptureBuilder {
   RowSpool<GpuRow> gpu_;
   uint32_t gpu_row_count_ = 0;
   uint32_t sync_count_ = 0;
+  int64_t syncs_end_ns_ = std::numeric_limits<int64_t>::min();  // Of the one that ends last.
   std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>> cuda_events_;
   // By device, context, and stream.
   std::map<std::tuple<int64_t, int64_t, int64_t>, SequenceEnd> streams_;

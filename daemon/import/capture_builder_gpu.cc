@@ -314,7 +314,9 @@ absl::Status CaptureBuilder::AddSync(const TraceEvent& event) {
 
 absl::Status CaptureBuilder::Keep(const SyncRow& row) {
   ++sync_count_;
-  Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns});
+  SequenceEnd alone;
+  Cover({.start_ns = row.start_ns, .duration_ns = row.duration_ns}, alone);
+  syncs_end_ns_ = std::max(syncs_end_ns_, alone.end_ns);
   return sink_.Append(row);
 }
 

@@ -100,27 +100,43 @@ class AnswerReader {
 };
 
 // All numbers of the checks, in the order of their transfer.
-constexpr std::array kCheckNumbers = {
-    &EventChecks::gpu_row_count,        &EventChecks::orphan_count,
-    &EventChecks::earlier_work_count,   &EventChecks::unknown_gpu_ns,
-    &EventChecks::launch_count,         &EventChecks::silent_launch_count,
-    &EventChecks::failed_launch_count,  &EventChecks::failed_result,
-    &EventChecks::graph_launch_count,   &EventChecks::silent_graph_count,
-    &EventChecks::short_graph_count,    &EventChecks::missing_node_count,
-    &EventChecks::inversion_count,      &EventChecks::worst_inversion_ns,
-    &EventChecks::overlong_count,       &EventChecks::overlong_ns,
-    &EventChecks::overlong_possible_ns, &EventChecks::detached_count,
-    &EventChecks::detached_ns,          &EventChecks::range_count,
-    &EventChecks::cut_range_count,      &EventChecks::spanning_range_count,
-    &EventChecks::unended_range_count,  &EventChecks::left_open_count};
+constexpr std::array kCheckNumbers = {&EventChecks::gpu_row_count,
+                                      &EventChecks::orphan_count,
+                                      &EventChecks::earlier_work_count,
+                                      &EventChecks::unknown_gpu_ns,
+                                      &EventChecks::launch_count,
+                                      &EventChecks::silent_launch_count,
+                                      &EventChecks::failed_launch_count,
+                                      &EventChecks::failed_result,
+                                      &EventChecks::graph_launch_count,
+                                      &EventChecks::silent_graph_count,
+                                      &EventChecks::short_graph_count,
+                                      &EventChecks::missing_node_count,
+                                      &EventChecks::inversion_count,
+                                      &EventChecks::worst_inversion_ns,
+                                      &EventChecks::overlong_count,
+                                      &EventChecks::overlong_ns,
+                                      &EventChecks::overlong_possible_ns,
+                                      &EventChecks::detached_count,
+                                      &EventChecks::detached_ns,
+                                      &EventChecks::host_call_count,
+                                      &EventChecks::overlong_call_count,
+                                      &EventChecks::overlong_call_ns,
+                                      &EventChecks::overlong_call_possible_ns,
+                                      &EventChecks::range_count,
+                                      &EventChecks::cut_range_count,
+                                      &EventChecks::spanning_range_count,
+                                      &EventChecks::unended_range_count,
+                                      &EventChecks::left_open_count};
 // Parts, each with its whole.
-constexpr std::array<std::pair<int64_t EventChecks::*, int64_t EventChecks::*>, 9> kCheckParts = {
+constexpr std::array<std::pair<int64_t EventChecks::*, int64_t EventChecks::*>, 10> kCheckParts = {
     {{&EventChecks::orphan_count, &EventChecks::gpu_row_count},
      {&EventChecks::earlier_work_count, &EventChecks::orphan_count},
      {&EventChecks::silent_launch_count, &EventChecks::launch_count},
      {&EventChecks::silent_graph_count, &EventChecks::graph_launch_count},
      {&EventChecks::short_graph_count, &EventChecks::graph_launch_count},
      {&EventChecks::inversion_count, &EventChecks::gpu_row_count},
+     {&EventChecks::overlong_call_count, &EventChecks::host_call_count},
      {&EventChecks::cut_range_count, &EventChecks::range_count},
      {&EventChecks::spanning_range_count, &EventChecks::cut_range_count},
      {&EventChecks::left_open_count, &EventChecks::unended_range_count}}};
@@ -187,6 +203,7 @@ std::string EncodeEventChecks(const EventChecks& checks) {
   PutNumbers(checks, kCheckNumbers, writer);
   writer.Put(int64_t{checks.captures_graphs});
   writer.Put(std::string_view(checks.overlong_name).substr(0, kMaxEventNameBytes));
+  writer.Put(std::string_view(checks.overlong_call_name).substr(0, kMaxEventNameBytes));
   writer.Put(std::string_view(checks.unended_range_name).substr(0, kMaxEventNameBytes));
   return std::move(writer).Take();
 }
@@ -197,6 +214,7 @@ absl::StatusOr<EventChecks> DecodeEventChecks(std::string_view answer) {
   TakeNumbers(reader, kCheckNumbers, checks);
   checks.captures_graphs = reader.Count(1) != 0;
   checks.overlong_name = reader.Text(kMaxEventNameBytes);
+  checks.overlong_call_name = reader.Text(kMaxEventNameBytes);
   checks.unended_range_name = reader.Text(kMaxEventNameBytes);
   for (const auto& [part, whole] : kCheckParts) {
     reader.Require(checks.*part <= checks.*whole, "a part larger than its whole");

@@ -15,9 +15,9 @@
 #include "daemon/base/status_macros.h"
 #include "daemon/base/text.h"
 #include "daemon/capture/event_kinds.h"
+#include "daemon/report/believed/believed_reader.h"
 #include "daemon/report/index/earlier_work.h"
 #include "daemon/report/index/gpu_names.h"
-#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/short_replays.h"
 
 namespace profd::report {
@@ -62,7 +62,7 @@ class EventCheck {
           std::min(replays.count, checks_.graph_launch_count - checks_.silent_graph_count);
       checks_.missing_node_count = replays.missing_count;
     }
-    if (checks_.gpu_row_count > 0) RETURN_IF_ERROR(CountImpossibleTimes());
+    RETURN_IF_ERROR(CountImpossibleTimes());
     if (checks_.orphan_count > 0) RETURN_IF_ERROR(CountEarlierWork());
     RETURN_IF_ERROR(reader_.ForEach<RangeRow>(kRangeFlags, {}, [&](const RangeBatch& batch) {
       checks_.range_count += static_cast<int64_t>(batch.size);
@@ -139,8 +139,15 @@ class EventCheck {
   }
 
   absl::Status CountImpossibleTimes() {
-    constexpr size_t kMaxNameBytes = 80;
-    ASSIGN_OR_RETURN(const ImpossibleTimes times, FindImpossibleTimes(reader_, attribution_));
+    ASSIGN_OR_RETURN(ImpossibleCalls calls, FindImpossibleCalls(reader_));
+    checks_.host_call_count = calls.call_count;
+    checks_.overlong_call_count = calls.overlong_count;
+    checks_.overlong_call_ns = calls.overlong_ns;
+    checks_.overlong_call_possible_ns = calls.overlong_possible_ns;
+    if (calls.overlong_count > 0) checks_.overlong_call_name = Display(calls.overlong_name);
+    if (checks_.gpu_row_count == 0) return absl::OkStatus();
+    BelievedCalls believed(reader_, std::move(calls));
+    ASSIGN_OR_RETURN(const ImpossibleTimes times, FindImpossibleTimes(believed, attribution_));
     checks_.overlong_count = times.overlong_count;
     checks_.overlong_ns = times.overlong_ns;
     checks_.overlong_possible_ns = times.overlong_possible_ns;
@@ -151,11 +158,13 @@ class EventCheck {
     checks_.inversion_count =
         std::min(checks_.gpu_row_count, checks_.inversion_count + times.late_count);
     checks_.worst_inversion_ns = std::max(checks_.worst_inversion_ns, times.late_ns);
-    if (times.overlong_count > 0) {
-      checks_.overlong_name =
-          ForDisplay(Demangler().Demangle(reader_.names()[times.overlong_name]), kMaxNameBytes);
-    }
+    if (times.overlong_count > 0) checks_.overlong_name = Display(times.overlong_name);
     return absl::OkStatus();
+  }
+
+  std::string Display(uint32_t name) const {
+    constexpr size_t kMaxNameBytes = 80;
+    return ForDisplay(Demangler().Demangle(reader_.names()[name]), kMaxNameBytes);
   }
 
   absl::Status NameUnendedRanges() {

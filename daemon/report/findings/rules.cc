@@ -64,7 +64,7 @@ constexpr std::array kRules = {
     Rule{"QUALITY_ORPHANS", "GPU work without its launch", false, &QualityOrphans},
     Rule{"QUALITY_SILENT_LAUNCHES", "Launches without GPU work", false, &QualitySilentLaunches},
     Rule{"QUALITY_INVERSIONS", "GPU and host times disagree", false, &QualityInversions},
-    Rule{"QUALITY_TIMES", "GPU work has impossible times", false, &QualityTimes},
+    Rule{"QUALITY_TIMES", "GPU work or calls have impossible times", false, &QualityTimes},
     Rule{"QUALITY_COVERAGE", "The capture covers less than requested", false, &QualityCoverage},
     Rule{"QUALITY_TRUNCATION", "The window cuts ranges off", false, &QualityTruncation},
     Rule{"QUALITY_UNENDED", "Ranges never ended", false, &QualityUnended},

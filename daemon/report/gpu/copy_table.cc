@@ -14,11 +14,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/capture/event_kinds.h"
+#include "daemon/report/believed/believed_reader.h"
 #include "daemon/report/index/by_name.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
-#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/kernel_purpose.h"
 #include "daemon/report/index/launch_statistics.h"
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "daemon/base/status_macros.h"
+#include "daemon/report/believed/believed_reader.h"
 #include "daemon/report/gpu/device_work.h"
 #include "daemon/report/index/gpu_attribution.h"
-#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/index/wrapping_math.h"
 

@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/report/believed/believed_reader.h"
 #include "daemon/report/index/first_ids.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
@@ -110,7 +111,8 @@ class SyncSummary {
 
 }  // namespace
 
-absl::StatusOr<SyncTable> SummarizeSyncs(store::CaptureReader& reader) {
+absl::StatusOr<SyncTable> SummarizeSyncs(store::CaptureReader& recorded) {
+  BelievedReader reader(recorded);
   ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
   SyncSummary summary(reader, attribution);
   RETURN_IF_ERROR(summary.Read());

@@ -8,10 +8,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/report/believed/believed_reader.h"
 #include "daemon/report/index/accelerators.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/host_slices.h"
-#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/interval_set.h"
 #include "daemon/report/index/operator_index.h"
 #include "daemon/report/index/step_lookup.h"

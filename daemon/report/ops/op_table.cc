@@ -11,9 +11,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/report/believed/believed_reader.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/gpu_attribution.h"
-#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/lost_parents.h"
 #include "daemon/report/index/op_kinds.h"
 #include "daemon/report/index/overlaps.h"

@@ -9,7 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
-#include "daemon/report/index/impossible_times.h"
+#include "daemon/report/believed/believed_reader.h"
 #include "daemon/report/index/launch_statistics.h"
 #include "daemon/report/index/op_kinds.h"
 #include "daemon/report/index/operator_index.h"

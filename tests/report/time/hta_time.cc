@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "daemon/base/status_macros.h"
+#include "daemon/report/believed/believed_reader.h"
 #include "daemon/report/gpu/device_work.h"
 #include "daemon/report/index/end_of.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/report/index/gpu_names.h"
-#include "daemon/report/index/impossible_times.h"
 #include "daemon/report/index/merge_runs.h"
 #include "daemon/report/index/wrapping_math.h"
 #include "daemon/report/time/kernel_types.h"

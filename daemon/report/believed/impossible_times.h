@@ -15,15 +15,14 @@
 // of a graph run side by side in one stream; neither counts. Work that the host waited for a little
 // too early has the time of a GPU clock that is a little late: it is counted, and believed.
 //
-// BelievedReader gives all other data as it is. Work that lasts too long ends where the next work
-// of its stream begins, or where the wait for it ends; work that begins at another time than its
-// launch, out of order, or after the wait for it, is left out. All reports read through it; exports
-// do not.
+// Work that lasts too long ends where the next work of its stream begins, or where the wait for it
+// ends; work that begins at another time than its launch, out of order, or after the wait for it,
+// is left out: BelievedReader (believed_reader.h).
 //
 // Threads: one at a time.
 // Memory:  40 bytes per GPU row while times are searched; nothing if the seal found none.
-#ifndef PROFD_DAEMON_REPORT_INDEX_IMPOSSIBLE_TIMES_H_
-#define PROFD_DAEMON_REPORT_INDEX_IMPOSSIBLE_TIMES_H_
+#ifndef PROFD_DAEMON_REPORT_BELIEVED_IMPOSSIBLE_TIMES_H_
+#define PROFD_DAEMON_REPORT_BELIEVED_IMPOSSIBLE_TIMES_H_
 
 #include <cstdint>
 #include <utility>
@@ -32,7 +31,6 @@
 #include "absl/status/statusor.h"
 #include "daemon/report/index/gpu_attribution.h"
 #include "daemon/store/file/capture_reader.h"
-#include "daemon/store/file/forwarding_reader.h"
 
 namespace profd::report {
 
@@ -60,24 +58,6 @@ struct ImpossibleTimes {
 absl::StatusOr<ImpossibleTimes> FindImpossibleTimes(store::CaptureReader& reader,
                                                     const GpuAttribution& attribution);
 
-class BelievedReader final : public store::ForwardingReader {
- public:
-  // `reader` must outlive it.
-  explicit BelievedReader(store::CaptureReader& reader) : ForwardingReader(reader) {}
-
-  absl::Status Scan(RowKind kind, uint32_t columns, const store::TimeFilter& filter,
-                    absl::FunctionRef<absl::Status(const EventBatch&)> fn) override;
-
-  // Then rows are not numbered as those of the other reader; known once rows were read.
-  bool leaves_out_rows() const { return times_.detached_count > 0; }
-
- private:
-  absl::Status Search();
-
-  bool searched_ = false;
-  ImpossibleTimes times_;
-};
-
 }  // namespace profd::report
 
-#endif  // PROFD_DAEMON_REPORT_INDEX_IMPOSSIBLE_TIMES_H_
+#endif  // PROFD_DAEMON_REPORT_BELIEVED_IMPOSSIBLE_TIMES_H_

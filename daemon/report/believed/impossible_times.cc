@@ -1,4 +1,4 @@
-#include "daemon/report/index/impossible_times.h"
+#include "daemon/report/believed/impossible_times.h"
 
 #include <algorithm>
 #include <limits>
@@ -457,68 +457,11 @@ class TimeSearch {
   ImpossibleTimes times_;
 };
 
-// Rows [begin, end) of a batch.
-GpuBatch PartOf(const GpuBatch& batch, size_t begin, size_t end) {
-  GpuBatch part = batch;
-  part.size = end - begin;
-  ForEachColumn(part, [begin, size = part.size](const auto& column) {
-    if (!column.values.empty()) column.values = column.values.subspan(begin, size);
-  });
-  return part;
-}
-
-// Whether the seal looked for impossible times and found none.
-bool AreKnownToBePossible(const CaptureRecord& record) {
-  const auto found =
-      std::ranges::find(record.graded.checks, "impossible_times", &QualityCheck::name);
-  return found != record.graded.checks.end() && found->value == 0;
-}
-
 }  // namespace
 
 absl::StatusOr<ImpossibleTimes> FindImpossibleTimes(store::CaptureReader& reader,
                                                     const GpuAttribution& attribution) {
   return TimeSearch(reader, attribution).Find();
-}
-
-absl::Status BelievedReader::Search() {
-  searched_ = true;
-  // That reader corrects its rows itself.
-  if (dynamic_cast<BelievedReader*>(&reader_) != nullptr) return absl::OkStatus();
-  if (reader_.gpu_row_count() == 0 || AreKnownToBePossible(reader_.record())) {
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::BuildCalls(reader_));
-  ASSIGN_OR_RETURN(times_, FindImpossibleTimes(reader_, attribution));
-  return absl::OkStatus();
-}
-
-absl::Status BelievedReader::Scan(RowKind kind, uint32_t columns, const store::TimeFilter& filter,
-                                  absl::FunctionRef<absl::Status(const EventBatch&)> fn) {
-  if (kind == RowKind::kGpu && !searched_) RETURN_IF_ERROR(Search());
-  if (kind != RowKind::kGpu || times_.possible_ns.empty()) {
-    return reader_.Scan(kind, columns, filter, fn);
-  }
-  std::vector<int64_t> durations;
-  return reader_.ForEach<GpuRow>(columns | kGpuTime, filter, [&](const GpuBatch& batch) {
-    durations.assign(batch.duration_ns.begin(), batch.duration_ns.end());
-    GpuBatch believed = batch;
-    believed.duration_ns = durations;
-    size_t begin = 0;
-    for (size_t i = 0; i < batch.size; ++i) {
-      const auto found = times_.possible_ns.find({batch.start_ns[i], batch.duration_ns[i]});
-      if (found == times_.possible_ns.end()) continue;
-      if (found->second != ImpossibleTimes::kLeftOut) {
-        durations[i] = found->second;
-        continue;
-      }
-      // A row that is left out splits the batch. The parts are views, so only durations are copied.
-      if (i > begin) RETURN_IF_ERROR(fn(PartOf(believed, begin, i)));
-      begin = i + 1;
-    }
-    if (begin == batch.size) return absl::OkStatus();
-    return begin == 0 ? fn(believed) : fn(PartOf(believed, begin, batch.size));
-  });
 }
 
 }  // namespace profd::report
