@@ -306,14 +306,14 @@ absl::Status GpuAttribution::FindPaths(store::CaptureReader& reader, OpKinds* ki
     }
     ThreadPaths& thread = *threads[batch.thread];
     const std::span<const uint32_t> names = kinds == nullptr ? batch.name : kinds->Of(batch);
+    std::span<const uint8_t> folds;
+    if (redispatches.has_value()) folds = redispatches->FindFolds(batch, names, *kinds);
     for (size_t i = 0; i < batch.size; ++i) {
-      const bool folds =
-          redispatches.has_value() &&
-          redispatches->FoldsPrevious(batch, i, kinds->NameOf(kinds->FirstOf(names[i])));
       const int64_t end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]);
       const std::optional<int64_t> cut_ns = cuts.CutOf(batch.thread, batch.start_ns[i], end_ns);
-      thread.EndRange(batch.start_ns[i], cut_ns.value_or(end_ns), names[i], folds,
-                      cut_ns.has_value(), batch.depth[i] == 0, paths_);
+      thread.EndRange(batch.start_ns[i], cut_ns.value_or(end_ns), names[i],
+                      !folds.empty() && folds[i] != 0, cut_ns.has_value(), batch.depth[i] == 0,
+                      paths_);
     }
     return absl::OkStatus();
   }));

@@ -51,6 +51,9 @@ class OpKinds {
   // Kinds with the same first kind share a row.
   uint32_t FirstOf(uint32_t kind) const { return kinds_[kind].first; }
   uint32_t NameOf(uint32_t kind) const { return kinds_[kind].name; }  // Index into names().
+  bool HaveSameName(uint32_t a, uint32_t b) const {
+    return a == b || NameOf(FirstOf(a)) == NameOf(FirstOf(b));
+  }
   // What the rows of that name are called.
   static std::string_view TextOf(std::string_view name);
   uint32_t InputsOf(uint32_t kind) const { return kinds_[kind].inputs; }  // Into inputs(); 0: none.

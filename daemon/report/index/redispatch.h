@@ -11,17 +11,19 @@
 // be folded when the next range of its thread ends.
 //
 // Threads: one at a time.
-// Memory:  8 bytes per API call, up to twice that as vectors grow; 24 per depth of each thread.
+// Memory:  8 bytes per API call, up to twice that as vectors grow; 24 per depth of each thread; 1
+//          per range of a batch.
 // Errors:  the reader's, in Build().
 #ifndef PROFD_DAEMON_REPORT_INDEX_REDISPATCH_H_
 #define PROFD_DAEMON_REPORT_INDEX_REDISPATCH_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/report/index/op_kinds.h"
 #include "daemon/store/file/capture_reader.h"
 
 namespace profd::report {
@@ -30,31 +32,14 @@ class Redispatches {
  public:
   static absl::StatusOr<Redispatches> Build(store::CaptureReader& reader);
 
-  // The columns that FoldsPrevious() reads. With the start of ranges it is also right where ranges
-  // or the calls between them were recorded in part; Build() tells whether they can be.
+  // The columns that FindFolds() reads. With the start of ranges it is also right where ranges or
+  // the calls between them were recorded in part; Build() tells whether they can be.
   uint32_t columns() const;
 
-  // Whether the range before this one on its thread is folded into it. `name` is equal for equal
-  // texts. Pass every range, in the reader's order.
-  bool FoldsPrevious(const RangeBatch& batch, size_t i, uint32_t name) {
-    if (batch.thread >= threads_.size()) threads_.resize(batch.thread + size_t{1});
-    OfThread& thread = threads_[batch.thread];
-    const uint16_t depth = batch.depth[i];
-    if (depth + size_t{1} >= thread.children.size()) thread.children.resize(depth + size_t{2});
-    const uint32_t child_count = std::exchange(thread.children[depth + size_t{1}], 0);
-    ++thread.children[depth];
-    const int64_t start_ns = needs_starts_ ? batch.start_ns[i] : 0;
-    const int64_t duration_ns = batch.duration_ns[i];
-    const bool folds = child_count == 1 && thread.has_previous && thread.name == name &&
-                       thread.depth == depth + 1 &&
-                       (!needs_starts_ || CallsItself(thread, start_ns, duration_ns));
-    thread.has_previous = true;
-    thread.depth = depth;
-    thread.name = name;
-    thread.start_ns = start_ns;
-    thread.duration_ns = duration_ns;
-    return folds;
-  }
+  // For each range of the batch, whether the one before it on its thread is folded into it. `kinds`
+  // are the batch's in `of`. Pass every batch, in the reader's order. Valid until the next call.
+  std::span<const uint8_t> FindFolds(const RangeBatch& batch, std::span<const uint32_t> kinds,
+                                     const OpKinds& of);
 
  private:
   struct OfThread {
@@ -62,7 +47,7 @@ class Redispatches {
     std::vector<int64_t> api_starts;  // Sorted.
     bool has_previous = false;
     uint16_t depth = 0;  // Of the previous range, as what follows.
-    uint32_t name = 0;
+    uint32_t kind = 0;
     int64_t start_ns = 0;
     int64_t duration_ns = 0;
   };
@@ -71,6 +56,7 @@ class Redispatches {
 
   bool needs_starts_ = false;
   std::vector<OfThread> threads_;
+  std::vector<uint8_t> folds_;
 };
 
 }  // namespace profd::report

@@ -415,6 +415,11 @@ class OpSummary {
     const bool is_overlapping = IsLane(reader_.threads()[batch.thread]);
     const std::span<const uint32_t> kinds = kinds_.Of(batch);
     Grow();
+    const std::span<const uint8_t> folds = redispatches_->FindFolds(batch, kinds, kinds_);
+    if (!by_step_ && !only_.has_value() && !is_overlapping && memory_.empty()) {
+      AddPlainRows(cut, kinds, folds);
+      return;
+    }
     const std::span<const OpMemory::Change> changes =
         memory_.empty() ? std::span<const OpMemory::Change>() : memory_.Of(batch);
     size_t next_change = 0;
@@ -429,7 +434,7 @@ class OpSummary {
         range.memory = changes[next_change].total;
         ++next_change;
       }
-      if (redispatches_->FoldsPrevious(batch, i, kinds_.NameOf(kinds_.FirstOf(kinds[i])))) {
+      if (folds[i] != 0) {
         range.self_ns += pending.self_ns;
         range.self_memory.Add(pending.self_memory);
       } else {
@@ -438,6 +443,33 @@ class OpSummary {
       pending = range;
     }
     pending_[batch.thread] = pending;
+  }
+
+  // Of a table of names and nothing else, which most are.
+  void AddPlainRows(const RangeBatch& cut, std::span<const uint32_t> kinds,
+                    std::span<const uint8_t> folds) {
+    if (cut.thread >= pending_.size()) pending_.resize(cut.thread + size_t{1});
+    Pending& last = pending_[cut.thread];
+    bool counts = last.counts;
+    uint32_t kind = last.kind;
+    int64_t duration_ns = last.duration_ns;
+    uint64_t self_ns = last.self_ns;
+    for (size_t i = 0; i < cut.size; ++i) {
+      uint64_t folded_ns = 0;
+      if (folds[i] != 0) {
+        folded_ns = self_ns;
+      } else if (counts) {
+        by_kind_[kind].Add(duration_ns, self_ns);
+      }
+      counts = true;
+      kind = kinds[i];
+      duration_ns = cut.duration_ns[i];
+      self_ns = self_[i] + folded_ns;
+    }
+    last.counts = counts;
+    last.kind = kind;
+    last.duration_ns = duration_ns;
+    last.self_ns = self_ns;
   }
 
   // A range that counts unless the next one of its thread turns out to be the same call.

@@ -161,13 +161,13 @@ class OpProfiler {
       const std::span<const uint32_t> kinds = kinds_.Of(batch);
       if (batch.thread >= last.size()) last.resize(batch.thread + size_t{1});
       std::optional<Call>& previous = last[batch.thread];
+      const std::span<const uint8_t> folded = redispatches.FindFolds(batch, kinds, kinds_);
       for (size_t i = 0; i < batch.size; ++i) {
         const bool is_python =
             batch.category[i] == static_cast<uint8_t>(wire::RangeCategory::kPython);
         is_python_[batch.name[i]] |= is_python;
-        const uint32_t name = kinds_.NameOf(kinds_.FirstOf(kinds[i]));
         // Functions of Python that call themselves are several calls.
-        const bool folds = redispatches.FoldsPrevious(batch, i, name) && !is_python;
+        const bool folds = folded[i] != 0 && !is_python;
         if (previous.has_value() && !folds) Add(*previous);
         previous = {.kind = kinds[i],
                     .thread = batch.thread,
