@@ -227,6 +227,8 @@ BenchCapture WriteGpuBenchCapture(const std::filesystem::path& folder, int64_t g
                          .max_blocks_per_sm = 32,
                          .registers_per_sm = 65536,
                          .shared_bytes_per_sm = 233472}};
+  // As the seal of such a capture says.
+  record.graded.checks.push_back({.name = "impossible_times"});
   Must(writer->Finish(record, 0));
   return capture;
 }
