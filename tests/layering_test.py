@@ -82,7 +82,7 @@ ARROWS = {
     "daemon/report/memory": ["proto/wire", "daemon/base", "daemon/store/file",
                              "daemon/report/index", TYPES],
     "daemon/report/gpu": ["daemon/base", "daemon/store/file", "daemon/report/index",
-                          "daemon/report/believed", TYPES, EVENTS],
+                          "daemon/report/believed", TYPES, EVENTS, QUALITY],
     "daemon/report/ranks": ["proto/wire", "daemon/base", "daemon/store/file",
                             "daemon/report/index", "daemon/report/believed", "daemon/report/gpu",
                             "daemon/report/ops", TYPES, EVENTS],
@@ -123,7 +123,7 @@ ARROWS = {
     "daemon/import/json": [],
     # The other way: rows of what others wrote, into the store's files.
     "daemon/import": ["daemon/import/json", "proto/wire", "daemon/base", "daemon/store/file", "daemon/report/index",
-                      "daemon/report/findings", TYPES, EVENTS, PORTS],
+                      "daemon/report/findings", TYPES, EVENTS, QUALITY, PORTS],
     # Exports of Nsight Systems, by the same builder.
     "daemon/import/nsys": ["proto/wire", "daemon/base", "daemon/store/file", "daemon/report/index",
                            "daemon/report/findings", "daemon/import", TYPES, EVENTS],

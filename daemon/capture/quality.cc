@@ -462,16 +462,17 @@ QualityCheck Understood(const Subject& subject) {
     if (kind.starts_with("arg:")) continue;  // A detail of an event that is there.
     if (count > 0 && __builtin_add_overflow(left_out, count, &left_out)) left_out = INT64_MAX;
   }
+  const std::string devices = UnreadDevicesClause(subject.record);
   const double share = static_cast<double>(left_out) /
                        std::max(1.0, static_cast<double>(left_out) +
                                          static_cast<double>(subject.record.event_count));
-  return {
-      .grade = GradeOf(share, kFewNotUnderstood, kManyNotUnderstood, kNever),
-      .is_share = true,
-      .value = share,
-      .bound = kFewNotUnderstood,
-      .sentence = StrCat(left_out, left_out == 1 ? " event" : " events", " of the trace (",
-                         Percent(share), left_out == 1 ? ") was" : ") were", " not understood")};
+  return {.grade = GradeOf(share, kFewNotUnderstood, kManyNotUnderstood, kNever),
+          .is_share = true,
+          .value = share,
+          .bound = kFewNotUnderstood,
+          .sentence = StrCat(left_out, left_out == 1 ? " event" : " events", " of the trace (",
+                             Percent(share), left_out == 1 ? ") was" : ") were", " not understood",
+                             devices.empty() ? "" : ": ", devices)};
 }
 
 using Check = QualityCheck (*)(const Subject&);
@@ -530,6 +531,28 @@ std::string_view CutOffPlace(const CaptureRecord& record) {
   if (cut == record.imported.not_understood.end()) return {};
   const std::string_view kind = cut->first;
   return kind.starts_with(kCutOffKind) ? kind.substr(kCutOffKind.size()) : std::string_view();
+}
+
+UnreadDevices UnreadDevicesOf(const CaptureRecord& record) {
+  UnreadDevices devices;
+  int64_t most = 0;
+  for (const auto& [kind, count] : record.imported.not_understood) {
+    if (!kind.starts_with(kUnreadDeviceKind) || count <= 0) continue;
+    if (__builtin_add_overflow(devices.event_count, count, &devices.event_count)) {
+      devices.event_count = INT64_MAX;
+    }
+    if (count <= most) continue;
+    most = count;
+    devices.name = std::string_view(kind).substr(kUnreadDeviceKind.size());
+  }
+  return devices;
+}
+
+std::string UnreadDevicesClause(const CaptureRecord& record) {
+  const UnreadDevices devices = UnreadDevicesOf(record);
+  if (devices.event_count == 0) return {};
+  return StrCat(devices.event_count, devices.event_count == 1 ? " event of " : " events of ",
+                devices.name, devices.event_count == 1 ? " is not read" : " are not read");
 }
 
 std::string_view ToString(ShareTrust trust) {

@@ -313,8 +313,7 @@ absl::Status CaptureBuilder::AddSlice(const TraceEvent& event) {
     case Category::kUnknown:
       break;
   }
-  not_understood_.Count(event.category.empty() ? "ph:X without cat"
-                                               : StrCat("cat:", event.category));
+  unread_devices_.Count(event, not_understood_);
   return absl::OkStatus();
 }
 
@@ -509,7 +508,8 @@ bool CaptureBuilder::AddStep(std::string_view text, const Span& span, uint32_t t
     not_understood_.Count("ProfilerStep with a number beyond 2^53");
     return false;
   }
-  const auto [at, inserted] = steps_.try_emplace(index, Step{span.start_ns, span.end_ns(), thread});
+  const auto [at, inserted] =
+      steps_.try_emplace(index, LoopStep{span.start_ns, span.end_ns(), thread});
   const bool is_same = at->second.start_ns == span.start_ns && at->second.end_ns == span.end_ns();
   if (!inserted && !is_same) {
     not_understood_.Count("ProfilerStep with the number of another");
@@ -542,6 +542,7 @@ void CaptureBuilder::CoverSteps() {
     Cover(span);
     ++at;
   }
+  KeepStepsOfOneLoop(steps_, not_understood_);
 }
 
 // torch's number of a thread stands where a node of autograd says on whose thread its forward
@@ -747,13 +748,13 @@ std::set<std::string> CaptureBuilder::RecordedPids() const {
 
 absl::StatusOr<CaptureBuilder::Contents> CaptureBuilder::Finish() {
   RETURN_IF_ERROR(FinishPaired());
+  unread_devices_.CountIn(not_understood_, threads_);
   CoverSteps();
   for (const auto& [stream, work] : streams_) last_ns_ = std::max(last_ns_, work.end_ns);
   for (const ThreadRows& rows : rows_) {
     last_ns_ = std::max({last_ns_, rows.calls.end_ns, rows.driver_calls.end_ns});
   }
-  // A synchronization is part of a call.
-  if (calls_.empty()) last_ns_ = std::max(last_ns_, syncs_end_ns_);
+  if (calls_.empty()) last_ns_ = std::max(last_ns_, syncs_end_ns_);  // Else they are in calls.
   // Events without a time, such as those of cudaEventRecord(), are no capture alone.
   if (!epoch_ns_.has_value() || last_ns_ < first_ns_) contents_.event_count = 0;
   if (contents_.event_count == 0) return std::move(contents_);

@@ -37,6 +37,7 @@
 #include "daemon/import/coverage.h"
 #include "daemon/import/kept_arguments.h"
 #include "daemon/import/kept_part.h"
+#include "daemon/import/loop_steps.h"
 #include "daemon/import/names.h"
 #include "daemon/import/not_understood.h"
 #include "daemon/import/operator_texts.h"
@@ -48,6 +49,7 @@
 #include "daemon/import/trace_event.h"
 #include "daemon/import/trace_header.h"
 #include "daemon/import/trace_threads.h"
+#include "daemon/import/unread_devices.h"
 
 namespace profd::importer {
 
@@ -178,11 +180,6 @@ class CaptureBuilder {
     std::vector<uint32_t> memory_places;
   };
   static constexpr uint32_t kLeftOut = std::numeric_limits<uint32_t>::max();
-  struct Step {
-    int64_t start_ns;
-    int64_t end_ns;
-    uint32_t thread;
-  };
 
   // Where the event is since the epoch; nothing where it says none or one out of reach.
   struct Span {
@@ -324,7 +321,8 @@ class CaptureBuilder {
   absl::flat_hash_map<int64_t, uint32_t> wide_streams_;  // Which they are, by what they are.
   absl::flat_hash_set<uint32_t> calls_;                  // Their correlations.
   absl::flat_hash_set<uint32_t> launches_;               // Those of launches.
-  absl::flat_hash_map<int64_t, Step> steps_;
+  absl::flat_hash_map<int64_t, LoopStep> steps_;
+  UnreadDevices unread_devices_;
   // Of operators and annotations; the second for events that lack the first.
   std::vector<int64_t> external_ids_;
   std::vector<int64_t> event_indices_;

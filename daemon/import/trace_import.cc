@@ -1,6 +1,7 @@
 #include "daemon/import/trace_import.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -97,6 +98,20 @@ class Import : public TraceSplitter::Handler {
     if (damaged_count_ == 1) first_damaged_ = offset;
   }
 
+  // Whether it has what only ONNX Runtime's own profiles have.
+  bool IsOfOnnxRuntime() const {
+    constexpr std::array<std::string_view, 4> kOnly = {"cat:Session", "cat:Node", "cat:Api",
+                                                       "arg:Kernel.grid_x"};
+    return std::ranges::any_of(kOnly, [&](std::string_view kind) {
+      return not_understood_.counts().contains(std::string(kind));
+    });
+  }
+  static absl::Status OfOnnxRuntime() {
+    return absl::InvalidArgumentError(
+        "no torch.profiler trace: it is a profile that ONNX Runtime wrote itself; "
+        "https://ui.perfetto.dev reads it");
+  }
+
   // Says of what kinds the events are of which profd understands none.
   absl::Status NoEvents() const {
     if (cut_.has_value()) {
@@ -107,6 +122,7 @@ class Import : public TraceSplitter::Handler {
       return absl::DataLossError(
           StrCat("damaged at byte ", first_damaged_, ": no event in it can be read"));
     }
+    if (IsOfOnnxRuntime()) return OfOnnxRuntime();
     const std::map<std::string, int64_t>& counts = not_understood_.counts();
     // Of an argument, only where nothing says more.
     const auto key = [](const auto& entry) {
@@ -116,7 +132,7 @@ class Import : public TraceSplitter::Handler {
     std::string text = "there is no event in it that profd understands";
     if (most != counts.end()) {
       StrAppend(&text, ": it has ", most->second, " of kind '", most->first,
-                most->first == "ph:X without cat"
+                most->first == "ph:X without cat" || most->first.starts_with(kUnreadDeviceKind)
                     ? "', as profilers of JAX and TensorFlow write them"
                     : "'",
                 "; https://ui.perfetto.dev may read it");
@@ -126,14 +142,7 @@ class Import : public TraceSplitter::Handler {
 
   // Refuses what looks like a torch.profiler trace of one process, and is not.
   absl::Status CheckKind(const CaptureBuilder::Contents& contents) const {
-    const std::map<std::string, int64_t>& counts = not_understood_.counts();
-    if (contents.operator_count == 0 &&
-        (counts.contains("cat:Session") || counts.contains("cat:Node") ||
-         counts.contains("arg:Kernel.grid_x"))) {
-      return absl::InvalidArgumentError(
-          "no torch.profiler trace: it is a profile that ONNX Runtime wrote itself; "
-          "https://ui.perfetto.dev reads it");
-    }
+    if (contents.operator_count == 0 && IsOfOnnxRuntime()) return OfOnnxRuntime();
     // A process numbers its launches. Ranks in containers may all have the same pid.
     const bool collides = contents.repeated_launch_count >= kFewestCollisions &&
                           contents.repeated_launch_count * 100 >= contents.launch_count;

@@ -116,6 +116,11 @@ std::string_view TraceThreads::LabelOf(std::string_view pid) const {
   return found == process_labels_.end() ? std::string_view() : found->second;
 }
 
+std::string_view TraceThreads::NameOf(std::string_view pid) const {
+  const auto found = process_names_.find(std::string(pid));
+  return found == process_names_.end() ? std::string_view() : found->second;
+}
+
 TraceThreads::Process TraceThreads::MainProcess() const {
   std::map<std::string_view, int64_t> events;
   for (const Thread& thread : threads_) events[thread.pid] += thread.event_count;

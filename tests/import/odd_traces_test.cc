@@ -640,12 +640,15 @@ TEST_F(OddTracesTest, AProfileOfOnnxRuntimeIsNamed) {
       R"({"cat":"Kernel","pid":31,"tid":31,"dur":40,"ts":110,"ph":"X","name":"sgemm","args":{}})";
   const std::string session =
       R"({"cat":"Session","pid":31,"tid":31,"dur":900,"ts":5,"ph":"X","name":"model_run","args":{}})";
-  for (const std::string& text : {StrCat("[", session, ",", node, ",", kernel, "]"),
-                                  StrCat("[", node, "]"), StrCat("[", session, "]"),
-                                  // Kernels alone, by the arguments that it gives them.
-                                  std::string(R"([{"cat":"Kernel","pid":31,"tid":1,"dur":40,)"
-                                              R"("ts":110,"ph":"X","name":"sgemm","args":{)"
-                                              R"("stream":"3","grid_x":"1"}}])")}) {
+  const std::string api =
+      R"({"cat":"Api","pid":31,"tid":31,"dur":4,"ts":5,"ph":"X","name":"cudaLaunchKernel","args":{}})";
+  for (const std::string& text :
+       {StrCat("[", session, ",", node, ",", kernel, "]"), StrCat("[", node, "]"),
+        StrCat("[", session, "]"), StrCat("[", api, "]"), StrCat("[", api, ",", kernel, "]"),
+        // Kernels alone, by the arguments that it gives them.
+        std::string(R"([{"cat":"Kernel","pid":31,"tid":1,"dur":40,)"
+                    R"("ts":110,"ph":"X","name":"sgemm","args":{)"
+                    R"("stream":"3","grid_x":"1"}}])")}) {
     EXPECT_THAT(ImportText(text),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ONNX Runtime")));
   }

@@ -231,6 +231,9 @@ void DoubtGpuWork(Facts& facts) {
     doubt(1, StrCat("0 of ", events.gpu_row_count, " GPU activities have a duration"));
   }
   const CaptureRecord& record = *facts.record;
+  if (std::string devices = UnreadDevicesClause(record); !devices.empty()) {
+    doubt(1, std::move(devices));
+  }
   if (events.gpu_row_count == 0 && record.state == CaptureState::kPartial &&
       !CutOffPlace(record).empty()) {
     doubt(1, "The file is cut off, and no time in it has all its GPU work");

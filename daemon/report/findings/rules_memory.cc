@@ -333,7 +333,9 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
       if (hours <= kSoonHours && !may_fall_again && !is_made_anew) {
         finding.severity = Severity::kCritical;
       }
-      StrAppend(&finding.measured, "; memory is full after ", steps, " more steps, in ",
+      // What was there before the window takes part of the memory that looks free.
+      StrAppend(&finding.measured, "; memory is full after ",
+                device->memory.relative ? "at most " : "", steps, " more steps, in ",
                 60 * hours < 1 ? TimeText(static_cast<int64_t>(3600e9 * hours))
                 : hours < 1    ? absl::StrFormat("%.2g minutes", 60 * hours)
                                : absl::StrFormat("%.3g hours", hours));
@@ -357,6 +359,12 @@ RuleResult MemLeak(const Facts& facts, const FindingThresholds& thresholds) {
   if (growth.step_count >= kStepsForHigh && !rises_often) {
     StrAppend(&finding.confidence_reason, ", and memory rises in only ", growth.rising_count,
               " of them, which a cache that fills up can explain");
+  }
+  if (growth.steps_since_rise > growth.longest_pause_steps) {
+    finding.confidence = Confidence::kLow;
+    finding.confidence_reason =
+        StrCat("memory did not grow in the last ", CountText(growth.steps_since_rise, "step"),
+               ", longer than ever before: a buffer that has become full looks the same");
   }
   if (may_fall_again) {
     finding.confidence = Confidence::kLow;

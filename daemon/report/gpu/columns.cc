@@ -373,6 +373,9 @@ table::Report ToReport(const KernelTable& kernels) {
     report.notes.emplace_back(
         "No kernels are here: the trace is cut off, and its GPU events were left out, because "
         "others are missing.");
+  } else if (kernels.rows.empty() && !kernels.unread_devices.empty()) {
+    report.notes.push_back(
+        StrCat("No kernels are here: ", kernels.unread_devices, ", and may be kernels."));
   } else if (kernels.rows.empty()) {
     report.notes.emplace_back(
         "No kernels were recorded: the program launched none, uses no CUDA, or was captured with "
@@ -664,7 +667,12 @@ table::Report ToReport(const IdleTable& idle) {
   table::Report report = {.name = "idle",
                           .tables = {IdleColumns().ToTable("rows", idle.rows),
                                      StreamIdleColumns().ToTable("streams", idle.streams)}};
-  if (idle.rows.empty()) report.notes.emplace_back("No GPU work was recorded.");
+  if (idle.rows.empty()) {
+    report.notes.push_back(
+        idle.unread_devices.empty()
+            ? "No GPU work was recorded."
+            : StrCat("When a GPU was idle is unknown: ", idle.unread_devices, "."));
+  }
   if (idle.unknown_ns > 0) {
     report.notes.push_back(StrCat("The first ", FormatNs(idle.unknown_ns),
                                   " of the window are left out: a GPU was doing work that was "

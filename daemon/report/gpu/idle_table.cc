@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/base/status_macros.h"
+#include "daemon/capture/quality.h"
 #include "daemon/report/believed/believed_reader.h"
 #include "daemon/report/gpu/device_work.h"
 #include "daemon/report/index/gpu_attribution.h"
@@ -62,7 +63,8 @@ absl::StatusOr<IdleTable> SummarizeIdle(store::CaptureReader& recorded) {
     devices[work.DeviceOf(activity)].Add(activity);
   }
 
-  IdleTable table = {.unknown_ns = unknown_ns};
+  IdleTable table = {.unknown_ns = unknown_ns,
+                     .unread_devices = UnreadDevicesClause(reader.record())};
   for (size_t device = 0; device < devices.size(); ++device) {
     AddDeviceRows(reader, work.devices()[device], devices[device], table.rows);
   }

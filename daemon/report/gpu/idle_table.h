@@ -5,6 +5,7 @@
 #define PROFD_DAEMON_REPORT_GPU_IDLE_TABLE_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -59,7 +60,8 @@ struct IdleTable {
   // At the start of the recording, while a GPU did what was launched before it (earlier_work.h): in
   // no row, neither busy nor idle.
   int64_t unknown_ns = 0;
-  std::vector<IdleRow> rows;  // By device, the whole first, then by step.
+  std::string unread_devices;  // UnreadDevicesClause(), for notes; not in a report from elsewhere.
+  std::vector<IdleRow> rows;   // By device, the whole first, then by step.
   std::vector<StreamIdleRow> streams;
 };
 absl::StatusOr<IdleTable> SummarizeIdle(store::CaptureReader& reader);

@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/capture/event_kinds.h"
+#include "daemon/capture/quality.h"
 #include "daemon/report/believed/believed_reader.h"
 #include "daemon/report/gpu/occupancy.h"
 #include "daemon/report/index/by_name.h"
@@ -292,6 +293,7 @@ class KernelSummary {
   }
 
   void CountLaunches() {
+    table_.unread_devices = UnreadDevicesClause(reader_.record());
     for (const auto& [what, count] : reader_.record().imported.not_understood) {
       table_.lacks_gpu_events |= what.starts_with("GPU events, of which others are missing");
     }

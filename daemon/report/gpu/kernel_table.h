@@ -75,12 +75,14 @@ struct KernelTable {
   int64_t earlier_kernel_ns = 0;
   int64_t launch_count = 0;       // Calls that launch kernels or graphs; only if there are no rows.
   bool lacks_gpu_events = false;  // Likewise: an import left them out, because others are missing.
+  std::string unread_devices;     // Likewise: UnreadDevicesClause().
 };
 absl::StatusOr<KernelTable> SummarizeKernels(store::CaptureReader& reader,
                                              const KernelOptions& options);
 
 const table::Description<KernelRow>& KernelColumns();
-// The report "kernels" of reports.h, and back: without launch_count and lacks_gpu_events.
+// The report "kernels" of reports.h, and back: without launch_count,
+// lacks_gpu_events, and unread_devices.
 // DATA_LOSS: the parts do not fit together.
 table::Report ToReport(const KernelTable& kernels);
 absl::StatusOr<KernelTable> KernelsFrom(const table::Report& report);

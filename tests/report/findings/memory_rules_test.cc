@@ -87,6 +87,16 @@ TEST_F(MemoryRulesTest, MemoryThatGrowsWithEveryStepIsFound) {
   EXPECT_FALSE(finding.evidence.empty());
 }
 
+// Blocks of a trace without totals; what the device held before them is not known.
+TEST_F(MemoryRulesTest, OfALeakWithoutTotalsTheLatestTimeIsKnown) {
+  Healthy(8);
+  for (int step = 0; step < 8; ++step) {
+    reader_.Allocate(main_, step * kStepNs + kMs, 0x1000 + static_cast<uint64_t>(step) * 0x100,
+                     16 << 20, {.device_type = 1});
+  }
+  EXPECT_THAT(Find("MEM_LEAK").measured, HasSubstr("memory is full after at most "));
+}
+
 TEST_F(MemoryRulesTest, MemoryThatIsFreedInEveryStepIsNoLeak) {
   Healthy(8);
   const int64_t total = int64_t{1} << 30;
@@ -346,6 +356,18 @@ TEST_F(RingTest, IsNoLeakOnceItIsFull) {
 TEST_F(RingTest, IsNoLeakWhereTheCaptureShowsItFullForAQuarterOfItsSteps) {
   Fill(/*size=*/15, /*steps=*/20);
   EXPECT_THAT(Fired(), Not(Contains("MEM_LEAK")));
+}
+
+TEST_F(RingTest, ThatIsFullInTheLastStepsIsALeakOfLowConfidence) {
+  Fill(/*size=*/8, /*steps=*/10);
+  const Finding leak = Find("MEM_LEAK");
+  EXPECT_EQ(leak.confidence, Confidence::kLow);
+  EXPECT_THAT(leak.confidence_reason, HasSubstr("did not grow in the last 2 steps"));
+}
+
+TEST_F(RingTest, ThatStillFillsInTheLastStepIsALeakOfHighConfidence) {
+  Fill(/*size=*/20, /*steps=*/20);
+  EXPECT_EQ(Find("MEM_LEAK").confidence, Confidence::kHigh);
 }
 
 TEST_F(RingTest, MayBeOneWhileItFills) {

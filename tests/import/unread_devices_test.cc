@@ -1,0 +1,79 @@
+// Traces of devices whose work profd does not read.
+#include "daemon/import/unread_devices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "daemon/report/findings/findings.h"
+#include "daemon/report/gpu/idle_table.h"
+#include "daemon/report/gpu/kernel_table.h"
+#include "tests/import/import_fixture.h"
+
+namespace profd::importer {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+class UnreadDevicesTest : public ImportTest {
+ protected:
+  void Add(const std::string& event) { StrAppend(&events_, events_.empty() ? "" : ",\n", event); }
+  std::unique_ptr<store::CaptureReader> ReadAll() { return ReadEvents(events_); }
+
+ private:
+  std::string events_;
+};
+
+// As torch_npu writes it: work of the device without categories, in a process of its own.
+TEST_F(UnreadDevicesTest, WorkOfADeviceThatIsNotReadIsNamedAndNothingIsConcluded) {
+  for (int i = 0; i < 2; ++i) {
+    Add(StrCat(R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#)", i,
+               R"(","pid":7,"tid":9,"ts":)", 2000 * i, R"(,"dur":2000})"));
+  }
+  for (int i = 0; i < 6; ++i) {
+    Add(StrCat(R"({"ph":"X","cat":"cpu_op","name":"aten::mm","pid":7,"tid":9,"ts":)", i * 600,
+               R"(,"dur":40,"args":{}})"));
+    Add(StrCat(R"({"ph":"X","name":"MatMulV2","pid":500,"tid":3,"ts":)", i * 600 + 60,
+               R"(,"dur":400,"args":{}})"));
+    Add(StrCat(R"({"ph":"X","name":"AscendCL@aclnnMatmul","pid":400,"tid":9,"ts":)", i * 600 + 5,
+               R"(,"dur":8,"args":{}})"));
+  }
+  Add(R"({"ph":"M","name":"process_name","pid":400,"tid":0,"args":{"name":"CANN"}})");
+  Add(R"({"ph":"M","name":"process_name","pid":500,"tid":0,"args":{"name":"Ascend Hardware"}})");
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->record().imported.not_understood,
+              UnorderedElementsAre(Pair("device:Ascend Hardware", 6), Pair("ph:X without cat", 6)));
+  const auto report = report::SummarizeFindings(*reader, {});
+  ASSERT_THAT(report, IsOk());
+  EXPECT_EQ(report->bound, report::BoundBy::kUnknown);
+  EXPECT_THAT(report->verdict, HasSubstr("6 events of Ascend Hardware are not read: what the GPU "
+                                         "did is unknown"));
+  EXPECT_THAT(report->verdict, Not(HasSubstr("No GPU work")));
+  const auto kernels = report::SummarizeKernels(*reader, {});
+  ASSERT_THAT(kernels, IsOk());
+  EXPECT_THAT(report::ToReport(*kernels).notes,
+              Contains(HasSubstr("6 events of Ascend Hardware are not read")));
+  const auto idle = report::SummarizeIdle(*reader);
+  ASSERT_THAT(idle, IsOk());
+  EXPECT_THAT(report::ToReport(*idle).notes, Contains(HasSubstr("is unknown")));
+}
+
+TEST(NamesOfDevicesTest, AreTold) {
+  for (const char* name : {"Ascend Hardware", "/device:TPU:0", "/device:GPU:0 (pid 1)", "NPU 3",
+                           "HPU", "GPU 0 (stream)"}) {
+    EXPECT_TRUE(IsNameOfDevice(name)) << name;
+  }
+  for (const char* name :
+       {"", "python", "CANN", "/device:CPU:0", "/host:CPU", "NPUserver", "Overlap Analysis"}) {
+    EXPECT_FALSE(IsNameOfDevice(name)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace profd::importer
