@@ -116,6 +116,10 @@ std::string_view TraceThreads::LabelOf(std::string_view pid) const {
   return found == process_labels_.end() ? std::string_view() : found->second;
 }
 
+bool TraceThreads::HasThreadOf(std::string_view pid) const {
+  return std::ranges::any_of(threads_, [&](const Thread& thread) { return thread.pid == pid; });
+}
+
 std::string_view TraceThreads::NameOf(std::string_view pid) const {
   const auto found = process_names_.find(std::string(pid));
   return found == process_names_.end() ? std::string_view() : found->second;

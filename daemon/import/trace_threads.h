@@ -40,6 +40,8 @@ class TraceThreads {
   void LabelProcess(std::string_view pid, std::string_view label);
   std::string_view LabelOf(std::string_view pid, std::string_view tid);
   std::string_view LabelOf(std::string_view pid) const;
+  // Whether it has a thread with events that were asked for.
+  bool HasThreadOf(std::string_view pid) const;
   // What the trace calls a process; empty: nothing.
   std::string_view NameOf(std::string_view pid) const;
   // Exports of profd give CUDA calls that do not nest with a thread's ranges a row of their own,

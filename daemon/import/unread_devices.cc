@@ -49,9 +49,10 @@ void UnreadDevices::CountIn(NotUnderstood& not_understood, const TraceThreads& t
   if (other_count_ > 0) not_understood.Count(kWithoutCategory, other_count_);
   for (const auto& [pid, count] : counts_) {
     const std::string_view name = threads.NameOf(pid);
+    // A program may be called "train_GPU.py".
+    const bool is_device = IsNameOfDevice(name) && !threads.HasThreadOf(pid);
     not_understood.Count(
-        IsNameOfDevice(name) ? StrCat(kUnreadDeviceKind, name) : std::string(kWithoutCategory),
-        count);
+        is_device ? StrCat(kUnreadDeviceKind, name) : std::string(kWithoutCategory), count);
   }
 }
 

@@ -64,6 +64,16 @@ TEST_F(UnreadDevicesTest, WorkOfADeviceThatIsNotReadIsNamedAndNothingIsConcluded
   EXPECT_THAT(report::ToReport(*idle).notes, Contains(HasSubstr("is unknown")));
 }
 
+TEST_F(UnreadDevicesTest, AProgramThatIsCalledLikeADeviceIsNone) {
+  Add(R"({"ph":"X","cat":"cpu_op","name":"aten::mm","pid":7,"tid":9,"ts":0,"dur":40,"args":{}})");
+  Add(R"({"ph":"X","name":"wait","pid":7,"tid":9,"ts":50,"dur":40})");
+  Add(R"({"ph":"M","name":"process_name","pid":7,"tid":0,"args":{"name":"train_GPU.py"}})");
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_THAT(reader->record().imported.not_understood,
+              UnorderedElementsAre(Pair("ph:X without cat", 1)));
+}
+
 TEST(NamesOfDevicesTest, AreTold) {
   for (const char* name : {"Ascend Hardware", "/device:TPU:0", "/device:GPU:0 (pid 1)", "NPU 3",
                            "HPU", "GPU 0 (stream)"}) {
