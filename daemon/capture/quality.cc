@@ -533,26 +533,27 @@ std::string_view CutOffPlace(const CaptureRecord& record) {
   return kind.starts_with(kCutOffKind) ? kind.substr(kCutOffKind.size()) : std::string_view();
 }
 
-UnreadDevices UnreadDevicesOf(const CaptureRecord& record) {
-  UnreadDevices devices;
+std::string UnreadDevicesClause(const CaptureRecord& record) {
+  int64_t device_count = 0;
+  int64_t event_count = 0;
   int64_t most = 0;
+  std::string_view name;
   for (const auto& [kind, count] : record.imported.not_understood) {
     if (!kind.starts_with(kUnreadDeviceKind) || count <= 0) continue;
-    if (__builtin_add_overflow(devices.event_count, count, &devices.event_count)) {
-      devices.event_count = INT64_MAX;
-    }
+    ++device_count;
+    if (__builtin_add_overflow(event_count, count, &event_count)) event_count = INT64_MAX;
     if (count <= most) continue;
     most = count;
-    devices.name = std::string_view(kind).substr(kUnreadDeviceKind.size());
+    name = std::string_view(kind).substr(kUnreadDeviceKind.size());
   }
-  return devices;
-}
-
-std::string UnreadDevicesClause(const CaptureRecord& record) {
-  const UnreadDevices devices = UnreadDevicesOf(record);
-  if (devices.event_count == 0) return {};
-  return StrCat(devices.event_count, devices.event_count == 1 ? " event of " : " events of ",
-                devices.name, devices.event_count == 1 ? " is not read" : " are not read");
+  if (device_count == 0) return {};
+  std::string text = StrCat(event_count, event_count == 1 ? " event of " : " events of ", name);
+  if (device_count > 1) {
+    StrAppend(&text, " and ", device_count - 1,
+              device_count == 2 ? " other device" : " other devices");
+  }
+  StrAppend(&text, event_count == 1 ? " is not read" : " are not read");
+  return text;
 }
 
 std::string_view ToString(ShareTrust trust) {

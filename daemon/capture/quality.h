@@ -56,12 +56,8 @@ std::string_view CutOffPlace(const CaptureRecord& record);
 // How ImportRecord::not_understood names what a device did that is not read: "device:" and the name
 // that the trace gives it, "Ascend Hardware".
 inline constexpr std::string_view kUnreadDeviceKind = "device:";
-struct UnreadDevices {
-  int64_t event_count = 0;  // Of all of them.
-  std::string_view name;    // The one with most. Valid while the record is.
-};
-UnreadDevices UnreadDevicesOf(const CaptureRecord& record);
-// "240 events of Ascend Hardware are not read"; empty: there are none.
+// "240 events of Ascend Hardware and 7 other devices are not read", with the name of the device
+// that has most events; empty: there are none.
 std::string UnreadDevicesClause(const CaptureRecord& record);
 
 // What of waits for a CPU was not watched, as a clause: "3328 threads were not watched; ...";

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "daemon/capture/quality.h"
 #include "daemon/report/findings/findings.h"
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/gpu/kernel_table.h"
@@ -62,6 +63,40 @@ TEST_F(UnreadDevicesTest, WorkOfADeviceThatIsNotReadIsNamedAndNothingIsConcluded
   const auto idle = report::SummarizeIdle(*reader);
   ASSERT_THAT(idle, IsOk());
   EXPECT_THAT(report::ToReport(*idle).notes, Contains(HasSubstr("is unknown")));
+}
+
+TEST_F(UnreadDevicesTest, OfSeveralDevicesAllAreCountedAndOneIsNamed) {
+  Add(R"({"ph":"X","cat":"cpu_op","name":"aten::mm","pid":7,"tid":9,"ts":0,"dur":40,"args":{}})");
+  for (int device = 0; device < 3; ++device) {
+    Add(StrCat(R"({"ph":"M","name":"process_name","pid":)", 500 + device,
+               R"(,"tid":0,"args":{"name":"/device:TPU:)", device, R"("}})"));
+    for (int i = 0; i <= device; ++i) {
+      Add(StrCat(R"({"ph":"X","name":"fusion","pid":)", 500 + device, R"(,"tid":1,"ts":)", i * 50,
+                 R"(,"dur":40})"));
+    }
+  }
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(UnreadDevicesClause(reader->record()),
+            "6 events of /device:TPU:2 and 2 other devices are not read");
+}
+
+// A row that another tool added to a trace of CUDA.
+TEST_F(UnreadDevicesTest, GpuWorkThatIsReadIsKnownNextToADeviceThatIsNot) {
+  for (int i = 0; i < 20; ++i) {
+    Add(StrCat(R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":7,"tid":9,"ts":)",
+               i * 100, R"(,"dur":8,"args":{"correlation":)", i + 1, "}}"));
+    Add(StrCat(R"({"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":)", i * 100 + 10,
+               R"(,"dur":95,"args":{"device":0,"stream":7,"correlation":)", i + 1, "}}"));
+  }
+  Add(R"({"ph":"X","name":"power","pid":500,"tid":1,"ts":50,"dur":40})");
+  Add(R"({"ph":"M","name":"process_name","pid":500,"tid":0,"args":{"name":"GPU metrics"}})");
+  const auto reader = ReadAll();
+  ASSERT_NE(reader, nullptr);
+  const auto report = report::SummarizeFindings(*reader, {});
+  ASSERT_THAT(report, IsOk());
+  EXPECT_NE(report->bound, report::BoundBy::kUnknown);
+  EXPECT_THAT(report->verdict, Not(HasSubstr("what the GPU did is unknown")));
 }
 
 TEST_F(UnreadDevicesTest, AProgramThatIsCalledLikeADeviceIsNone) {

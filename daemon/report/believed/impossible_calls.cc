@@ -22,6 +22,7 @@ class AfterCalls {
   // Profilers convert the times of calls and of ranges in different ways. Real traces show
   // differences of some microseconds.
   static constexpr int64_t kOutlastsNs = 10'000'000;
+  static constexpr int64_t kMostErrorNs = 5'000'000'000;  // That a capture's clock may have.
   static constexpr ptrdiff_t kFewestCalls = 3;
 
   struct Call {
@@ -33,7 +34,10 @@ class AfterCalls {
     int64_t end_ns;
   };
 
-  explicit AfterCalls(store::CaptureReader& reader) : reader_(reader) {}
+  explicit AfterCalls(store::CaptureReader& reader)
+      : reader_(reader),
+        tolerance_ns_(kOutlastsNs +
+                      std::clamp<int64_t>(reader.record().gpu.clock_error_ns, 0, kMostErrorNs)) {}
 
   absl::StatusOr<ImpossibleCalls> Find() {
     RETURN_IF_ERROR(ReadLongCalls());
@@ -58,7 +62,7 @@ class AfterCalls {
     return reader_.ForEach<ApiRow>([&](const ApiBatch& batch) {
       found_.call_count += static_cast<int64_t>(batch.size);
       for (size_t i = 0; i < batch.size; ++i) {
-        if (batch.duration_ns[i] <= kOutlastsNs) continue;
+        if (batch.duration_ns[i] <= tolerance_ns_) continue;
         const int64_t end_ns = Sum(batch.start_ns[i], batch.duration_ns[i]);
         calls_.push_back({batch.thread, batch.name[i], batch.correlation[i],
                           batch.is_driver[i] != 0, batch.start_ns[i], end_ns});
@@ -106,7 +110,7 @@ class AfterCalls {
 
   // When its thread did something else, at the latest; nullopt: not while it lasted.
   std::optional<int64_t> NextOf(const Call& call) const {
-    const int64_t before_ns = call.end_ns - kOutlastsNs;
+    const int64_t before_ns = Difference(call.end_ns, tolerance_ns_);
     const Starts& starts = starts_[call.thread];
     std::optional<int64_t> next_ns = NextIn(starts.ranges, 1, call.start_ns, before_ns);
     const std::optional<int64_t> next_call_ns =
@@ -144,7 +148,8 @@ class AfterCalls {
   }
 
   store::CaptureReader& reader_;
-  std::vector<Call> calls_;  // Those of more than kOutlastsNs.
+  const int64_t tolerance_ns_;
+  std::vector<Call> calls_;  // Those of more than tolerance_ns_.
   store::TimeFilter span_ = {.begin_ns = std::numeric_limits<int64_t>::max(),
                              .end_ns = std::numeric_limits<int64_t>::min()};
   std::vector<Starts> starts_;  // By thread.

@@ -5,11 +5,12 @@
 //                  ▕ aten::mul ▏  ▕ aten::add ▏                            1 ms after it began
 //
 // Such a call was over when its thread began a range, or made three other calls of the same API (a
-// call may make some of the driver, or one of its own API). Functions of Python do not count: they
+// call may make calls of the driver, and one of its own API; HIP's may make many). It may outlast
+// that by 10 ms and the error of the capture's GPU clock. Functions of Python do not count: they
 // have rows of their own.
 //
 // Threads: one at a time.
-// Memory:  for calls of more than 10 ms, 48 bytes each, and 8 per range and call of their threads
+// Memory:  for calls longer than that, 48 bytes each, and 8 per range and call of their threads
 //          that is stored near them. Nothing if there are no such calls.
 // Errors:  the reader's.
 #ifndef PROFD_DAEMON_REPORT_BELIEVED_IMPOSSIBLE_CALLS_H_

@@ -231,7 +231,9 @@ void DoubtGpuWork(Facts& facts) {
     doubt(1, StrCat("0 of ", events.gpu_row_count, " GPU activities have a duration"));
   }
   const CaptureRecord& record = *facts.record;
-  if (std::string devices = UnreadDevicesClause(record); !devices.empty()) {
+  // Where GPU work was read, they are further rows, or another kind of device.
+  if (std::string devices = UnreadDevicesClause(record);
+      !devices.empty() && events.gpu_row_count == 0) {
     doubt(1, std::move(devices));
   }
   if (events.gpu_row_count == 0 && record.state == CaptureState::kPartial &&

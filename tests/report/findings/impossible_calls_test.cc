@@ -116,5 +116,12 @@ TEST_F(ImpossibleCallsTest, CallsThatEndALittleLateAreBelieved) {
   EXPECT_FALSE(Check().failed());
 }
 
+TEST_F(ImpossibleCallsTest, TheErrorOfTheGpusClockIsTolerated) {
+  Operators(40, 7, "cudaMalloc", 25 * kMs);
+  EXPECT_TRUE(Check().failed());
+  reader_.mutable_record().gpu.clock_error_ns = 20 * kMs;
+  EXPECT_FALSE(Check().failed());
+}
+
 }  // namespace
 }  // namespace profd::report
