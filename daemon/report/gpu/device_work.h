@@ -54,8 +54,8 @@ class DeviceWork {
     int64_t stream;  // As a trace that was imported has it (wide_streams.h).
   };
 
-  // `attribution`, with the ranges around calls, must outlive this. Returns DATA_LOSS for more
-  // devices than a machine can have.
+  // `attribution`, with the ranges around calls if CommunicationKernels::DependOnRanges(), must
+  // outlive this. Returns DATA_LOSS for more devices than a machine can have.
   static absl::StatusOr<DeviceWork> Read(store::CaptureReader& reader,
                                          const GpuAttribution& attribution);
 

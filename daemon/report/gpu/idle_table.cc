@@ -10,6 +10,7 @@
 #include "daemon/report/believed/believed_reader.h"
 #include "daemon/report/gpu/device_work.h"
 #include "daemon/report/index/gpu_attribution.h"
+#include "daemon/report/index/kernel_purpose.h"
 #include "daemon/report/index/step_lookup.h"
 #include "daemon/report/index/wrapping_math.h"
 
@@ -42,7 +43,11 @@ void AddDeviceRows(const store::CaptureReader& reader, int64_t number, const Dev
 
 absl::StatusOr<IdleTable> SummarizeIdle(store::CaptureReader& recorded) {
   BelievedReader reader(recorded);
-  ASSIGN_OR_RETURN(const GpuAttribution attribution, GpuAttribution::Build(reader));
+  // Ranges are most of what would be read, and seldom tell more of a kernel than its name.
+  ASSIGN_OR_RETURN(const GpuAttribution attribution,
+                   CommunicationKernels::DependOnRanges(reader.names())
+                       ? GpuAttribution::Build(reader)
+                       : GpuAttribution::BuildCalls(reader));
   ASSIGN_OR_RETURN(const DeviceWork work, DeviceWork::Read(reader, attribution));
   std::vector<StreamIdle> streams;
   for (const DeviceWork::Stream& stream : work.streams()) {

@@ -22,41 +22,39 @@ class ThreadPaths {
  public:
   explicit ThreadPaths(std::span<Call> calls) : calls_(calls), sweep_(calls) {}
 
-  // `folds_previous`: the range before this one is the same call, and so has its name.
-  // `is_cut`: it ends where another one begins, which may be around what came later.
-  void EndRange(int64_t start_ns, int64_t end_ns, uint32_t name, bool folds_previous, bool is_cut,
-                bool is_outermost, RangePaths& paths) {
-    const auto position = static_cast<uint32_t>(ranges_.size());
+  void EndRange(int64_t start_ns, int64_t end_ns, uint32_t name, bool is_outermost,
+                RangePaths& paths) {
     bool holds_calls = false;
-    const auto take = [&](size_t call) {
-      calls_[call].path = position + 1;
-      calls_[call].range_start_ns = start_ns;
+    sweep_.EndRange(start_ns, end_ns, [&](size_t call) {
+      Take(call, start_ns);
       holds_calls = true;
-    };
+    });
+    AddRange(start_ns, name, holds_calls);
+    if (is_outermost) Resolve(paths);
+  }
+  // It ends where another one begins, which may be around what came later.
+  void EndCutRange(int64_t start_ns, int64_t end_ns, uint32_t name) {
+    bool holds_calls = false;
+    sweep_.EndCutRange(start_ns, end_ns, [&](size_t call) {
+      Take(call, start_ns);
+      holds_calls = true;
+    });
     std::vector<Parentless> later;
-    if (is_cut) {
-      sweep_.EndCutRange(start_ns, end_ns, take);
-      while (!parentless_.empty() && parentless_.back().start_ns >= end_ns) {
-        later.push_back(parentless_.back());
-        parentless_.pop_back();
-      }
-    } else {
-      sweep_.EndRange(start_ns, end_ns, take);
-    }
-    if (folds_previous && !parentless_.empty() && parentless_.back().start_ns >= start_ns) {
-      ranges_[parentless_.back().position].name = name;
-    }
-    while (!parentless_.empty() && parentless_.back().start_ns >= start_ns) {
-      ranges_[parentless_.back().position].parent = position;
+    while (!parentless_.empty() && parentless_.back().start_ns >= end_ns) {
+      later.push_back(parentless_.back());
       parentless_.pop_back();
-      holds_calls = true;
     }
-    if (holds_calls) {
-      ranges_.push_back({.name = name, .parent = kNoParent});
-      parentless_.push_back({start_ns, position});
-    }
+    AddRange(start_ns, name, holds_calls);
     parentless_.insert(parentless_.end(), later.rbegin(), later.rend());
-    if (is_outermost && !is_cut) Resolve(paths);
+  }
+  // The range before the one that ends next, which began at `start_ns`, is the same call, and so
+  // has its name. That one is cut at `cut_ns`, if there is one.
+  void FoldPrevious(int64_t start_ns, std::optional<int64_t> cut_ns, uint32_t name) {
+    for (auto at = parentless_.rbegin(); at != parentless_.rend(); ++at) {
+      if (cut_ns.has_value() && at->start_ns >= *cut_ns) continue;
+      if (at->start_ns >= start_ns) ranges_[at->position].name = name;
+      return;
+    }
   }
 
   // Nothing encloses what came so far.
@@ -88,6 +86,23 @@ class ThreadPaths {
     int64_t start_ns;
     uint32_t position;
   };
+
+  // Of the range that is added next.
+  void Take(size_t call, int64_t start_ns) {
+    calls_[call].path = static_cast<uint32_t>(ranges_.size()) + 1;
+    calls_[call].range_start_ns = start_ns;
+  }
+  void AddRange(int64_t start_ns, uint32_t name, bool holds_calls) {
+    const auto position = static_cast<uint32_t>(ranges_.size());
+    while (!parentless_.empty() && parentless_.back().start_ns >= start_ns) {
+      ranges_[parentless_.back().position].parent = position;
+      parentless_.pop_back();
+      holds_calls = true;
+    }
+    if (!holds_calls) return;
+    ranges_.push_back({.name = name, .parent = kNoParent});
+    parentless_.push_back({start_ns, position});
+  }
 
   const std::span<Call> calls_;
   CallSweep sweep_;
@@ -121,6 +136,8 @@ class RangeCuts {
     }
     return cuts;
   }
+
+  bool empty() const { return cutters_.empty(); }
 
   // Where the range is cut; nullopt: it is not.
   std::optional<int64_t> CutOf(uint32_t thread, int64_t start_ns, int64_t end_ns) const {
@@ -309,11 +326,16 @@ absl::Status GpuAttribution::FindPaths(store::CaptureReader& reader, OpKinds* ki
     std::span<const uint8_t> folds;
     if (redispatches.has_value()) folds = redispatches->FindFolds(batch, names, *kinds);
     for (size_t i = 0; i < batch.size; ++i) {
-      const int64_t end_ns = EndOf(batch.start_ns[i], batch.duration_ns[i]);
-      const std::optional<int64_t> cut_ns = cuts.CutOf(batch.thread, batch.start_ns[i], end_ns);
-      thread.EndRange(batch.start_ns[i], cut_ns.value_or(end_ns), names[i],
-                      !folds.empty() && folds[i] != 0, cut_ns.has_value(), batch.depth[i] == 0,
-                      paths_);
+      const int64_t start_ns = batch.start_ns[i];
+      const int64_t end_ns = EndOf(start_ns, batch.duration_ns[i]);
+      const std::optional<int64_t> cut_ns =
+          cuts.empty() ? std::nullopt : cuts.CutOf(batch.thread, start_ns, end_ns);
+      if (!folds.empty() && folds[i] != 0) thread.FoldPrevious(start_ns, cut_ns, names[i]);
+      if (cut_ns.has_value()) {
+        thread.EndCutRange(start_ns, *cut_ns, names[i]);
+      } else {
+        thread.EndRange(start_ns, end_ns, names[i], batch.depth[i] == 0, paths_);
+      }
     }
     return absl::OkStatus();
   }));

@@ -5,6 +5,7 @@
 #ifndef PROFD_DAEMON_REPORT_INDEX_KERNEL_PURPOSE_H_
 #define PROFD_DAEMON_REPORT_INDEX_KERNEL_PURPOSE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -34,7 +35,15 @@ class CopyKernels {
 
 class CommunicationKernels {
  public:
-  // `attribution`: with the ranges around calls, by name.
+  // Whether the ranges around a call can decide what its kernel is: else their names, of which a
+  // capture has these, are not asked.
+  static bool DependOnRanges(std::span<const std::string> names) {
+    return std::ranges::any_of(names, [](std::string_view name) {
+      return KindOf(name) == Range::kCollective ||
+             CommunicationSignOf(name) == CommunicationSign::kWords;
+    });
+  }
+  // `attribution`: with the ranges around calls, by name, if DependOnRanges().
   CommunicationKernels(std::span<const std::string> names, const GpuAttribution& attribution)
       : attribution_(attribution),
         kernels_(names, &CommunicationSignOf),

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
+#include "daemon/report/index/merge_runs.h"
 
 namespace profd::report {
 namespace {
@@ -87,28 +88,31 @@ class AnonymousBlocks {
 
 }  // namespace
 
-absl::Status ForEachMemoryByTime(store::CaptureReader& reader, size_t most_rows,
-                                 absl::FunctionRef<absl::Status(const MemoryEvent&)> fn) {
+absl::Status MemoryInOrder::ForEach(absl::FunctionRef<absl::Status(const MemoryEvent&)> fn) {
+  if (holds_all_) {
+    for (const MemoryEvent& event : events_) RETURN_IF_ERROR(fn(event));
+    return absl::OkStatus();
+  }
   std::vector<TimeFilter> slices = {TimeFilter()};  // The earliest is the last.
-  std::vector<MemoryEvent> events;
   AnonymousBlocks anonymous;
   while (!slices.empty()) {
     const TimeFilter slice = slices.back();
     slices.pop_back();
-    ASSIGN_OR_RETURN(const bool fits, Gather(reader, slice, most_rows, events));
+    ASSIGN_OR_RETURN(const bool fits, Gather(reader_, slice, most_rows_, events_));
     if (!fits) {
-      ASSIGN_OR_RETURN(const int64_t middle_ns, Split(slice, events));
+      ASSIGN_OR_RETURN(const int64_t middle_ns, Split(slice, events_));
       slices.push_back({middle_ns, slice.end_ns});
       slices.push_back({slice.begin_ns, middle_ns});
       continue;
     }
-    std::stable_sort(events.begin(), events.end(), [](const MemoryEvent& a, const MemoryEvent& b) {
+    MergeRuns(events_, [](const MemoryEvent& a, const MemoryEvent& b) {
       return std::tie(a.time_ns, a.thread) < std::tie(b.time_ns, b.thread);
     });
-    for (MemoryEvent& event : events) {
+    for (MemoryEvent& event : events_) {
       if (event.address == 0) event.address = anonymous.AddressOf(event);
-      RETURN_IF_ERROR(fn(event));
     }
+    holds_all_ = slice.begin_ns == TimeFilter().begin_ns && slice.end_ns == TimeFilter().end_ns;
+    for (const MemoryEvent& event : events_) RETURN_IF_ERROR(fn(event));
   }
   return absl::OkStatus();
 }

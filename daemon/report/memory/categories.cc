@@ -65,9 +65,9 @@ class Classifier {
  public:
   explicit Classifier(FlowNodes nodes) : nodes_(std::move(nodes)), events_(nodes_), used_(nodes_) {}
 
-  absl::Status Read(store::CaptureReader& reader) {
+  absl::Status Read(store::CaptureReader& reader, MemoryInOrder& events) {
     RETURN_IF_ERROR(ReadUses(reader));
-    RETURN_IF_ERROR(ForEachMemoryByTime(reader, kMostRowsInOrder, [&](const MemoryEvent& event) {
+    RETURN_IF_ERROR(events.ForEach([&](const MemoryEvent& event) {
       // An operator has its inputs before it makes anything.
       ApplyUsesUntil(event.time_ns);
       ApplyEvent(event);
@@ -367,11 +367,12 @@ class Classifier {
 
 }  // namespace
 
-absl::StatusOr<MemoryCategories> FindMemoryCategories(store::CaptureReader& reader) {
+absl::StatusOr<MemoryCategories> FindMemoryCategories(store::CaptureReader& reader,
+                                                      MemoryInOrder& events) {
   if (reader.framework_row_count() == 0) return MemoryCategories();
   ASSIGN_OR_RETURN(FlowNodes nodes, FlowNodes::Build(reader));
   Classifier classifier(std::move(nodes));
-  RETURN_IF_ERROR(classifier.Read(reader));
+  RETURN_IF_ERROR(classifier.Read(reader, events));
   return classifier.Take();
 }
 

@@ -24,7 +24,7 @@
 // Threads: any, one reader each.
 // Memory:  24 bytes per tensor use (of at most kMostTensorUses), 56 per allocation, 13 per address,
 //          and that of FlowNodes.
-// Errors:  those of the reader, and of ForEachMemoryByTime.
+// Errors:  those of the reader, and of MemoryInOrder.
 #ifndef PROFD_DAEMON_REPORT_MEMORY_CATEGORIES_H_
 #define PROFD_DAEMON_REPORT_MEMORY_CATEGORIES_H_
 
@@ -50,14 +50,16 @@ struct OlderBlock {
 };
 
 struct MemoryCategories {
-  // By event position in ForEachMemoryByTime: an allocation's block, or, for a free, a block older
+  // By event position in MemoryInOrder: an allocation's block, or, for a free, a block older
   // than the window. wire::MemoryCategory. Empty: the capture has nothing beyond its events.
   std::vector<uint8_t> of_event;
   // Older blocks of known size: they were freed in the window, or have a BlockRow.
   std::vector<OlderBlock> older;
 };
 
-absl::StatusOr<MemoryCategories> FindMemoryCategories(store::CaptureReader& reader);
+// `events`: of the reader.
+absl::StatusOr<MemoryCategories> FindMemoryCategories(store::CaptureReader& reader,
+                                                      MemoryInOrder& events);
 
 }  // namespace profd::report
 

@@ -204,9 +204,9 @@ struct MemoryBase {
   }
 };
 
-absl::StatusOr<std::map<MemoryDeviceKey, MemoryBase>> FindBases(store::CaptureReader& reader) {
+absl::StatusOr<std::map<MemoryDeviceKey, MemoryBase>> FindBases(MemoryInOrder& events) {
   std::map<MemoryDeviceKey, MemoryBase> bases;
-  RETURN_IF_ERROR(ForEachMemoryByTime(reader, kMostRowsInOrder, [&](const MemoryEvent& event) {
+  RETURN_IF_ERROR(events.ForEach([&](const MemoryEvent& event) {
     bases[{event.device_type, event.device_index}].Add(event);
     return absl::OkStatus();
   }));
@@ -224,7 +224,8 @@ bool CountsFromRecording(const CaptureRecord& record, MemoryDeviceKey key, int64
 }  // namespace
 
 absl::StatusOr<MemoryTrackers> TrackMemory(store::CaptureReader& reader, MemoryObserver& observer) {
-  ASSIGN_OR_RETURN(const MemoryCategories categories, FindMemoryCategories(reader));
+  MemoryInOrder events(reader);
+  ASSIGN_OR_RETURN(const MemoryCategories categories, FindMemoryCategories(reader, events));
   const int64_t end_ns = EndOfWindows(reader.record());
   MemoryTrackers trackers;
   const auto tracker_of = [&](MemoryDeviceKey key) -> MemoryTracker& {
@@ -238,7 +239,7 @@ absl::StatusOr<MemoryTrackers> TrackMemory(store::CaptureReader& reader, MemoryO
   }
   // A pass before that of the events. The level at the start is only known from the first total, or
   // from frees of blocks that were never allocated.
-  ASSIGN_OR_RETURN(const auto bases, FindBases(reader));
+  ASSIGN_OR_RETURN(const auto bases, FindBases(events));
   for (const auto& [key, base] : bases) {
     const auto older = older_bytes.find(key);
     const bool counts_from_recording = CountsFromRecording(
@@ -250,7 +251,7 @@ absl::StatusOr<MemoryTrackers> TrackMemory(store::CaptureReader& reader, MemoryO
     }
   }
   size_t position = 0;
-  RETURN_IF_ERROR(ForEachMemoryByTime(reader, kMostRowsInOrder, [&](const MemoryEvent& event) {
+  RETURN_IF_ERROR(events.ForEach([&](const MemoryEvent& event) {
     MemoryEvent told = event;
     if (position < categories.of_event.size()) told.category = categories.of_event[position];
     ++position;

@@ -70,7 +70,7 @@ absl::StatusOr<OpMemory::Need> OpMemory::Count(store::CaptureReader& reader) {
 absl::Status OpMemory::Gather(store::CaptureReader& reader, const Need& need) {
   // What blocks took, for frees that do not say.
   absl::flat_hash_map<std::tuple<uint8_t, int16_t, uint64_t>, int64_t> live;
-  return ForEachMemoryByTime(reader, kMostRowsInOrder, [&](const MemoryEvent& event) {
+  return MemoryInOrder(reader).ForEach([&](const MemoryEvent& event) {
     if (!IsCounted(event.device_type)) return absl::OkStatus();
     int64_t bytes = event.bytes;
     if (need.sizes) {

@@ -30,26 +30,25 @@ int64_t CoarseTime(int64_t time_ns, int64_t start_unix_ns) {
 absl::Status TorchMemoryRecords::Read(store::CaptureReader& reader) {
   // What blocks took, for frees that do not say.
   absl::flat_hash_map<std::tuple<uint8_t, int16_t, uint64_t>, int64_t> live;
-  const absl::Status status =
-      ForEachMemoryByTime(reader, kMostRowsInOrder, [&](const MemoryEvent& event) {
-        const bool is_cpu = event.device_type == static_cast<uint8_t>(wire::DeviceType::kCpu);
-        const bool is_device = event.device_type == static_cast<uint8_t>(wire::DeviceType::kCuda) ||
-                               !AcceleratorName(event.device_type).empty();
-        if (!is_cpu && !is_device) return absl::OkStatus();
-        const auto block = std::tuple(event.device_type, event.device_index, event.address);
-        int64_t bytes = event.bytes;
-        if (!event.is_free) {
-          live[block] = bytes;
-        } else if (const auto found = live.find(block); found != live.end()) {
-          if (bytes == 0) bytes = found->second;
-          live.erase(found);
-        }
-        TorchMemory change;
-        (is_cpu ? change.cpu_bytes : change.device_bytes) = bytes;
-        times_.push_back(event.time_ns);
-        sums_.push_back(event.is_free ? sums_.back() - change : sums_.back() + change);
-        return absl::OkStatus();
-      });
+  const absl::Status status = MemoryInOrder(reader).ForEach([&](const MemoryEvent& event) {
+    const bool is_cpu = event.device_type == static_cast<uint8_t>(wire::DeviceType::kCpu);
+    const bool is_device = event.device_type == static_cast<uint8_t>(wire::DeviceType::kCuda) ||
+                           !AcceleratorName(event.device_type).empty();
+    if (!is_cpu && !is_device) return absl::OkStatus();
+    const auto block = std::tuple(event.device_type, event.device_index, event.address);
+    int64_t bytes = event.bytes;
+    if (!event.is_free) {
+      live[block] = bytes;
+    } else if (const auto found = live.find(block); found != live.end()) {
+      if (bytes == 0) bytes = found->second;
+      live.erase(found);
+    }
+    TorchMemory change;
+    (is_cpu ? change.cpu_bytes : change.device_bytes) = bytes;
+    times_.push_back(event.time_ns);
+    sums_.push_back(event.is_free ? sums_.back() - change : sums_.back() + change);
+    return absl::OkStatus();
+  });
   covers_.resize(times_.size() + 1);
   return status;
 }

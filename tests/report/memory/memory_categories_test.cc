@@ -433,7 +433,8 @@ TEST_F(MemoryCategoriesTest, RowsOfAHostileFileAreSafe) {
 TEST_F(MemoryCategoriesTest, AReadersErrorIsTheReportsError) {
   Op("aten::linear", 100, {0x10}, 0x20, 8);
   reader_.FailAfter(0, absl::DataLossError("bad chunk"));
-  EXPECT_THAT(FindMemoryCategories(reader_), StatusIs(absl::StatusCode::kDataLoss));
+  MemoryInOrder events(reader_);
+  EXPECT_THAT(FindMemoryCategories(reader_, events), StatusIs(absl::StatusCode::kDataLoss));
 }
 
 }  // namespace

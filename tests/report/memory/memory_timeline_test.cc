@@ -281,16 +281,19 @@ TEST_F(MemoryTimelineTest, NumbersOfAHostileFileDoNotOverflow) {
 
 class MemoryOrderTest : public testing::Test {
  protected:
-  std::vector<std::tuple<int64_t, uint32_t, uint64_t>> InOrder(size_t most_rows) {
-    std::vector<std::tuple<int64_t, uint32_t, uint64_t>> order;
-    EXPECT_THAT(ForEachMemoryByTime(reader_, most_rows,
-                                    [&](const MemoryEvent& event) {
-                                      order.emplace_back(event.time_ns, event.thread,
-                                                         event.address);
-                                      return absl::OkStatus();
-                                    }),
+  using Order = std::vector<std::tuple<int64_t, uint32_t, uint64_t>>;
+  static Order Read(MemoryInOrder& events) {
+    Order order;
+    EXPECT_THAT(events.ForEach([&](const MemoryEvent& event) {
+      order.emplace_back(event.time_ns, event.thread, event.address);
+      return absl::OkStatus();
+    }),
                 IsOk());
     return order;
+  }
+  Order InOrder(size_t most_rows) {
+    MemoryInOrder events(reader_, most_rows);
+    return Read(events);
   }
   FakeCaptureReader reader_;
 };
@@ -312,18 +315,41 @@ TEST_F(MemoryOrderTest, SlicesOfAnySizeGiveTheSameOrder) {
   for (const size_t most_rows : {20, 100, 999}) EXPECT_EQ(InOrder(most_rows), all);
 }
 
+TEST_F(MemoryOrderTest, AskedForAgainItGivesTheSameAndReadsOnlyWhatItCannotHold) {
+  for (const uint32_t thread : {0, 1}) reader_.AddThread(thread, "");
+  for (int64_t i = 0; i < 100; ++i) {
+    reader_.Allocate(i % 3 == 0 ? 1 : 0, i, /*address=*/0, 8);
+    if (i % 2 == 0) reader_.Free(0, i, /*address=*/0, 8);
+  }
+  for (const size_t most_rows : {40, 1000}) {
+    MemoryInOrder events(reader_, most_rows);
+    const Order first = Read(events);
+    EXPECT_EQ(first.size(), 150U);
+    EXPECT_EQ(Read(events), first);
+  }
+  MemoryInOrder held(reader_);
+  Read(held);
+  reader_.FailAfter(0, absl::DataLossError("bad chunk"));
+  EXPECT_EQ(Read(held).size(), 150U);
+  MemoryInOrder not_held(reader_);
+  EXPECT_THAT(not_held.ForEach([](const MemoryEvent&) { return absl::OkStatus(); }),
+              StatusIs(absl::StatusCode::kDataLoss));
+}
+
 TEST_F(MemoryOrderTest, MoreEventsOfOneTimeThanFitAreRefused) {
   reader_.AddThread(1, "");
   for (uint64_t i = 0; i < 100; ++i) reader_.Allocate(0, 5, i, 1);
-  EXPECT_THAT(ForEachMemoryByTime(reader_, 50, [](const MemoryEvent&) { return absl::OkStatus(); }),
-              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(
+      MemoryInOrder(reader_, 50).ForEach([](const MemoryEvent&) { return absl::OkStatus(); }),
+      StatusIs(absl::StatusCode::kResourceExhausted));
 }
 
 TEST_F(MemoryOrderTest, AnErrorOfTheCallerEndsIt) {
   reader_.AddThread(1, "");
   reader_.Allocate(0, 5, 1, 1);
-  EXPECT_THAT(ForEachMemoryByTime(
-                  reader_, 50, [](const MemoryEvent&) { return absl::CancelledError("enough"); }),
+  EXPECT_THAT(MemoryInOrder(reader_, 50).ForEach([](const MemoryEvent&) {
+    return absl::CancelledError("enough");
+  }),
               StatusIs(absl::StatusCode::kCancelled));
 }
 
