@@ -88,7 +88,7 @@ ARROWS = {
                             "daemon/report/ops", TYPES, EVENTS],
     "daemon/report/time": ["proto/wire", "daemon/base", "daemon/store/file",
                            "daemon/report/index", "daemon/report/believed", "daemon/report/gpu",
-                           "daemon/report/ranks"],
+                           "daemon/report/ranks", QUALITY],
     "daemon/report/findings": ["daemon/base", "daemon/store/file", "daemon/report/index",
         "daemon/report/believed", "daemon/report/memory", "daemon/report/gpu",
         "daemon/report/ops", "daemon/report/ranks",

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/base/add_table.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/text.h"
 #include "daemon/base/units.h"
 
 namespace profd::cli {
@@ -409,9 +410,14 @@ void AddHostLines(const TimeReport& report, const Style& style, std::string* tex
 }  // namespace
 
 std::string RenderTime(const TimeReport& report, int64_t limit, const Style& style) {
-  std::string text = report.has_device
-                         ? RenderSummary(report, style)
-                         : std::string("No GPU work was recorded: what follows is the host's.\n");
+  std::string text;
+  if (report.has_device) {
+    text = RenderSummary(report, style);
+  } else if (report.unread_devices.empty()) {
+    text = "No GPU work was recorded: what follows is the host's.\n";
+  } else {
+    text = StrCat("What follows is the host's: ", ForDisplay(report.unread_devices, 255), ".\n");
+  }
   AddSteps(report, limit, style, &text);
   AddHostSplit(report, limit, style, &text);
   AddHostGaps(report, limit, style, &text);

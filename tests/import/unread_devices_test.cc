@@ -10,6 +10,7 @@
 #include "daemon/report/findings/findings.h"
 #include "daemon/report/gpu/idle_table.h"
 #include "daemon/report/gpu/kernel_table.h"
+#include "daemon/report/time/time_report.h"
 #include "tests/import/import_fixture.h"
 
 namespace profd::importer {
@@ -63,6 +64,10 @@ TEST_F(UnreadDevicesTest, WorkOfADeviceThatIsNotReadIsNamedAndNothingIsConcluded
   const auto idle = report::SummarizeIdle(*reader);
   ASSERT_THAT(idle, IsOk());
   EXPECT_THAT(report::ToReport(*idle).notes, Contains(HasSubstr("is unknown")));
+  const auto time = report::SummarizeTime(*reader, {});
+  ASSERT_THAT(time, IsOk());
+  EXPECT_FALSE(time->has_device);
+  EXPECT_EQ(time->unread_devices, "6 events of Ascend Hardware are not read");
 }
 
 TEST_F(UnreadDevicesTest, OfSeveralDevicesAllAreCountedAndOneIsNamed) {

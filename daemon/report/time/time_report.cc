@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/capture/quality.h"
 #include "daemon/report/believed/believed_reader.h"
 #include "daemon/report/gpu/device_work.h"
 #include "daemon/report/gpu/launched_work.h"
@@ -94,6 +95,7 @@ class TimeSummary {
     std::sort(report_.devices.begin(), report_.devices.end(),
               [](const TimeDevice& a, const TimeDevice& b) { return a.number < b.number; });
     report_.has_device = !with_work.empty();
+    report_.unread_devices = UnreadDevicesClause(reader_.record());
     if (options_.device.has_value()) {
       const auto found = std::find_if(with_work.begin(), with_work.end(), [&](size_t i) {
         return work.devices()[i] == *options_.device;

@@ -205,8 +205,9 @@ struct TimeDevice {
 };
 
 struct TimeReport {
-  bool has_device = false;  // The capture has GPU work; else only the host's parts are filled.
-  int64_t device = -1;      // The device of this report; -1: none.
+  bool has_device = false;     // The capture has GPU work; else only the host's parts are filled.
+  std::string unread_devices;  // UnreadDevicesClause(), for notes; not in a report from elsewhere.
+  int64_t device = -1;         // The device of this report; -1: none.
   std::vector<TimeDevice> devices;  // All, by number.
   TimeBreakdown whole;
   // Between windows, without GPU work: not in `whole`, because nothing is known of it.
