@@ -6,6 +6,8 @@
   idle     step time with the library loaded and idle, against without it: processes in turn,
            new ones ten times
   layers   the same for models of 100 and 1,000 small layers
+  counted  instructions of their steps instead of their time, by valgrind's callgrind: the same on
+           a busy machine
   capture  step time added by a capture and by torch.profiler, with shapes and with memory: phases
            of one process in turn
   stacks   step time that Python stacks add, profd's and torch.profiler's with_stack: 50 small layers
@@ -139,6 +141,84 @@ def idle_medians(arguments, smoke, in_order):
             for side in order[::1 if i % 2 else -1]:
                 times[side].append(float(programs[side].do(f'run {steps}')[0]))
     return {side: statistics.median(times[side]) for side in order}
+
+
+def bench_counted(smoke):
+    if shutil.which('callgrind_control') is None:
+        return row('counted', 'SKIP: valgrind is not installed')
+    for name, layers, steps in (('100 layers', 100, 10), ('1,000 layers', 1000, 3)):
+        counts = {True: [], False: []}
+        for seed in range(1, 2 if smoke else 5):
+            for traced in (False, True) if seed % 2 else (True, False):
+                counts[traced].append(count_instructions(traced, seed, layers, steps))
+        own = statistics.median(own for _, own in counts[True])
+        for traced, side in (False, 'without'), (True, 'with the library, idle'):
+            totals = ', '.join(f'{total / 1e6:.3f}' for total, _ in counts[traced])
+            row(f'{name}: a step {side}, million instructions', totals)
+        without, idle = (statistics.median(total for total, _ in counts[traced])
+                         for traced in (False, True))
+        row(f'{name}: with over without, medians', f'{idle / without:.4f}')
+        row(f'{name}: of these in the library, instructions a step', f'{own:.0f}')
+
+
+# Programs that train have threads. Without one, glibc's malloc() takes no locks, and any thread of
+# ours would add theirs.
+ANOTHER_THREAD = '''
+import threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+'''
+
+
+def count_instructions(traced, seed, layers, steps):
+    """Of a step, in all threads: all, and those in the library. `seed`: of Python's hashes, which
+    decide where objects lie, and so how long malloc() searches."""
+    with Stage() as stage, tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, 'sitecustomize.py').write_text(ANOTHER_THREAD)
+        counting = ('valgrind', '--tool=callgrind', '--instr-atstart=no', '--separate-threads=yes',
+                    '--fair-sched=yes', f'--callgrind-out-file={folder}/counted', PYTHON)
+        program = stage.training('--layers', layers, '--width', 16, traced=traced, python=counting,
+                                 env={'PYTHONPATH': folder, 'PYTHONHASHSEED': str(seed),
+                                      'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1'})
+        if traced:
+            stage.await_target(program)
+
+        def control(*words):
+            subprocess.run(['callgrind_control', *words, str(program.pid)], check=True,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        control('-i', 'on')
+        program.do('run 3')  # Their code is translated.
+        control('-d')
+        program.do(f'run {steps}')
+        control('-d')
+        total = own = 0
+        for part in pathlib.Path(folder).glob('counted.2-*'):
+            in_all, in_library = instructions_in(part)
+            total += in_all
+            own += in_library
+        return total / steps, own / steps
+
+
+def instructions_in(path):
+    """Of a file of callgrind's (its manual, "Callgrind Format"): all, and those in the library."""
+    total = own = 0
+    objects = {}
+    is_ours = is_call = False
+    for line in path.read_text().splitlines():
+        if line.startswith('ob='):
+            number, _, name = line[3:].partition(' ')
+            is_ours = 'libprofd' in objects.setdefault(number, name)
+        elif line.startswith('calls='):
+            is_call = True  # What the callee took is on the next line.
+        elif line[:1] in '+-*0123456789' and line:
+            if not is_call:
+                cost = int(line.split()[1])
+                total += cost
+                own += cost if is_ours else 0
+            is_call = False
+        elif line.startswith('cob='):
+            number, _, name = line[4:].partition(' ')
+            objects.setdefault(number, name)
+    return total, own
 
 
 def bench_capture(smoke):
@@ -366,7 +446,7 @@ def bench_table(smoke):
 
 
 BENCHES = {'idle': bench_idle, 'layers': bench_layers, 'capture': bench_capture,
-           'stacks': bench_stacks,
+           'counted': bench_counted, 'stacks': bench_stacks,
            'busy': bench_busy, 'offer': bench_offer, 'table': bench_table}
 
 
