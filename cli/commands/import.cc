@@ -376,7 +376,11 @@ absl::StatusOr<int> RunImport(Invocation& invocation) {
     invocation.Print(json.TakeLine());
   }
   invocation.Note(DescribeFailures(answer.failures, "trace"));
-  return ExitCodeOf(answer.failures, !answer.captures.empty());
+  const int code = ExitCodeOf(answer.failures, !answer.captures.empty());
+  const bool is_whole = std::ranges::none_of(answer.captures, [](const ImportedTrace& imported) {
+    return imported.record.state == CaptureState::kPartial;
+  });
+  return code == kExitDone && !is_whole ? kExitPartial : code;
 }
 
 }  // namespace
@@ -402,7 +406,8 @@ Command ImportCommand() {
           "Events and arguments that profd does not understand are counted by their kind or table. "
           "A damaged event is lost alone, and counted with its byte. Of a file that is cut off, "
           "the complete events become a PARTIAL capture, which ends where the missing ones would "
-          "begin; a warning names the byte at which the file ends. One without a complete event "
+          "begin; a warning names the byte at which the file ends, and the exit code is 4. One "
+          "without a complete event "
           "is refused, as is an export of Nsight Systems that is cut off. Of several files, one "
           "that is refused is named on stderr and in \"errors\" of --json, and the others are "
           "imported (exit code 4).",

@@ -337,6 +337,7 @@ class TraceOnNode {
     if (!request_.pin) return;
     for (const CaptureView& view : views_) {
       if (view.pinned || !view.HasEvents()) continue;
+      all_pinned_ = false;
       const auto failure = pin_failures_.find(view.record.id);
       invocation_.Note(StrCat("warning: capture ", view.record.id, " is not pinned: ",
                               failure != pin_failures_.end()
@@ -493,7 +494,7 @@ class TraceOnNode {
         any_kept = any_kept && (IsGroup() || view.HasEvents());
       }
     }
-    if (all_complete) return kExitDone;
+    if (all_complete) return all_pinned_ ? kExitDone : kExitPartial;
     return any_kept ? kExitPartial : kExitFailed;
   }
 
@@ -503,6 +504,7 @@ class TraceOnNode {
   DaemonClient& daemon_;
   std::vector<CaptureView> views_;
   std::map<std::string, std::string> pin_failures_;  // Messages by capture ID.
+  bool all_pinned_ = true;                           // That were to be.
   std::vector<std::string> paths_;                   // As views_; empty where none was written.
   std::vector<Failure> unsaved_;                     // Those whose file could not be written.
   bool interrupted_in_time_ = false;                 // While there was something to cancel.
@@ -724,7 +726,8 @@ std::vector<Flag> TraceFlags() {
        .help = "End the capture when its file reaches this size (default: 2GiB)",
        .is_rare = true},
       {.name = "pin",
-       .help = "Pin the capture: its events are never removed to make room. Not with --nodes",
+       .help = "Pin the capture: its events are never removed to make room; exit code 4 if it "
+               "cannot be pinned. Not with --nodes",
        .is_rare = true},
       {.name = "request-id",
        .value_name = "ID",

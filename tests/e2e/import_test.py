@@ -273,6 +273,17 @@ class ImportIntoADaemonTest(harness.EndToEndTest):
         self.assertEqual(self.daemon.ctl('show', copy, '--json').json['imported']['source'],
                          'trace.json')
 
+    def test_a_file_that_is_cut_off_is_imported_and_not_taken_for_a_whole_one(self):
+        whole = self.daemon.ctl('import', self.trace_file)
+        self.assertEqual(whole.status, DONE, whole.err)
+        cut = self.folder / 'cut.json'
+        text = self.trace_file.read_text()
+        cut.write_text(text[:len(text) * 3 // 4])
+        result = self.daemon.ctl('import', cut, '--json')
+        self.assertEqual(result.status, PARTIAL, result.err)
+        imported = result.json['captures'][0]['id']
+        self.assertEqual(self.daemon.ctl('show', imported, '--json').json['state'], 'PARTIAL')
+
     def test_several_at_once_all_come(self):
         results = []
         threads = [threading.Thread(
