@@ -200,6 +200,15 @@ rpc::RemoteOptions RemoteOptionsOf(const Config& config) {
   return options;
 }
 
+// --check-config: what else than settings, which were read, keeps profd from starting.
+absl::Status CheckFiles(const Config& config) {
+  if (geteuid() == 0) RETURN_IF_ERROR(AccountFor(config.user).status());
+  if (!config.policy_file.empty()) {
+    RETURN_IF_ERROR(access::PolicyFile::Open(config.policy_file, Clock::Real()).status());
+  }
+  return rpc::ControlServer::CheckFiles(RemoteOptionsOf(config));
+}
+
 // Settings win over what the memory allows.
 quota::Limits LimitsOf(const Config& config, const quota::MemoryLimit& memory) {
   using quota::Resource;
@@ -538,11 +547,14 @@ void Daemon::Reload() {
       LogWarning(StrCat(name, " has changed; it takes effect when profd is restarted"));
     }
     config_.log_level = read->log_level;
+    config_.log_format = read->log_format;
     config_.max_storage_bytes = read->max_storage_bytes;
     config_.min_free_percent = read->min_free_percent;
     config_.max_capture_memory_bytes = read->max_capture_memory_bytes;
     SetLogLevel(config_.log_level);
+    SetLogFormat(config_.log_format);
     store_->SetLimits(config_.max_storage_bytes, config_.min_free_percent);
+    store_->TrimSoon();
     const quota::Limits limits = LimitsOf(config_, memory_);
     for (const auto resource : {quota::Resource::kStoredBytes, quota::Resource::kCaptureMemory}) {
       ledger_.SetLimit(resource, limits.of(resource));
@@ -570,7 +582,14 @@ int Main(const std::vector<std::string>& arguments) {
   }
   absl::StatusOr<Config> config = LoadConfig(*command_line, geteuid(), FromEnvironment);
   if (!config.ok()) return usage_error(config.status());
+  if (command_line->action == CommandLineAction::kCheckConfig) {
+    const absl::Status checked = CheckFiles(*config);
+    if (!checked.ok()) return usage_error(checked);
+    std::puts("profd: settings, policy, and certificates are right");
+    return kExitOk;
+  }
   SetLogLevel(config->log_level);
+  SetLogFormat(config->log_format);
   // Started again, its name would be that of /proc/self/exe.
   prctl(PR_SET_NAME, "profd");
   const bool prepare = command_line->action == CommandLineAction::kPrepare;

@@ -26,7 +26,7 @@ constexpr size_t kMostFiles = 4096;
 
 std::string WhyWithoutEvents(const CaptureView& view) {
   if (view.HasEvents()) return "";
-  if (view.record.deleted) return "its events were deleted";
+  if (view.record.deleted) return std::string(WhyEventsAreGone(view.record));
   if (!IsTerminal(view.record.state)) return StrCat("it is not over yet (", view.state, ")");
   if (!view.record.error_message.empty()) return view.record.error_message;
   return StrCat("nothing was recorded (", view.ended_by, ")");

@@ -209,7 +209,7 @@ absl::Status FetchToFile(DaemonClient& daemon, const CaptureView& view, const st
   const std::string& id = view.record.id;
   if (IsTerminal(view.record.state) && !view.HasEvents()) {
     const std::string& error = view.record.error_message;
-    const std::string why = view.record.deleted ? "it was deleted"
+    const std::string why = view.record.deleted ? std::string(WhyEventsAreGone(view.record))
                             : error.empty()     ? "nothing was recorded"
                                                 : error;
     return absl::FailedPreconditionError(StrCat("capture ", id, " has no file: ", why));

@@ -207,7 +207,7 @@ Command CapturesCommand() {
                 {.name = "by",
                  .value_name = "WHO",
                  .help = "Only captures requested by this principal: uid:1000, cn:alice"},
-                {.name = "deleted", .help = "Include captures whose events were deleted"},
+                {.name = "deleted", .help = "Include captures whose events are gone"},
                 {.name = "limit",
                  .value_name = "N",
                  .help = "At most N rows; 0 is all (default: 50, all with --json)"}},

@@ -311,7 +311,7 @@ std::string RenderCapture(const CaptureView& view, const Style& style,
     lines.Add("times", StrCat("within ", FormatNs(record.clock_error_ns)));
   }
   if (record.deleted) {
-    lines.Add("file", "deleted");
+    lines.Add("file", record.evicted ? "removed to make room for others" : "deleted");
   } else if (record.file_bytes > 0) {
     lines.Add("file", StrCat(FormatBytes(record.file_bytes), view.pinned ? ", pinned" : ""));
     lines.Add("sha256", record.file_sha256);
@@ -495,7 +495,7 @@ std::string NameCell(const CaptureView& view) {
 }
 
 std::string SizeCell(const CaptureRecord& record) {
-  if (record.deleted) return "deleted";
+  if (record.deleted) return record.evicted ? "evicted" : "deleted";
   return record.file_bytes == 0 ? std::string() : FormatBytes(record.file_bytes);
 }
 

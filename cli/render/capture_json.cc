@@ -478,6 +478,8 @@ const ObjectDescription<CaptureJson>& CaptureObject() {
         {.key = "file_sha256", .doc = "SHA-256 of the capture file; empty: no file"}},
        {[](const Row& row) { return Record(row).deleted; },
         {.key = "deleted", .doc = "Whether its events were removed"}},
+       {[](const Row& row) { return Record(row).evicted; },
+        {.key = "evicted", .doc = "Whether they were removed to make room for others"}},
        {[](const Row& row) { return row.view->pinned; },
         {.key = "pinned", .doc = "Whether the capture is pinned: never removed to make room"}},
        {[](const Row& row) { return row.view->evicted_count; },

@@ -110,6 +110,13 @@ constexpr auto kSettings = std::to_array<Setting>({
      },
      "error, warning, info or debug",
      [](const Config& c) { return StrCat(static_cast<int>(c.log_level)); }},
+    {"log-format", "FORMAT", "text, or json: an object per line (default: text)", true,
+     [](std::string_view v, Config& c) {
+       const auto format = LogFormatFromString(v);
+       c.log_format = format.value_or(c.log_format);
+       return format.has_value();
+     },
+     "text or json", [](const Config& c) { return StrCat(static_cast<int>(c.log_format)); }},
     {"max-storage", "BYTES", "cap on capture files and the catalog (default: 20GiB)", true,
      [](std::string_view v, Config& c) { return SetBytes(v, 1 << 20, c.max_storage_bytes); },
      "at least 1MiB", [](const Config& c) { return StrCat(c.max_storage_bytes); }},
@@ -257,6 +264,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     }
     if (argument == "--prepare") {
       command_line.action = CommandLineAction::kPrepare;
+      continue;
+    }
+    if (argument == "--check-config") {
+      command_line.action = CommandLineAction::kCheckConfig;
       continue;
     }
     if (!argument.starts_with("--")) {
@@ -420,12 +431,15 @@ std::string HelpText() {
       "  --prepare                   as root: make the data directory for --user, or give root's "
       "to it,\n"
       "                              and exit\n"
+      "  --check-config              read settings, the policy, and certificates, say what is "
+      "wrong, "
+      "and exit\n"
       "  --help                      print this\n"
       "  --version                   print the version\n"
       "\n"
       "Flags win over the file. * changes on SIGHUP, which reads the file again; the others\n"
       "need a restart. SIGTERM and SIGINT end profd; what live captures recorded is kept.\n"
-      "Exit status: 0 ended as asked, 1 could not start or run, 2 wrong usage.\n");
+      "Exit status: 0 ended as asked, 1 could not start or run, 2 wrong usage or settings.\n");
   return text;
 }
 

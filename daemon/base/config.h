@@ -29,6 +29,7 @@ struct Config {
   std::filesystem::path socket_dir;
   std::string node_name;
   LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
   int64_t max_storage_bytes = int64_t{20} << 30;
   int64_t min_free_percent = 5;
   int64_t keep_days = 180;        // Of records and what belongs to them; 0: for good.
@@ -63,8 +64,9 @@ struct Config {
 
 using Getenv = std::function<std::optional<std::string>(const char* name)>;
 
-// What the command line asks for: to run, to prepare the data directory, --help or --version.
-enum class CommandLineAction { kRun, kPrepare, kHelp, kVersion };
+// What the command line asks for: to run, to prepare the data directory, to check settings, --help
+// or --version.
+enum class CommandLineAction { kRun, kPrepare, kCheckConfig, kHelp, kVersion };
 
 struct CommandLine {
   CommandLineAction action = CommandLineAction::kRun;

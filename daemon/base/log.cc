@@ -13,14 +13,17 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
 #include "daemon/base/cond_var.h"
+#include "daemon/base/json_writer.h"
 #include "daemon/base/str_cat.h"
 
 namespace profd {
 namespace {
 
 std::atomic<LogLevel> g_level{LogLevel::kInfo};
+std::atomic<LogFormat> g_format{LogFormat::kText};
 
 std::string_view LevelName(LogLevel level) {
   switch (level) {
@@ -49,15 +52,28 @@ void AppendOneLine(std::string_view text, std::string& line) {
   }
 }
 
+std::string TimeNow() {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone());
+}
+
+std::string FormatJsonLine(LogLevel level, std::string_view text) {
+  JsonWriter json;
+  json.BeginObject();
+  json.Field("time", TimeNow());
+  json.Field("level", absl::AsciiStrToLower(ToAbsl(LevelName(level))));
+  json.Field("message", text);
+  json.EndObject();
+  return json.TakeLine();
+}
+
 std::string FormatLine(LogLevel level, std::string_view text) {
   static const bool to_journal = std::getenv("JOURNAL_STREAM") != nullptr;
   std::string line;
-  if (to_journal) {
-    StrAppend(&line, "<", SyslogPriority(level), ">");
-  } else {
-    StrAppend(&line, absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()),
-              " ", LevelName(level), " ");
+  if (to_journal) StrAppend(&line, "<", SyslogPriority(level), ">");
+  if (g_format.load(std::memory_order_relaxed) == LogFormat::kJson) {
+    return StrCat(line, FormatJsonLine(level, text));
   }
+  if (!to_journal) StrAppend(&line, TimeNow(), " ", LevelName(level), " ");
   AppendOneLine(text, line);
   line.push_back('\n');
   return line;
@@ -201,6 +217,14 @@ std::optional<LogLevel> LogLevelFromString(std::string_view text) {
   if (text == "warning") return LogLevel::kWarning;
   if (text == "info") return LogLevel::kInfo;
   if (text == "debug") return LogLevel::kDebug;
+  return std::nullopt;
+}
+
+void SetLogFormat(LogFormat format) { g_format.store(format, std::memory_order_relaxed); }
+
+std::optional<LogFormat> LogFormatFromString(std::string_view text) {
+  if (text == "text") return LogFormat::kText;
+  if (text == "json") return LogFormat::kJson;
   return std::nullopt;
 }
 

@@ -35,6 +35,14 @@ void SetLogLevel(LogLevel level);
 std::optional<LogLevel> LogLevelFromString(std::string_view text);  // "info"
 bool LogEnabled(LogLevel level);
 
+// How lines look:
+//   text  2026-11-20T10:11:12.345Z INFO capture=01J… state=RECORDING
+//   json  {"time":"2026-11-20T10:11:12.345Z","level":"info","message":"capture=01J… …"}
+// Default: text, in which the journal's lines have no time and no level of their own.
+enum class LogFormat { kText, kJson };
+void SetLogFormat(LogFormat format);
+std::optional<LogFormat> LogFormatFromString(std::string_view text);  // "json"
+
 void Log(LogLevel level, std::string_view text);
 inline void LogError(std::string_view text) { Log(LogLevel::kError, text); }
 inline void LogWarning(std::string_view text) { Log(LogLevel::kWarning, text); }

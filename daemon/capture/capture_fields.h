@@ -386,6 +386,7 @@ void Visit(Archive& archive, T& record) {
   archive("file_bytes", record.file_bytes);
   archive("file_sha256", record.file_sha256);
   archive("deleted", record.deleted);
+  archive("evicted", record.evicted);
 }
 
 }  // namespace profd

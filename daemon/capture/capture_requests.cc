@@ -492,9 +492,8 @@ absl::StatusOr<CaptureRecord> CaptureManager::Actor::Delete(const Caller& caller
     return NotAllowed(caller, Verb::kDelete, StrCat("capture ", id));
   }
   if (record.deleted) {
-    return absl::NotFoundError(StrCat("capture ", id,
-                                      " is deleted already: its events are gone, "
-                                      "and what `profctl show` prints of it is kept"));
+    return absl::NotFoundError(StrCat("capture ", id, ": ", WhyEventsAreGone(record),
+                                      " already; what `profctl show` prints of it is kept"));
   }
   if (FindLive(id) != nullptr) {
     return WithReason(absl::FailedPreconditionError(

@@ -245,6 +245,10 @@ std::string_view ToString(StepSource source) { return NameOf(kStepSourceNames, s
 std::optional<StepSource> StepSourceFromString(std::string_view text) {
   return ValueOf(kStepSourceNames, text);
 }
+std::string_view WhyEventsAreGone(const CaptureRecord& record) {
+  return record.evicted ? "its events were removed to make room for others"
+                        : "its events were deleted";
+}
 std::string_view ToString(TorchOutcome outcome) { return NameOf(kTorchOutcomeNames, outcome); }
 std::optional<TorchOutcome> TorchOutcomeFromString(std::string_view text) {
   return ValueOf(kTorchOutcomeNames, text);

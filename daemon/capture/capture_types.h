@@ -562,7 +562,11 @@ struct CaptureRecord {
   int64_t file_bytes = 0;   // Of the capture file; 0: no file.
   std::string file_sha256;  // Lower-case hex; empty: no file.
   bool deleted = false;     // The events are gone; summaries remain.
+  bool evicted = false;     // The store removed them to make room. Then `deleted`, too.
 };
+// "its events were deleted", "its events were removed to make room for others". Of one whose events
+// are gone.
+std::string_view WhyEventsAreGone(const CaptureRecord& record);
 
 // The captures whose events were removed to make room for one capture, as far as their records are
 // still kept.

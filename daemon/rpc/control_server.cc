@@ -280,6 +280,10 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(ControlServe
   return std::unique_ptr<ControlServer>(new ControlServer(std::move(impl)));
 }
 
+absl::Status ControlServer::CheckFiles(const RemoteOptions& options) {
+  return RemoteServer::CheckFiles(options);
+}
+
 ControlServer::ControlServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ControlServer::~ControlServer() = default;
 

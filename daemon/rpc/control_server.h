@@ -69,6 +69,8 @@ class ControlServer {
   static absl::StatusOr<std::unique_ptr<ControlServer>> Start(ControlServerOptions options,
                                                               Parts parts);
   ~ControlServer();  // Shutdown(0), if that has not happened.
+  // Whether Start() would take the certificates of these options: its errors, without listening.
+  static absl::Status CheckFiles(const RemoteOptions& options);
 
   // Where remote callers are served, "127.0.0.1:7411"; the one with TLS first.
   std::vector<std::string> remote_addresses() const;

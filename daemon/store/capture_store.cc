@@ -114,10 +114,10 @@ absl::Status NoEvents(const CaptureRecord& record) {
         "CAPTURE_RUNNING");
   }
   if (record.deleted) {
-    return WithReason(absl::FailedPreconditionError(StrCat(
-                          "the events of capture ", record.id,
-                          " were deleted (by request or to free space); its summary is kept")),
-                      "CAPTURE_DELETED");
+    return WithReason(
+        absl::FailedPreconditionError(
+            StrCat("capture ", record.id, ": ", WhyEventsAreGone(record), "; its summary is kept")),
+        "CAPTURE_DELETED");
   }
   if (record.error_reason == kFileMissingReason) {
     return WithReason(

@@ -26,10 +26,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -189,8 +191,12 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   absl::StatusOr<ScheduleUse> GetUse(std::string_view schedule_id, absl::Time now) override;
   absl::StatusOr<ScheduleTotals> GetTotals(std::string_view schedule_id) override;
 
-  // Replaces the limits. Captures beyond them are removed when room is needed next.
+  // Replaces the limits. Captures beyond them are removed when room is needed next, or by
+  // TrimSoon().
   void SetLimits(int64_t max_total_bytes, int64_t min_free_percent);
+  // Removes captures beyond the first limit, on a thread of the store. Free space on the disk is
+  // made only when a capture needs it: what others fill would cost every capture.
+  void TrimSoon();
 
   // ---- asking ----
   // `page_size` in 1..kMaxPageSize; 0: 100. `page_token` is empty or from a page with the same
@@ -282,6 +288,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // Returns the bytes of the disk that must stay free.
   int64_t KeptFree(const DiskSpace& disk) const;
   absl::Status Settle();
+  // Evicts what is beyond the cap, whoever holds it.
+  absl::Status TrimAsOperator();
   void CopyCatalogLog() ABSL_LOCKS_EXCLUDED(mu_);
   void UnpinBeyondLimit(const CaptureRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<Shortage> MeasureShortage(bool with_disk);
@@ -294,7 +302,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // it is not asked for at once, only now and then, and whenever the catalog is too large. Does
   // nothing while another thread does it.
   void ApplyRetention(bool at_once);
-  // Every kRetentionPeriod, on a thread of its own.
+  // Every kRetentionPeriod, and after TrimSoon(), on a thread of its own.
   void KeepApplyingRetention(const std::stop_token& stop);
   absl::Status RemoveExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(retention_mu_);
   absl::Status ShrinkCatalog();
@@ -357,6 +365,9 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   CatalogReserve audit_reserve_ ABSL_GUARDED_BY(mu_);
   std::optional<AuditEntry> unwritten_audit_ ABSL_GUARDED_BY(mu_);  // The last, if it failed.
   const std::unique_ptr<StoreRecovery> recovery_;
+  std::mutex trim_mu_;
+  std::condition_variable_any trim_wake_;
+  bool trim_is_due_ = false;  // Guarded by trim_mu_.
   // Last: they use all of the above.
   std::jthread recoverer_;
   std::jthread retention_;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -125,12 +124,28 @@ void CaptureStore::ApplyRetention(bool at_once) {
 
 void CaptureStore::KeepApplyingRetention(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "profd-retain");
-  std::mutex mu;
-  std::condition_variable_any stopped;
-  std::unique_lock lock(mu);
-  while (!stopped.wait_for(lock, stop, kRetentionPeriod, [&] { return stop.stop_requested(); })) {
+  for (;;) {
+    bool is_trim = false;
+    {
+      std::unique_lock lock(trim_mu_);
+      is_trim = trim_wake_.wait_for(lock, stop, kRetentionPeriod, [&] { return trim_is_due_; });
+      trim_is_due_ = false;
+    }
+    if (stop.stop_requested()) return;
+    if (is_trim) {
+      const absl::Status status = TrimAsOperator();
+      if (!status.ok()) LogError(StrCat("eviction: ", status.ToString()));
+    }
     ApplyRetention(/*at_once=*/true);
   }
+}
+
+void CaptureStore::TrimSoon() {
+  {
+    const std::lock_guard lock(trim_mu_);
+    trim_is_due_ = true;
+  }
+  trim_wake_.notify_one();
 }
 
 absl::Status CaptureStore::RemoveExpired() {

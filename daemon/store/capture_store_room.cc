@@ -28,14 +28,16 @@ constexpr std::string_view kDiskIsFull = "the disk is nearly full";
 
 }  // namespace
 
-// The caps may have changed since the last daemon.
-absl::Status CaptureStore::Settle() {
+absl::Status CaptureStore::TrimAsOperator() {
   absl::MutexLock one_at_a_time(&eviction_mu_);
   ASSIGN_OR_RETURN(const Shortage shortage, MeasureShortage(/*with_disk=*/false));
-  if (shortage.over_cap_bytes > 0) {
-    RETURN_IF_ERROR(
-        Evict({.bytes = shortage.over_cap_bytes, .by_operator = true}, kOverCap).status());
-  }
+  if (shortage.over_cap_bytes == 0) return absl::OkStatus();
+  return Evict({.bytes = shortage.over_cap_bytes, .by_operator = true}, kOverCap).status();
+}
+
+// The caps may have changed since the last daemon.
+absl::Status CaptureStore::Settle() {
+  RETURN_IF_ERROR(TrimAsOperator());
   absl::MutexLock lock(&mu_);
   // At a start, every holding counts as changed: this charges each principal for what it holds
   // already.

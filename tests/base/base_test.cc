@@ -162,8 +162,6 @@ TEST(UlidTest, KnowsPrefixes) {
 
 // ---- log ----
 
-// ---- log ----
-
 class LogThreadTest : public testing::Test {
  protected:
   LogThreadTest() {
@@ -203,6 +201,21 @@ TEST_F(LogThreadTest, WritesLinesInOrder) {
   const std::string all = ReadUntil("second\n");
   EXPECT_THAT(all, HasSubstr("WARNING first\n"));
   EXPECT_LT(all.find("first"), all.find("second"));
+}
+
+TEST_F(LogThreadTest, JsonLinesAreObjectsWhateverTheTextHolds) {
+  const LogThread thread(fds_[1]);
+  SetLogFormat(*LogFormatFromString("json"));
+  LogWarning("capture=7 \"quoted\"\n{\"level\":\"error\"} \xff");
+  SetLogFormat(*LogFormatFromString("text"));
+  LogWarning("plain");
+  const std::string all = ReadUntil("plain\n");
+  EXPECT_THAT(all, testing::StartsWith("{\"time\":\"20"));
+  EXPECT_THAT(all,
+              HasSubstr("Z\",\"level\":\"warning\",\"message\":\"capture=7 \\\"quoted\\\"\\u000a"
+                        "{\\\"level\\\":\\\"error\\\"} \uFFFD\"}\n"));
+  EXPECT_THAT(all, HasSubstr(" WARNING plain\n"));
+  EXPECT_EQ(LogFormatFromString("JSON"), std::nullopt);
 }
 
 TEST_F(LogThreadTest, AnUnreadPipeBlocksNobodyAndLostLinesAreReported) {
@@ -547,6 +560,9 @@ TEST(ConfigTest, UserTakesANameAndPrepareIsAnAction) {
   const auto line = ParseCommandLine({"--user", "daemon", "--prepare"});
   ASSERT_THAT(line, IsOk());
   EXPECT_EQ(line->action, CommandLineAction::kPrepare);
+  const auto check = ParseCommandLine({"--check-config", "--user", "daemon"});
+  ASSERT_THAT(check, IsOk());
+  EXPECT_EQ(check->action, CommandLineAction::kCheckConfig);
   Config config;
   EXPECT_THAT(ApplySetting("user", "daemon", config), IsOk());
   EXPECT_EQ(config.user, "daemon");

@@ -739,7 +739,7 @@ TEST_F(CaptureManagerTest, DeleteWaitsForTheEnd) {
   EXPECT_THAT(manager_.Delete(kBob, created.id), StatusIs(Code::kNotFound));
   EXPECT_THAT(manager_.Delete(kAlice, created.id), IsOk());
   EXPECT_THAT(manager_.Delete(kAlice, created.id),
-              StatusIs(Code::kNotFound, HasSubstr("is deleted already")));
+              StatusIs(Code::kNotFound, HasSubstr("its events were deleted already")));
 }
 
 TEST_F(CaptureManagerTest, AStoppedWatchHearsNoMore) {

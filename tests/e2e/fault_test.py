@@ -295,6 +295,34 @@ class DaemonFaultTest(harness.EndToEndTest):
                                         timeout=60).returncode, 0)
 
 
+    def test_check_config_says_what_would_keep_profd_from_starting(self):
+        config = self.folder / 'other.conf'
+        policy = self.folder / 'policy'
+        policy.touch(0o600)
+
+        def check(text, rules='# nothing'):
+            config.write_text(text)
+            policy.write_text(rules)
+            return subprocess.run(
+                [harness.PROFD, '--check-config', '--config', config, *map(str, self.folders())],
+                capture_output=True, text=True, timeout=60)
+        right = check(f'max-storage = 1GiB\npolicy-file = {policy}\n')
+        self.assertEqual(right.returncode, 0, right.stderr)
+        self.assertIn('are right', right.stdout)
+        for text, rules, words in (('max-storage = lots\n', '', 'max-storage'),
+                                   (f'policy-file = {policy}\n', 'permit everybody', 'permit'),
+                                   ('listen = 127.0.0.1:0\n', '', 'tls-cert')):
+            wrong = check(text, rules)
+            self.assertEqual(wrong.returncode, 2, words)
+            self.assertIn(words, wrong.stderr)
+            self.assertEqual(wrong.stdout, '')
+        # The daemon that runs, on the same folders, noticed nothing.
+        self.assertEqual(self.daemon.ctl('node').status, DONE)
+
+    def folders(self):
+        return '--data-dir', self.daemon.data_dir, '--socket-dir', self.daemon.socket_dir
+
+
 class HostilePeerTest(harness.EndToEndTest):
 
     def connect_raw(self):

@@ -118,6 +118,19 @@ class RemoteTest(harness.EndToEndTest):
 
 class CertificateTest(RemoteTest):
 
+    def test_check_config_reads_certificates(self):
+        def check():
+            return subprocess.run(
+                [harness.PROFD, '--check-config', '--data-dir', self.daemon.data_dir,
+                 '--socket-dir', self.daemon.socket_dir, *map(str, self.flags)],
+                capture_output=True, text=True, timeout=60)
+        right = check()
+        self.assertEqual(right.returncode, 0, right.stderr)
+        shutil.copy(self.pki / 'other' / 'gpu001.key', self.certs / 'tls.key')
+        wrong = check()
+        self.assertEqual(wrong.returncode, 2, wrong.stderr)
+        self.assertIn('tls.key', wrong.stderr)
+
     def test_who_is_known_may_do_nothing_without_a_policy(self):
         for command in ('ps', 'captures', 'node'):
             self.assert_refused(self.remote(command, env=self.tls('bob')), 'cn:bob may not')

@@ -1,8 +1,10 @@
 """Who can use up storage, and what happens then: captures of others, pins, purges, a full disk,
 repeated refusals in the audit log."""
 
+import signal
+
 import harness
-from harness import DONE, NOBODY, REFUSED
+from harness import DONE, FAILED, NOBODY, PARTIAL, REFUSED
 
 USAGE = 2
 
@@ -44,6 +46,30 @@ class SharedStoreTest(harness.EndToEndTest):
         self.assertLessEqual({roots, pinned['id'], newest}, kept)
         self.assertNotIn(unpinned, kept)
 
+    def test_a_lower_cap_frees_room_at_sighup(self):
+        self.daemon.stop()
+        config = self.folder / 'profd.conf'
+        config.write_text('max-storage = 1GiB\n')
+        self.daemon.flags = ('--config', str(config))
+        self.daemon.start()
+        target = self.target()
+        target.do('train 1')
+        pinned = self.capture(target, '--pin')['id']
+        gone = self.capture(target)['id']
+        for _ in range(self.most_captures):
+            if self.daemon.ctl('node', '--json').json['storage']['capture_bytes'] > 1 << 20:
+                break
+            self.capture(target)
+        config.write_text('max-storage = 1MiB\n')
+        self.daemon.process.send_signal(signal.SIGHUP)
+        harness.until(lambda: gone not in self.kept(), 'the oldest one is evicted')
+        self.assertIn(pinned, self.kept())
+        self.assertIn('removed to make room for others', self.daemon.ctl('show', gone).out)
+        self.assertIn('evicted', self.daemon.ctl('captures', '--deleted').out)
+        refused = self.daemon.ctl('ops', gone)
+        self.assertEqual(refused.status, FAILED, refused.err)
+        self.assertIn('its events were removed to make room for others', refused.err)
+
     def test_pins_belong_to_the_owner_are_limited_and_go_on_record(self):
         ours, theirs = self.target(), self.target(as_uid=NOBODY)
         ours.do('train 1')
@@ -80,7 +106,7 @@ class SharedStoreTest(harness.EndToEndTest):
         self.assertEqual(refused.status, REFUSED, refused.err)
         self.assertIn('profctl unpin', refused.err)
         result = self.trace('--pid', theirs.pid, '--steps', '2', '--pin', as_uid=NOBODY).result()
-        self.assertEqual(result.status, DONE, result.err)
+        self.assertEqual(result.status, PARTIAL, result.err)
         self.assertFalse(result.json['pinned'])
         self.assertIn('is not pinned', result.err)
 

@@ -61,6 +61,8 @@ void CheckConfig(const Config& config) {
   Require(config.user.size() <= 32 && IsPrintableUtf8(config.user));
   RequireIn(static_cast<int64_t>(config.log_level), static_cast<int64_t>(LogLevel::kError),
             static_cast<int64_t>(LogLevel::kDebug));
+  RequireIn(static_cast<int64_t>(config.log_format), static_cast<int64_t>(LogFormat::kText),
+            static_cast<int64_t>(LogFormat::kJson));
   RequireIn(config.max_storage_bytes, kMiB, INT64_MAX);
   RequireIn(config.min_free_percent, 0, 99);
   RequireIn(config.keep_days, 0, 36'500);
@@ -80,18 +82,19 @@ void CheckConfig(const Config& config) {
 
 // A new member of Config does not compile until it is here; CheckConfig() may need it, too.
 auto Members(const Config& config) {
-  const auto& [data_dir, socket_dir, node_name, log_level, max_storage_bytes, min_free_percent,
-               keep_days, max_records, audit_journal, max_capture_memory_bytes, max_live_captures,
-               max_targets, arm_timeout, report_program, max_report_memory_bytes, max_report_time,
-               reflection, user, helper_socket, policy_file, listen, plaintext_listen, tls_cert,
-               tls_key, tls_ca, tls_reload, max_connection_age, max_connection_idle,
-               max_connections, metrics_listen, metrics_operators] = config;
-  return std::tie(
-      data_dir, socket_dir, node_name, log_level, max_storage_bytes, min_free_percent, keep_days,
-      max_records, audit_journal, max_capture_memory_bytes, max_live_captures, max_targets,
-      arm_timeout, report_program, max_report_memory_bytes, max_report_time, reflection, user,
-      helper_socket, policy_file, listen, plaintext_listen, tls_cert, tls_key, tls_ca, tls_reload,
-      max_connection_age, max_connection_idle, max_connections, metrics_listen, metrics_operators);
+  const auto& [data_dir, socket_dir, node_name, log_level, log_format, max_storage_bytes,
+               min_free_percent, keep_days, max_records, audit_journal, max_capture_memory_bytes,
+               max_live_captures, max_targets, arm_timeout, report_program, max_report_memory_bytes,
+               max_report_time, reflection, user, helper_socket, policy_file, listen,
+               plaintext_listen, tls_cert, tls_key, tls_ca, tls_reload, max_connection_age,
+               max_connection_idle, max_connections, metrics_listen, metrics_operators] = config;
+  return std::tie(data_dir, socket_dir, node_name, log_level, log_format, max_storage_bytes,
+                  min_free_percent, keep_days, max_records, audit_journal, max_capture_memory_bytes,
+                  max_live_captures, max_targets, arm_timeout, report_program,
+                  max_report_memory_bytes, max_report_time, reflection, user, helper_socket,
+                  policy_file, listen, plaintext_listen, tls_cert, tls_key, tls_ca, tls_reload,
+                  max_connection_age, max_connection_idle, max_connections, metrics_listen,
+                  metrics_operators);
 }
 
 // A file with `content`, always the same, in memory.

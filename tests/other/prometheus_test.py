@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,25 @@ class PrometheusTest(harness.EndToEndTest):
                                  capture_output=True, check=False)
         complaints = (checked.stdout + checked.stderr).decode()
         self.assertEqual((checked.returncode, complaints), (0, ''))
+
+    def test_the_alert_rules_fire_when_they_should_and_name_metrics_that_exist(self):
+        rules = harness.SOURCE_DIR / 'deploy/prometheus-rules.yaml'
+        cases = pathlib.Path(__file__).with_name('prometheus_rules.yml')
+        for file in rules, cases:
+            shutil.copy(file, self.folder)
+        for words in (['check', 'rules', rules.name], ['test', 'rules', cases.name]):
+            checked = subprocess.run(['promtool', *words], cwd=self.folder, capture_output=True,
+                                     text=True, check=False)
+            self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+        documented = (harness.SOURCE_DIR / 'daemon/metrics/README.md').read_text()
+        names = set(re.findall(r'\bprofd_[a-z_]+', ' '.join(
+            line for line in rules.read_text().splitlines()
+            if not re.match(r'\s*(#|summary:|description:)', line))))
+        self.assertGreater(len(names), 8)
+        for name in names:
+            self.assertIn(f'`{name}`', documented)
+        tried = set(re.findall(r'alertname: (\w+)', cases.read_text()))
+        self.assertEqual(set(re.findall(r'alert: (\w+)', rules.read_text())), tried)
 
     def test_prometheus_scrapes_and_answers_queries(self):
         port = free_port()

@@ -58,6 +58,7 @@ TEST_F(StoreRoomTest, BeyondTheCapTheOldestFilesGoAndTheirRecordsStay) {
 
   EXPECT_THAT(Kept(3), ElementsAre(2, 3));
   EXPECT_TRUE(Get(oldest.id).deleted);
+  EXPECT_TRUE(Get(oldest.id).evicted);
   EXPECT_THAT(store_->GetSummaries(oldest.id)->steps, SizeIs(1));
   const auto usage = store_->Usage();
   ASSERT_THAT(usage, IsOk());
@@ -259,6 +260,21 @@ TEST_F(StoreRoomTest, PinsCannotFillTheStore) {
   EXPECT_TRUE(*store_->IsPinned(IdOf(5)));
   StoreOf("uid:1", 6, /*pin=*/true);
   EXPECT_FALSE(*store_->IsPinned(IdOf(6)));
+}
+
+TEST_F(StoreRoomTest, ALoweredCapFreesRoomWithoutACapture) {
+  for (int i = 1; i <= 3; ++i) StoreOf("uid:1", i);
+  ASSERT_THAT(store_->SetPinned(IdOf(2), true), IsOk());
+  store_->SetLimits(1, 5);
+  store_->TrimSoon();
+  while (Exists(IdOf(1), ".profd") || Exists(IdOf(3), ".profd")) std::this_thread::yield();
+  EXPECT_THAT(Kept(3), ElementsAre(2));
+  EXPECT_TRUE(Get(IdOf(1)).evicted);
+  // It gives what it can, although that is not enough, and does it again when asked again.
+  ASSERT_THAT(store_->SetPinned(IdOf(2), false), IsOk());
+  store_->TrimSoon();
+  while (Exists(IdOf(2), ".profd")) std::this_thread::yield();
+  EXPECT_TRUE(Get(IdOf(2)).evicted);
 }
 
 TEST_F(StoreRoomTest, ACaptureLargerThanTheCapIsThereWhenItEnds) {

@@ -10,6 +10,7 @@
 #include "daemon/base/reason.h"
 #include "daemon/base/status_macros.h"
 #include "daemon/base/str_cat.h"
+#include "daemon/base/tls_material.h"
 #include "daemon/rpc/admission/audit.h"
 #include "daemon/rpc/admission/remote_peer.h"
 #include "daemon/rpc/admission/tls_receive_hook.h"
@@ -61,6 +62,12 @@ absl::StatusOr<std::unique_ptr<RemoteServer>> RemoteServer::Start(RemoteOptions 
   std::unique_ptr<RemoteServer> server(new RemoteServer(std::move(options), std::move(parts)));
   RETURN_IF_ERROR(server->Open());
   return server;
+}
+
+absl::Status RemoteServer::CheckFiles(const RemoteOptions& options) {
+  if (options.listen.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckTlsPaths(options.tls));
+  return ReadTlsMaterial(options.tls).status();
 }
 
 absl::Status RemoteServer::Open() {

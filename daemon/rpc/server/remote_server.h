@@ -54,6 +54,9 @@ class RemoteServer {
   static absl::StatusOr<std::unique_ptr<RemoteServer>> Start(RemoteOptions options, Parts parts);
   ~RemoteServer();  // Shutdown(0), if that has not happened.
 
+  // Whether Start() would take the certificates of these options: its errors, without listening.
+  static absl::Status CheckFiles(const RemoteOptions& options);
+
   // Where it listens: "127.0.0.1:7411". The first is the one with TLS, if there is one.
   std::vector<std::string> addresses() const;
   // When the certificate that is shown to callers ends; nullopt: there is none.

@@ -18,9 +18,9 @@ absl::Status NoEvents(const CaptureRecord& record) {
         absl::DataLossError(StrCat("capture ", record.id, ": ", record.error_message)),
         store::kFileMissingReason);
   }
-  const std::string_view why = record.deleted
-                                   ? "its events were deleted; what `profctl show` prints is kept"
-                                   : "nothing was recorded; `profctl show` says why";
+  const std::string why =
+      record.deleted ? StrCat(WhyEventsAreGone(record), "; what `profctl show` prints is kept")
+                     : "nothing was recorded; `profctl show` says why";
   return WithReason(absl::NotFoundError(StrCat("capture ", record.id, " holds no events: ", why)),
                     "NO_EVENTS");
 }

@@ -21,13 +21,14 @@ namespace profd::store {
 namespace {
 
 // The columns that ReadRecord() reads.
-#define PROFD_RECORD_COLUMNS "record, file_bytes, file_sha256, deleted"
+#define PROFD_RECORD_COLUMNS "record, file_bytes, file_sha256, deleted, evicted"
 
 absl::StatusOr<CaptureRecord> ReadRecord(const Statement& query) {
   ASSIGN_OR_RETURN(CaptureRecord record, DecodeRecord(query.Bytes(0)));
   record.file_bytes = query.Int(1);
   record.file_sha256 = query.Text(2);
   record.deleted = query.Int(3) != 0;
+  record.evicted = query.Int(4) != 0;
   return record;
 }
 

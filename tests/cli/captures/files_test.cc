@@ -439,7 +439,7 @@ TEST_F(FilesTest, ThereIsNothingToFetchOfACaptureWithoutAFile) {
   profd_.captures[TestId(1)].set_deleted(true);
   const RunResult result = Fetch();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("it was deleted"));
+  EXPECT_THAT(result.err, HasSubstr("its events were deleted"));
   EXPECT_EQ(Run({"fetch", "01J", "-o", Path("x.json")}).exit_code, 2);
 }
 

@@ -57,7 +57,10 @@ TEST_F(EvictedTest, WhatACaptureEvictedIsNamedToItsOwner) {
               Succeeds());
   ASSERT_GT(list.captures_size(), 0);
   EXPECT_THAT(list.captures(0).evicted_captures(), ElementsAre(NameOf(first)));
-  EXPECT_EQ(store_->GetCapture(others.id)->deleted, uid_ == 0);
+  EXPECT_EQ(store_->GetCapture(others.id)->evicted, uid_ == 0);
+  v1::Capture gone;
+  ASSERT_THAT(Get(*me_, NameOf(first), &gone), Succeeds());
+  EXPECT_TRUE(gone.deleted() && gone.evicted());
 }
 
 TEST_F(EvictedTest, WhatAnotherUsersCaptureEvictedIsCountedOnly) {

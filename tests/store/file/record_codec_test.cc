@@ -212,6 +212,7 @@ CaptureRecord FullRecord() {
   r.file_bytes = 69;
   r.file_sha256 = "sha";
   r.deleted = true;
+  r.evicted = true;
   return r;
 }
 
@@ -255,7 +256,7 @@ TEST(RecordCodecTest, KnowsEveryFieldOfTheStructs) {
   expect_all_differ(full["slowdown"], empty["slowdown"]);
   expect_all_differ(full["graded"], empty["graded"]);
   expect_all_differ(full["cpu"], empty["cpu"]);
-  EXPECT_THAT(full, SizeIs(48));
+  EXPECT_THAT(full, SizeIs(49));
   EXPECT_THAT(full["cpu"], SizeIs(16));
   EXPECT_THAT(full["cpu"]["threads"][0], SizeIs(5));
   EXPECT_THAT(full["cpu"]["samples"][0], SizeIs(3));
