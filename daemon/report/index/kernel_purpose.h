@@ -35,8 +35,8 @@ class CopyKernels {
 
 class CommunicationKernels {
  public:
-  // Whether the ranges around a call can decide what its kernel is: else their names, of which a
-  // capture has these, are not asked.
+  // Whether the ranges around calls can decide what kernels are, in a capture that has these names.
+  // If not, ranges need not be read.
   static bool DependOnRanges(std::span<const std::string> names) {
     return std::ranges::any_of(names, [](std::string_view name) {
       return KindOf(name) == Range::kCollective ||

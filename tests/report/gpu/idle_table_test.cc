@@ -122,6 +122,26 @@ TEST_F(IdleTableTest, WorkIsComputeCommunicationOrCopies) {
   EXPECT_EQ(row.busy_ns, 72);
 }
 
+TEST_F(IdleTableTest, AKernelOfAnyNameCommunicatesInAnOperatorThatExchangesData) {
+  Window(0, 100);
+  reader_.Range(main_, "nccl:all_reduce", 0, 10);
+  Launch(2, 10, 25, {}, "one_shot_kernel");
+  Launch(40, 50, 60, {}, "one_shot_kernel");
+  const IdleRow row = Table().rows.at(0);
+  EXPECT_EQ(row.communication_ns, 15);
+  EXPECT_EQ(row.compute_ns, 10);
+}
+
+TEST_F(IdleTableTest, AKernelThatIsNamedAfterACollectiveComputesInATensorOperator) {
+  Window(0, 100);
+  reader_.Range(main_, "aten::add", 20, 30);
+  Launch(22, 30, 37, {}, "all_reduce_kernel");
+  Launch(40, 50, 60, {}, "all_reduce_kernel");
+  const IdleRow row = Table().rows.at(0);
+  EXPECT_EQ(row.communication_ns, 10);
+  EXPECT_EQ(row.compute_ns, 7);
+}
+
 TEST_F(IdleTableTest, WholeGraphsCompute) {
   Window(0, 100);
   reader_.GraphLaunch(10, 30, 1);
