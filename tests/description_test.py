@@ -32,7 +32,13 @@ OTHER_NAMES = {"MemDecompress": ["MemBatchDecompress"]}
 TABLES_OF_NAMES = {"daemon/ingest/decode/gpu_inventory.cc"}
 # What measures the newest field of a capture, and what concludes from it: why there is one. The
 # others only carry it. Change it with the next field.
-PURPOSE_OF_NEWEST_FIELD = set()
+# `evicted`: the catalog knows it, and sentences and tables say it; the others of these name the
+# captures that one evicted.
+PURPOSE_OF_NEWEST_FIELD = {
+    "daemon/store/catalog/catalog.cc", "daemon/store/catalog/schema.cc",
+    "daemon/capture/capture_types.cc", "cli/render/capture.cc",
+    "daemon/store/catalog/catalog.h", "daemon/store/capture_store.cc",
+    "daemon/rpc/services/capture_watch.cc", "daemon/capture/capture_requests.cc"}
 
 
 def without_comments(text, suffix):
