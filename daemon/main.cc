@@ -585,7 +585,8 @@ int Main(const std::vector<std::string>& arguments) {
   if (command_line->action == CommandLineAction::kCheckConfig) {
     const absl::Status checked = CheckFiles(*config);
     if (!checked.ok()) return usage_error(checked);
-    std::puts("profd: settings, policy, and certificates are right");
+    std::printf("profd: right: settings%s%s\n", config->policy_file.empty() ? "" : ", policy",
+                config->listen.empty() ? "" : ", certificates");
     return kExitOk;
   }
   SetLogLevel(config->log_level);

@@ -407,10 +407,10 @@ Command ImportCommand() {
           "A damaged event is lost alone, and counted with its byte. Of a file that is cut off, "
           "the complete events become a PARTIAL capture, which ends where the missing ones would "
           "begin; a warning names the byte at which the file ends, and the exit code is 4. One "
-          "without a complete event "
-          "is refused, as is an export of Nsight Systems that is cut off. Of several files, one "
-          "that is refused is named on stderr and in \"errors\" of --json, and the others are "
-          "imported (exit code 4).",
+          "without a complete event is refused, as is an export of Nsight Systems that is cut off. "
+          "Of several files, one that is refused is named on stderr and in \"errors\" of --json, "
+          "and "
+          "the others are imported (exit code 4).",
       .flags = {{.name = "output",
                  .letter = 'o',
                  .value_name = "FILE",

@@ -2,6 +2,7 @@
 //
 // In order: ParseRequest (flags), Start (targets, CreateCapture), Follow (progress, Ctrl-C),
 // Save (-o), Report.
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <set>
@@ -332,12 +333,13 @@ class TraceOnNode {
       if (!pinned.ok()) pin_failures_[view.record.id] = FromAbsl(pinned.status().message());
     }
   }
+  bool LacksPin(const CaptureView& view) const {
+    return request_.pin && !view.pinned && view.HasEvents();
+  }
   // What the daemon pins while it runs, it may unpin at the end: only then is its size known.
   void NoteUnpinned() {
-    if (!request_.pin) return;
     for (const CaptureView& view : views_) {
-      if (view.pinned || !view.HasEvents()) continue;
-      all_pinned_ = false;
+      if (!LacksPin(view)) continue;
       const auto failure = pin_failures_.find(view.record.id);
       invocation_.Note(StrCat("warning: capture ", view.record.id, " is not pinned: ",
                               failure != pin_failures_.end()
@@ -494,7 +496,10 @@ class TraceOnNode {
         any_kept = any_kept && (IsGroup() || view.HasEvents());
       }
     }
-    if (all_complete) return all_pinned_ ? kExitDone : kExitPartial;
+    if (all_complete) {
+      const auto lacks_pin = [this](const CaptureView& view) { return LacksPin(view); };
+      return std::ranges::any_of(views_, lacks_pin) ? kExitPartial : kExitDone;
+    }
     return any_kept ? kExitPartial : kExitFailed;
   }
 
@@ -504,7 +509,6 @@ class TraceOnNode {
   DaemonClient& daemon_;
   std::vector<CaptureView> views_;
   std::map<std::string, std::string> pin_failures_;  // Messages by capture ID.
-  bool all_pinned_ = true;                           // That were to be.
   std::vector<std::string> paths_;                   // As views_; empty where none was written.
   std::vector<Failure> unsaved_;                     // Those whose file could not be written.
   bool interrupted_in_time_ = false;                 // While there was something to cancel.

@@ -194,8 +194,8 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // Replaces the limits. Captures beyond them are removed when room is needed next, or by
   // TrimSoon().
   void SetLimits(int64_t max_total_bytes, int64_t min_free_percent);
-  // Removes captures beyond the first limit, on a thread of the store. Free space on the disk is
-  // made only when a capture needs it: what others fill would cost every capture.
+  // Removes captures beyond the first limit, on a thread of the store. The second is kept only when
+  // a capture needs room: if other programs fill the disk, every capture would go.
   void TrimSoon();
 
   // ---- asking ----
@@ -288,7 +288,7 @@ class CaptureStore final : public StorePort, public ScheduleStore {
   // Returns the bytes of the disk that must stay free.
   int64_t KeptFree(const DiskSpace& disk) const;
   absl::Status Settle();
-  // Evicts what is beyond the cap, whoever holds it.
+  // Evicts what is beyond the cap, root's captures last. Logs what stays beyond it.
   absl::Status TrimAsOperator();
   void CopyCatalogLog() ABSL_LOCKS_EXCLUDED(mu_);
   void UnpinBeyondLimit(const CaptureRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -32,7 +32,14 @@ absl::Status CaptureStore::TrimAsOperator() {
   absl::MutexLock one_at_a_time(&eviction_mu_);
   ASSIGN_OR_RETURN(const Shortage shortage, MeasureShortage(/*with_disk=*/false));
   if (shortage.over_cap_bytes == 0) return absl::OkStatus();
-  return Evict({.bytes = shortage.over_cap_bytes, .by_operator = true}, kOverCap).status();
+  RETURN_IF_ERROR(
+      Evict({.bytes = shortage.over_cap_bytes, .by_operator = true}, kOverCap).status());
+  ASSIGN_OR_RETURN(const Shortage left, MeasureShortage(/*with_disk=*/false));
+  if (left.over_cap_bytes > 0) {
+    LogWarning(StrCat("the store stays ", left.over_cap_bytes,
+                      " bytes over its cap: no other capture may be removed"));
+  }
+  return absl::OkStatus();
 }
 
 // The caps may have changed since the last daemon.

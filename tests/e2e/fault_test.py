@@ -294,7 +294,6 @@ class DaemonFaultTest(harness.EndToEndTest):
         self.assertEqual(subprocess.run([harness.PROFD, '--help'], capture_output=True,
                                         timeout=60).returncode, 0)
 
-
     def test_check_config_says_what_would_keep_profd_from_starting(self):
         config = self.folder / 'other.conf'
         policy = self.folder / 'policy'
@@ -308,7 +307,7 @@ class DaemonFaultTest(harness.EndToEndTest):
                 capture_output=True, text=True, timeout=60)
         right = check(f'max-storage = 1GiB\npolicy-file = {policy}\n')
         self.assertEqual(right.returncode, 0, right.stderr)
-        self.assertIn('are right', right.stdout)
+        self.assertEqual(right.stdout, 'profd: right: settings, policy\n')
         for text, rules, words in (('max-storage = lots\n', '', 'max-storage'),
                                    (f'policy-file = {policy}\n', 'permit everybody', 'permit'),
                                    ('listen = 127.0.0.1:0\n', '', 'tls-cert')):

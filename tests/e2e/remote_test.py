@@ -125,7 +125,8 @@ class CertificateTest(RemoteTest):
                  '--socket-dir', self.daemon.socket_dir, *map(str, self.flags)],
                 capture_output=True, text=True, timeout=60)
         right = check()
-        self.assertEqual(right.returncode, 0, right.stderr)
+        self.assertEqual((right.returncode, right.stdout),
+                         (0, 'profd: right: settings, certificates\n'), right.stderr)
         shutil.copy(self.pki / 'other' / 'gpu001.key', self.certs / 'tls.key')
         wrong = check()
         self.assertEqual(wrong.returncode, 2, wrong.stderr)
